@@ -20,8 +20,7 @@ from shoal.compare import compare as comparing
 from shoal.compare import compare as trying
 from shoal.compare import pages as pages
 from shoal.compare.measures import Score
-from shoal.compare.ranking import MEASURES, RISKS
-from shoal.compare.result import Comparison, Row
+from shoal.compare.result import MEASURES, RISKS, Comparison, Row
 from shoal.compare.sweeps import policy_names
 from shoal.compare.writing import Wanted, draw_comparison, flat_csv, markdown_page, reading
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError

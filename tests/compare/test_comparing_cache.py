@@ -21,10 +21,9 @@ import shoal
 from shoal.compare import cache as caching
 from shoal.compare import cache as keys
 from shoal.compare import compare as trying
-from shoal.compare.cache import About, Cache, Common, Findings, default_folder, table_digest
+from shoal.compare.cache import Cache, Figures, Memory, default_folder, table_digest
 from shoal.compare.compare import compare
-from shoal.compare.ranking import RISKS
-from shoal.compare.result import Comparison
+from shoal.compare.result import RISKS, Comparison
 from shoal.core.errors import UsageError
 from shoal.policy.policy import Policy
 
@@ -251,12 +250,12 @@ def test_rows_after_a_file_changed_are_not_kept_for_they_are_compared_by_the_old
 def test_a_policy_that_names_a_pipe_has_no_key(tmp_path: Path) -> None:
     tree = tmp_path / "sex.csv"
     policy = Policy.load(by_file(tree))
-    common = Common(About("0", None, 0.2), "seed 1", 20, None, ["sex"], policy, tmp_path / "key")
+    memory = Memory(None, policy, tmp_path / "key", ["sex"], [])
     tree.write_text("F;*\nM;*\n", encoding="utf-8")
-    assert common.key(policy) is not None
+    assert memory.key(policy) is not None
     tree.unlink()
     os.mkfifo(tree)
-    assert common.key(policy) is None
+    assert memory.key(policy) is None
 
 
 @pytest.mark.usefixtures("quick")
@@ -522,15 +521,15 @@ def test_the_digest_of_a_table_is_of_its_content() -> None:
     assert len({table_digest(each) for each in (table, *others)}) == 5
 
 
-def test_findings_of_something_else_are_none() -> None:
-    assert Findings.read({"reason": "no"}) == Findings("no")
+def test_figures_of_something_else_are_none() -> None:
+    assert Figures.read({"reason": "no"}) == Figures("no")
     for wrong in (
         {},
         {"reason": 5},
         {"reason": None, "records": 1.5},
         {"reason": None, "risks": {"x": {"attack": "x"}}},
     ):
-        assert Findings.read(wrong) is None
+        assert Figures.read(wrong) is None
 
 
 def test_a_rerun_builds_no_ground_to_measure_on(

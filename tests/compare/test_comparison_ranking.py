@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from shoal.attacks.base import Refusal, Tally, Trials
 from shoal.compare.measures import Score
-from shoal.compare.ranking import EQUAL_WEIGHTS, MEASURES, PARTS, RISKS, read_weights
-from shoal.compare.result import Comparison, Row
+from shoal.compare.result import EQUAL_WEIGHTS, MEASURES, PARTS, RISKS, Comparison, Row, read_weights
 from shoal.compare.writing import ranking, standing_text
 from shoal.core.errors import UsageError
 

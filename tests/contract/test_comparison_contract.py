@@ -17,13 +17,12 @@ from shoal.attacks.base import Trials
 from shoal.compare import compare as trying
 from shoal.compare.compare import compare as cached_compare
 from shoal.compare.compare import recipe_names
-from shoal.compare.ground import Ground
+from shoal.compare.ground import Ground, names_in_all
 from shoal.compare.measures import KINDS as MEASURE_KINDS
 from shoal.compare.measures import Stage
-from shoal.compare.ranking import MEASURES, RISKS
 from shoal.compare.recipes import RECIPES as RECIPE_TABLE
 from shoal.compare.recipes import Base
-from shoal.compare.result import Comparison
+from shoal.compare.result import MEASURES, RISKS, Comparison
 from shoal.policy.policy import Policy
 
 compare = partial(cached_compare, cache=False)
@@ -182,7 +181,7 @@ def test_risks_and_utility_go_the_way_they_must(everything: Comparison) -> None:
 def staged() -> tuple[Stage, np.ndarray]:
     table = patients(2000, 5)
     policy = Policy.load(POLICY)
-    names = Ground.names([policy])
+    names = names_in_all([policy])
     ground = Ground.of(policy, names, [table], None)
     codes = ground.codes(table)
     return Stage(ground, codes[:, :1600], codes[:, 1600:], 7), codes[:, :1600]

@@ -24,8 +24,7 @@ from shoal.cli import app
 from shoal.cli.compare import show
 from shoal.compare import compare as trying
 from shoal.compare.compare import compare
-from shoal.compare.ranking import RISKS
-from shoal.compare.result import Comparison
+from shoal.compare.result import RISKS, Comparison
 from shoal.compare.writing import Wanted, reading
 
 POLICY = {
@@ -120,7 +119,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
     [
         (("--techniques", "nothing"), "unknown technique"),
         (("--control", "x.csv", "--hold-out", "0.1"), "choose one"),
-        (("--picture", "x.jpg"), "a picture ends in"),
+        (("--picture", "x.jpg"), "must end in .svg or .png"),
         (("--csv", "nowhere/x.csv"), "no folder"),
         (("--targets", "5"), "at least 20"),
     ],

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.compare.ground import UNKNOWN, Compared, Ground, reconstruct
+from shoal.compare.ground import UNKNOWN, Compared, Ground, names_in_all, reconstruct
 from shoal.compare.measures import Association, Counting, Learning, Stage, cramers_v
 from shoal.policy.policy import AttributePolicy, Policy
 
@@ -43,7 +43,7 @@ def rows(n: int, seed: int) -> pa.Table:
 def stage(n: int = 200) -> tuple[Stage, np.ndarray]:
     policy = Policy.load(SMALL)
     tables = [rows(n, 1), rows(n, 2), rows(n, 3)]
-    ground = Ground.of(policy, Ground.names([policy]), tables, None)
+    ground = Ground.of(policy, names_in_all([policy]), tables, None)
     source, asked, other = (ground.codes(table) for table in tables)
     return Stage(ground, source, asked, 1), other
 
@@ -195,7 +195,7 @@ def test_a_label_gives_all_its_values_evenly() -> None:
     table = rows(3000, 1)
     release = shoal.anonymize(table, policy, seed=1)
     loaded = Policy.load(policy)
-    ground = Ground.of(loaded, Ground.names([loaded]), [table], None)
+    ground = Ground.of(loaded, names_in_all([loaded]), [table], None)
     counts = np.bincount(reconstruct(release, ground, np.random.default_rng(1))[0], minlength=10)
     assert counts.min() > 200  # of 300 each; seeded
     assert counts.max() < 400

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from shoal.compare.ranking import Standing
-    from shoal.compare.result import Comparison, Row
+    from shoal.compare.result import Comparison, Row, Standing
 
 WIDE = 110  # columns of a terminal from which every figure has one of its own
 
@@ -128,7 +127,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from shoal.compare.ranking import HEADS, MEASURES, RISKS
+    from shoal.compare.result import HEADS, MEASURES, RISKS
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("release" if found.of_policies else "technique", ratio=1, overflow="fold")

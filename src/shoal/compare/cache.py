@@ -18,16 +18,15 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 import shoal
 from shoal.attacks.base import Refusal, Trials
 from shoal.compare.measures import Score
-from shoal.compare.ranking import MEASURES, RISKS
-from shoal.compare.result import Row
+from shoal.compare.result import MEASURES, RISKS, Row
 from shoal.core.errors import UsageError
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
@@ -75,24 +74,23 @@ class Cache:
 
     def drawing(self, key: str) -> int:
         """Return the random number of this key: drawn by the operating system once, the same ever after."""
-        kept = self._number(key)
-        if kept is not None:
-            self._touch("drawing", key)
-            return kept
         drawn = secrets.randbits(DRAWING_BITS)
-        for over in (False, True):  # what another process was quicker to draw counts; what nobody can read is replaced
-            self._write("drawing", key, {"number": f"{drawn:x}"}, over=over)
-            kept = self._number(key)
-            if kept is not None:
-                return kept
+        for over in (
+            None,
+            False,
+            True,
+        ):  # what another process was quicker to draw counts; what nobody can read is replaced
+            if over is not None:
+                self._write("drawing", key, {"number": f"{drawn:x}"}, over=over)
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                kept = int(self._read("drawing", key)["number"], 16)
+                if 0 <= kept < 1 << DRAWING_BITS:
+                    return kept
         return drawn
 
     def look_up(self, key: str) -> Any:
         """Return what was kept under a key, None if nothing was."""
-        content = self._read("row", key)
-        if content is not None:
-            self._touch("row", key)
-        return content
+        return self._read("row", key)
 
     def keep(self, key: str, content: dict[str, Any]) -> None:
         """Keep figures under a key."""
@@ -101,29 +99,23 @@ class Cache:
     def tidy(self) -> None:
         """Remove the least recently used entries beyond the bounds, and what was never finished."""
         with contextlib.suppress(OSError):
-            files = [(each.stat(follow_symlinks=False).st_mtime, each.name) for each in os.scandir(self._folder)]
-            for kind, most in MOST.items():
-                ours = sorted((age, name) for age, name in files if name.startswith(f"{kind}-"))
-                self._remove([name for _, name in ours[: max(0, len(ours) - most)]])
+            files = sorted((each.stat(follow_symlinks=False).st_mtime, each.name) for each in os.scandir(self._folder))
             old = time.time() - _UNFINISHED
-            self._remove([name for age, name in files if name.startswith("part-") and age < old])
-
-    def _number(self, key: str) -> int | None:
-        try:
-            number = int(self._read("drawing", key)["number"], 16)
-        except (ValueError, TypeError, KeyError):
-            return None
-        return number if 0 <= number < 1 << DRAWING_BITS else None
+            unwanted = [name for age, name in files if name.startswith("part-") and age < old]
+            for kind, most in MOST.items():
+                ours = [name for _, name in files if name.startswith(f"{kind}-")]
+                unwanted += ours[: max(0, len(ours) - most)]
+            for name in unwanted:
+                (self._folder / name).unlink(missing_ok=True)
 
     def _path(self, kind: str, key: str) -> Path:
         return self._folder / f"{kind}-{key}.json"
 
     def _read(self, kind: str, key: str) -> Any:
-        """Return the content of an entry, if it is one that was written here for this key."""
+        """Return the content of an entry, which is used now, if it is one that was written here for this key."""
+        path = self._path(kind, key)
         try:
-            file = os.open(
-                self._path(kind, key), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-            )
+            file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         except OSError:
             return None
         with os.fdopen(file, "rb") as opened:
@@ -134,10 +126,13 @@ class Cache:
             try:
                 entry = json.loads(opened.read(_LONGEST))
                 content = entry["content"]
-                same = entry == _entry(kind, key, content)
+                if entry != _entry(kind, key, content):
+                    return None
             except (OSError, ValueError, TypeError, KeyError, RecursionError):
                 return None
-        return content if same else None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return content
 
     def _write(self, kind: str, key: str, content: Any, *, over: bool) -> None:
         part = self._folder / f"part-{secrets.token_hex(16)}"
@@ -154,15 +149,6 @@ class Cache:
         finally:
             part.unlink(missing_ok=True)
 
-    def _touch(self, kind: str, key: str) -> None:
-        with contextlib.suppress(OSError):
-            os.utime(self._path(kind, key))
-
-    def _remove(self, names: list[str]) -> None:
-        for name in names:
-            with contextlib.suppress(OSError):
-                (self._folder / name).unlink()
-
 
 def _entry(kind: str, key: str, content: Any) -> dict[str, Any]:
     text = json.dumps(content, sort_keys=True)
@@ -175,74 +161,62 @@ def _entry(kind: str, key: str, content: Any) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """Whom a comparison is about: who is drawn belongs to this, whatever is done with them."""
+class Memory:
+    """Rows of earlier comparisons, kept under the digest of everything that their figures come from."""
 
-    source: str  # digest of the table
-    control: str | None  # digest of the control table
-    share: float | None  # of the table, held out where there is no control table
+    def __init__(
+        self, cache: Cache | None, first: Policy, own_key: Path, compared: Sequence[str], shared: Sequence[Any]
+    ) -> None:
+        """Look rows up in a cache, if there is one.
 
-    @property
-    def digest(self) -> str:
-        """The digest of all of it."""
-        return digest([self.source, self.control, self.share])
-
-
-@dataclass(frozen=True, slots=True)
-class Common:
-    """What all rows of a comparison share."""
-
-    about: About
-    drawing: str  # the seed, or the number that people are put aside by and questions are drawn by
-    targets: int
-    predicted: str | None
-    compared: Sequence[str]  # attributes
-    first: Policy  # whose trees values are compared by
-    own_key: Path  # of pseudonyms, made for this comparison
+        Values of the *compared* attributes are compared by the trees of the *first* policy; *own_key* is the file of
+        the key of pseudonyms that was made for this comparison. What else all rows share is *shared*.
+        """
+        self._cache, self._first, self._own_key = cache, first, own_key
+        self._shared = [*shared, list(compared)]
+        self._ground = self._read_ground()
 
     def key(self, policy: Policy) -> str | None:
         """Return the digest that a policy's row is kept under; None if it names what may change unseen."""
-        content, first = self._content(policy), self._content(self.first)
-        if content is None or first is None:
+        content, ground = self._content(policy), self._read_ground()
+        if content is None or ground is None:
             return None
-        text = _canonical(
-            {
-                "code": code_digest(),
-                "about": self.about.digest,
-                "drawing": self.drawing,
-                "targets": self.targets,
-                "predicted": self.predicted,
-                "compared": list(self.compared),
-                "ground": [first["document"].get("attributes"), first["files"]],
-                "policy": content,
-            }
-        )
-        return hashlib.sha256(text.replace(_canonical(str(self.own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()
+        text = _canonical([code_digest(), self._shared, ground, content])
+        return hashlib.sha256(text.replace(_canonical(str(self._own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()
 
-    def ground(self) -> str | None:
-        """Return the digest of the trees that values are compared by, as their files are now."""
-        first = self._content(self.first)
-        return None if first is None else digest([first["document"].get("attributes"), first["files"]])
+    def look_up(self, key: str | None, row: Row, policy: Policy) -> Row | None:
+        """Return the row with the figures that were kept, None if there are none of this policy."""
+        content = None if self._cache is None or key is None else self._cache.look_up(key)
+        figures = None if content is None else Figures.read(content)
+        return None if figures is None else figures.fill(row, policy)
 
-    def _content(self, policy: Policy) -> dict[str, Any] | None:
-        """Return what a policy says, with digests of the files that it names."""
+    def keep(self, key: str | None, row: Row, policy: Policy) -> None:
+        """Keep a row, unless a file that it comes from changed meanwhile, or since rows are compared by it."""
+        if self._cache is None or key is None or self.key(policy) != key or self._read_ground() != self._ground:
+            return
+        figures = Figures.of(row, policy)
+        if figures is not None:
+            self._cache.keep(key, asdict(figures))
+
+    def _read_ground(self) -> list[Any] | None:
+        """Return what values are compared by, as the files are now."""
+        first = self._content(self._first)
+        return None if first is None else [first[0].get("attributes"), first[-1]]
+
+    def _content(self, policy: Policy) -> tuple[Mapping[str, Any], str, dict[str, str]] | None:
+        """Return what a policy says, how it was read, and digests of the files that it names."""
         for model in policy.privacy:
             if isinstance(model, PopulationModel) and _kind(policy.folder, model.population) != "file":
                 return None  # a database, say, whose rows nobody has a digest of
-        texts = {text for text in _texts(policy.document) if text != str(self.own_key)}
-        if any(_kind(policy.folder, text) == "stream" for text in texts):
+        kinds = {text: _kind(policy.folder, text) for text in _texts(policy.document) if text != str(self._own_key)}
+        if "stream" in kinds.values():
             return None
-        named = sorted(text for text in texts if _kind(policy.folder, text) == "file")
         try:
-            files = {text: file_digest(policy.folder / text) for text in named}
+            files = {text: file_digest(policy.folder / text) for text in sorted(kinds) if kinds[text] == "file"}
         except OSError:
             return None
-        return {
-            "document": policy.document,
-            "read": [repr((policy.privacy, policy.method, policy.missing, policy.max_withheld, policy.sample))],
-            "files": files,
-        }
+        read = repr((policy.privacy, policy.method, policy.missing, policy.max_withheld, policy.sample))
+        return policy.document, read, files
 
 
 def digest(content: Any) -> str:
@@ -304,7 +278,7 @@ def _canonical(content: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Figures:
     """What is kept of a row: what was measured for one policy, or why no release can meet it.
 
     Of guarantees only what was achieved is here: parameters, which may name values, stand in the policy.
@@ -317,23 +291,26 @@ class Findings:
     claims: tuple[dict[str, Any], ...] = ()
     risks: dict[str, Trials | Refusal] = field(default_factory=dict)
     utility: dict[str, Score] = field(default_factory=dict)
-    seconds: float | None = None
-    records: int | None = None
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+    records: Annotated[int, Field(ge=0)] = 0
 
     @classmethod
-    def of(cls, row: Row, policy: Policy) -> Findings | None:
+    def read(cls, content: Mapping[str, Any]) -> Figures | None:
+        """Return what was kept; None if it is anything else."""
+        try:
+            return TypeAdapter(cls).validate_json(json.dumps(content))
+        except (ValidationError, TypeError, ValueError, RecursionError):
+            return None
+
+    @classmethod
+    def of(cls, row: Row, policy: Policy) -> Figures | None:
         """Return what can be kept of a row; None if a later run could find something else, or not read it."""
         if row.reason is not None:
             return cls(row.reason) if row.unreachable else None
-        found = cls(
-            None,
-            tuple(entry["achieved"] for entry in row.guarantees),
-            tuple(dict(entry) for entry in row.claims),
-            dict(row.risks),
-            dict(row.utility),
-            row.seconds,
-            row.records,
-        )
+        assert row.seconds is not None  # noqa: S101 - it was made
+        assert row.records is not None  # noqa: S101
+        achieved, claims = [entry["achieved"] for entry in row.guarantees], map(dict, row.claims)
+        found = cls(None, tuple(achieved), tuple(claims), dict(row.risks), dict(row.utility), row.seconds, row.records)
         again = found.fill(row, policy)
         return found if again is not None and replace(again, cached=False) == row else None
 
@@ -341,17 +318,11 @@ class Findings:
         """Return a row with these figures; None if they cannot be those of the policy."""
         if self.reason is not None:
             return replace(row, reason=self.reason, unreachable=True, cached=True)
-        sound = (
-            len(self.achieved) == len(policy.privacy)
-            and set(self.risks) == set(RISKS)
-            and set(self.utility) == set(MEASURES)
-            and all(score.kept is None or math.isfinite(score.kept) for score in self.utility.values())
-            and self.seconds is not None
-            and self.seconds >= 0
-            and self.records is not None
-            and self.records >= 0
+        kept = [score.kept for score in self.utility.values() if score.kept is not None]
+        measured = (
+            set(self.risks) == set(RISKS) and set(self.utility) == set(MEASURES) and all(map(math.isfinite, kept))
         )
-        if not sound:
+        if not measured or len(self.achieved) != len(policy.privacy):
             return None
         models = zip(policy.privacy, self.achieved, strict=True)
         return replace(
@@ -364,20 +335,3 @@ class Findings:
             records=self.records,
             cached=True,
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> Findings | None:
-        """Return what ``as_dict`` gave; None if it is anything else."""
-        try:
-            return _adapter().validate_json(json.dumps(content))
-        except (ValidationError, TypeError, ValueError, RecursionError):
-            return None
-
-
-@cache
-def _adapter() -> TypeAdapter[Findings]:
-    return TypeAdapter(Findings)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,12 +19,11 @@ from shoal.anonymize import anonymize
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Refusal, Trials
 from shoal.attacks.running import attack
 from shoal.columns.keys import new_key
-from shoal.compare.cache import DRAWING_BITS, About, Cache, Common, Findings, default_folder, table_digest
-from shoal.compare.ground import Ground, reconstruct
-from shoal.compare.measures import KINDS, Measure, Score, Stage
-from shoal.compare.ranking import RISKS, AnyWeights, read_weights
+from shoal.compare.cache import DRAWING_BITS, Cache, Memory, default_folder, digest, table_digest
+from shoal.compare.ground import Ground, choose_predicted, names_in_all, reconstruct
+from shoal.compare.measures import KINDS, Measure, Stage
 from shoal.compare.recipes import RECIPES, Base, Recipe
-from shoal.compare.result import Asked, Comparison, Row
+from shoal.compare.result import RISKS, AnyWeights, Asked, Comparison, Row, read_weights
 from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
 from shoal.core.progress import Progress, shown
@@ -88,27 +88,30 @@ def compare(
     for policy in loaded:
         check_columns(policy, open_source(table, policy.source))
     strangers = None if control is None else _read(control, loaded[0].source)
-    about = About(table_digest(table), None if strangers is None else table_digest(strangers), share)
-    questions = _questions(seed, kept, about)
+    about = digest([table_digest(table), None if strangers is None else table_digest(strangers), share])
+    # Drawn once for a table where figures are kept, so that rows of later comparisons are about the same people.
+    drawn = secrets.randbits(DRAWING_BITS) if kept is None or seed is not None else kept.drawing(about)
+    questions = drawn if seed is None else seed
     people = table
     if share:
         people, strangers = _split_people(table, share, np.random.default_rng(questions))
-    scene = Scene.of(loaded, people, strangers, predict)
+    bench = Bench.of(loaded, people, strangers, predict, targets=targets, seed=seed, questions=questions)
     with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
         own_key = Path(folder) / "pseudonyms.key"
         if chosen:
-            asked = _by_technique(chosen, loaded[0], scene, own_key)
-        drawn = f"drawn {questions:x}" if seed is None else f"seed {seed}"
-        common = Common(about, drawn, targets, scene.predicted, scene.names, loaded[0], own_key)
-        memory = Memory(kept, common, lambda: Field.of(scene, targets, seed, questions))
+            asked = _by_technique(chosen, loaded[0], bench, own_key)
+        shared = [about, questions, seed is None, targets, bench.predicted]
+        memory = Memory(kept, loaded[0], own_key, bench.names, shared)
         with shown(progress) as showing:
-            rows = _rows(asked, memory, showing)
+            rows = _fill_rows(asked, bench, memory, showing)
+    if kept is not None:
+        kept.tidy()
     return Comparison(
         rows=tuple(rows),
         records=people.num_rows,
         control=0 if strangers is None else strangers.num_rows,
         held_out=share or None,
-        predicted=scene.predicted,
+        predicted=bench.predicted,
         targets=targets,
         seed=seed,
         notes=(*_notes(people, strangers, share), *notes),
@@ -138,27 +141,20 @@ def _open_cache(wanted: bool | str | Path) -> tuple[Cache | None, tuple[str, ...
         return None, (f"nothing is kept for a later comparison: {error}",)
 
 
-def _questions(seed: int | None, kept: Cache | None, about: About) -> int:
-    """Return the number that people are put aside by and questions are drawn by.
-
-    It is the seed, or chance of the operating system: drawn once for a table where figures are kept, so that rows of
-    later comparisons are about the same people.
-    """
-    if seed is not None:
-        return seed
-    return secrets.randbits(DRAWING_BITS) if kept is None else kept.drawing(about.digest)
-
-
-def _rows(asked: Sequence[Asked], memory: Memory, progress: Progress) -> list[Row]:
-    """Fill every row; what is done is kept, whatever becomes of the rest."""
+def _fill_rows(asked: Sequence[Asked], bench: Bench, memory: Memory, progress: Progress) -> list[Row]:
+    """Return rows with figures of an earlier comparison of the same content, or with new ones, which are kept."""
     rows = []
-    try:
-        with progress.step("comparing", len(asked), unit="releases") as step:
-            for each in asked:
-                rows.append(memory.row(each, progress))
-                step.advance(1)
-    finally:
-        memory.tidy()
+    with progress.step("comparing", len(asked), unit="releases") as step:
+        for row, policy in asked:
+            key = None if policy is None else memory.key(policy)
+            found = row if policy is None else memory.look_up(key, row, policy)
+            if found is None and policy is not None:
+                with progress.step(row.name, 1, unit="release") as own:
+                    found = bench.fill(row, policy)
+                    own.advance(1)
+                memory.keep(key, found, policy)
+            rows.append(found or row)
+            step.advance(1)
     return rows
 
 
@@ -179,32 +175,27 @@ def _choose(techniques: str | Sequence[str] | None) -> Sequence[Recipe]:
     return [recipe for recipe in RECIPES if recipe.name in names]
 
 
-def _by_technique(chosen: Sequence[Recipe], policy: Policy, scene: Scene, key: Path) -> list[Asked]:
+def _by_technique(chosen: Sequence[Recipe], policy: Policy, bench: Bench, key: Path) -> list[Asked]:
     """Return what each technique makes of a policy; of one that cannot serve it, the reason."""
     new_key(key)
-    base = Base(policy, _commonest(scene), key)
+    counts = {
+        name: pc.value_counts(bench.known.column(name)).field("counts") for name in bench.policy.names("sensitive")
+    }
+    base = Base(policy, {name: pc.max(each).as_py() / bench.known.num_rows for name, each in counts.items()}, key)
     asked = []
     for recipe in chosen:
+        row = Row(recipe.name, recipe.title, "", recipe.verdict)
         found = recipe.apply(base)
         if isinstance(found, str):
-            asked.append(Asked(Row(recipe.name, recipe.title, "", recipe.verdict, reason=found)))
+            asked.append(Asked(replace(row, reason=found)))
             continue
-        for setting in found:
-            row = Row(recipe.name, recipe.title, setting.parameters, recipe.verdict)
+        for parameters, document in found:
+            row = replace(row, parameters=parameters)
             try:
-                asked.append(Asked(row, Policy.load(setting.document, policy.folder)))
+                asked.append(Asked(row, Policy.load(document, policy.folder)))
             except PolicyError as error:  # of what the policy declares, the technique cannot do with something
-                asked.append(Asked(row.without(str(error))))
+                asked.append(Asked(replace(row, reason=str(error))))
     return asked
-
-
-def _commonest(scene: Scene) -> dict[str, float]:
-    """Return the share of the commonest value of each sensitive attribute."""
-    found = {}
-    for name in scene.policy.names("sensitive"):
-        counts = pc.value_counts(scene.known.column(name)).field("counts")
-        found[name] = pc.max(counts).as_py() / scene.known.num_rows
-    return found
 
 
 def _read(data: object, options: SourceOptions) -> pa.Table:
@@ -236,56 +227,9 @@ def _notes(people: pa.Table, strangers: pa.Table | None, share: float | None) ->
     return (f"the control group are the {strangers.num_rows:,} records of the table that was given for it",)
 
 
-@dataclass(slots=True)
-class Memory:
-    """Fills rows; the ground that releases are measured on is built when the first one must be made."""
-
-    cache: Cache | None
-    common: Common
-    build: Callable[[], Field]
-    field: Field | None = None
-    ground: str | None = None  # what the field was built on
-
-    def row(self, asked: Asked, progress: Progress) -> Row:
-        """Return a row with figures of an earlier comparison of the same content, or with new ones, which are kept."""
-        policy = asked.policy
-        if policy is None:
-            return asked.row
-        key = None if self.cache is None else self.common.key(policy)
-        kept = None if key is None else self._look_up(key, asked.row, policy)
-        if kept is not None:
-            return kept
-        with progress.step(asked.row.name, 1, unit="release") as step:
-            if self.field is None:
-                self.ground = self.common.ground()
-                self.field = self.build()
-            row = self.field.fill(asked)
-            step.advance(1)
-        self._keep(key, row, policy)
-        return row
-
-    def tidy(self) -> None:
-        """Keep the folder small."""
-        if self.cache is not None:
-            self.cache.tidy()
-
-    def _look_up(self, key: str, row: Row, policy: Policy) -> Row | None:
-        content = None if self.cache is None else self.cache.look_up(key)
-        found = None if content is None else Findings.read(content)
-        return None if found is None else found.fill(row, policy)
-
-    def _keep(self, key: str | None, row: Row, policy: Policy) -> None:
-        """Keep a row, unless a file that it comes from changed meanwhile, or since rows are compared by it."""
-        if self.cache is None or key is None or self.common.key(policy) != key or self.common.ground() != self.ground:
-            return
-        found = Findings.of(row, policy)
-        if found is not None:
-            self.cache.keep(key, found.as_dict())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scene:
-    """Whom all rows are about, and the attributes that are compared."""
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Whom all rows are about, the attributes that are compared, and what every release is asked."""
 
     policy: Policy  # the first one, with attributes in place of baskets
     people: pa.Table  # whom releases are about
@@ -294,82 +238,74 @@ class Scene:
     known: pa.Table  # the people's compared attributes
     foreign: pa.Table | None  # those of the strangers
     predicted: str | None
-
-    @classmethod
-    def of(cls, policies: Sequence[Policy], people: pa.Table, strangers: pa.Table | None, predict: str | None) -> Scene:
-        """Find what all policies publish, in both tables."""
-        spread = [unfold_baskets(policy, open_source(people, policy.source))[0] for policy in policies]
-        names = Ground.names(spread)
-        known = _columns(policies[0], people, names, "the table")
-        foreign = None if strangers is None else _columns(policies[0], strangers, names, "the control table")
-        predicted = Ground.to_predict(spread[0], names, predict)
-        return cls(spread[0], people, strangers, tuple(names), known, foreign, predicted)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Field:
-    """Everything that is the same for all rows."""
-
-    scene: Scene
-    ground: Ground
-    measures: tuple[Measure, ...]
     targets: int
     seed: int | None
+    questions: int  # what questions are drawn by
 
     @classmethod
-    def of(cls, scene: Scene, targets: int, seed: int | None, questions: int) -> Field:
-        """Build the common ground, and ask the source what all releases will be asked."""
-        tables = [scene.known] if scene.foreign is None else [scene.known, scene.foreign]
-        ground = Ground.of(scene.policy, scene.names, tables, scene.predicted)
-        stage = Stage(ground, ground.codes(tables[0]), ground.codes(tables[-1]), questions)
-        return cls(scene, ground, tuple(kind(stage) for kind in KINDS), targets, seed)
+    def of(
+        cls,
+        policies: Sequence[Policy],
+        people: pa.Table,
+        strangers: pa.Table | None,
+        predict: str | None,
+        **asked: Any,
+    ) -> Bench:
+        """Find what all policies publish, in both tables."""
+        spread = [unfold_baskets(policy, open_source(people, policy.source))[0] for policy in policies]
+        names = names_in_all(spread)
+        known = _columns(policies[0], people, names, "the table")
+        foreign = None if strangers is None else _columns(policies[0], strangers, names, "the control table")
+        predicted = choose_predicted(spread[0], names, predict)
+        return cls(spread[0], people, strangers, tuple(names), known, foreign, predicted, **asked)
 
-    def fill(self, asked: Asked) -> Row:
+    @cached_property
+    def ground(self) -> Ground:
+        """The trees that values of the source and of all releases are compared by."""
+        tables = [self.known] if self.foreign is None else [self.known, self.foreign]
+        return Ground.of(self.policy, self.names, tables, self.predicted)
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures, which have asked the source what all releases will be asked."""
+        source = self.ground.codes(self.known)
+        others = source if self.foreign is None else self.ground.codes(self.foreign)
+        stage = Stage(self.ground, source, others, self.questions)
+        return tuple(kind(stage) for kind in KINDS)
+
+    def fill(self, row: Row, policy: Policy) -> Row:
         """Fill a row; a requirement that cannot be reached, or another refusal, stands in place of figures."""
-        if asked.policy is None:
-            return asked.row
+        measures = self.measures  # of the source as it is now, before anything else takes time
         began = time.perf_counter()
         try:
-            release = anonymize(self.scene.people, asked.policy, seed=self.seed)
-        except UnreachableError as error:
-            return replace(asked.row, reason=str(error), unreachable=True)
+            release = anonymize(self.people, policy, seed=self.seed)
         except ShoalError as error:
-            return asked.row.without(str(error))
+            return replace(row, reason=str(error), unreachable=isinstance(error, UnreachableError))
         seconds = round(time.perf_counter() - began, 3)
+        table = reconstruct(release, self.ground, np.random.default_rng(self.seed))
         return replace(
-            asked.row,
+            row,
             guarantees=tuple(release.guarantees),
             claims=tuple(release.manifest.get("claims", ())),
-            risks=self._risks(release, asked.policy),
-            utility=self._utility(release),
+            risks=self._attack(release, policy),
+            utility={measure.name: measure.score(table) for measure in measures},
             seconds=seconds,
             records=int(release.manifest["rows"]),
         )
 
-    def _risks(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
+    def _attack(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
+        """Return the greatest risk that each attack found, of all sensitive columns."""
+        options: dict[str, Any] = {"attacks": RISKS, "targets": self.targets, "seed": self.seed, "policy": policy}
         try:
-            found = attack(
-                release,
-                self.scene.people,
-                self.scene.strangers,
-                attacks=RISKS,
-                targets=self.targets,
-                seed=self.seed,
-                policy=policy,
-            )
+            found = attack(release, self.people, self.strangers, **options)
         except ShoalError as error:
             return {name: Refusal(name, str(error)) for name in RISKS}
-        return {name: _greatest([each for each in found if each.attack == name]) for name in RISKS}
-
-    def _utility(self, release: Release) -> dict[str, Score]:
-        rows = reconstruct(release, self.ground, np.random.default_rng(self.seed))
-        return {measure.name: measure.score(rows) for measure in self.measures}
-
-
-def _greatest(found: Sequence[Trials | Refusal]) -> Trials | Refusal:
-    """Return the greatest risk that an attack found, of all sensitive columns."""
-    tried = [each for each in found if isinstance(each, Trials)]
-    return max(tried, key=lambda each: each.risk.value) if tried else found[0]
+        greatest: dict[str, Trials | Refusal] = {}
+        for each in found:
+            before = greatest.setdefault(each.attack, each)
+            if isinstance(each, Trials) and not (isinstance(before, Trials) and before.risk.value >= each.risk.value):
+                greatest[each.attack] = each
+        return {name: greatest[name] for name in RISKS}
 
 
 def _columns(policy: Policy, table: pa.Table, names: Sequence[str], which: str) -> pa.Table:

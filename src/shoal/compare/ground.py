@@ -104,38 +104,34 @@ class Ground:
     attributes: tuple[Compared, ...]
     predicted: int | None  # place of the attribute
 
-    @staticmethod
-    def names(policies: Sequence[Policy]) -> list[str]:
-        """Return the attributes that are quasi or sensitive in every policy, in the order of the first one."""
-        found = (*policies[0].names("quasi"), *policies[0].names("sensitive"))
-        return [name for name in found if all(name in _names_published_by(policy) for policy in policies)]
-
     @classmethod
     def of(cls, policy: Policy, names: Sequence[str], tables: Sequence[pa.Table], predicted: str | None) -> Ground:
         """Compare these attributes by the policy's trees, or by what values the *tables* have."""
         attributes = [
             Compared.of(name, policy.attributes[name], [table.column(name) for table in tables]) for name in names
         ]
-        predicted = cls.to_predict(policy, names, predicted)
-        return cls(tuple(attributes), None if predicted is None else list(names).index(predicted))
-
-    @staticmethod
-    def to_predict(policy: Policy, names: Sequence[str], predicted: str | None) -> str | None:
-        """Return the attribute to predict, the first sensitive one if none is named; None if there is none."""
-        if predicted is None:
-            return next((name for name in names if policy.attributes[name].role == "sensitive"), None)
-        if predicted not in names:
-            hint = did_you_mean(predicted, names) or f"; those that are: {', '.join(names)}"
-            raise UsageError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy{hint}")
-        return predicted
+        chosen = choose_predicted(policy, names, predicted)
+        return cls(tuple(attributes), None if chosen is None else list(names).index(chosen))
 
     def codes(self, table: pa.Table) -> CodeArray:
         """Return (n_attributes, n_rows) the leaves of a table's rows."""
         return np.stack([one.codes(table.column(one.name)) for one in self.attributes])
 
 
-def _names_published_by(policy: Policy) -> set[str]:
-    return {*policy.names("quasi"), *policy.names("sensitive")}
+def names_in_all(policies: Sequence[Policy]) -> list[str]:
+    """Return the attributes that are quasi or sensitive in every policy, in the order of the first one."""
+    published = [[*policy.names("quasi"), *policy.names("sensitive")] for policy in policies]
+    return [name for name in published[0] if all(name in each for each in published)]
+
+
+def choose_predicted(policy: Policy, names: Sequence[str], predicted: str | None) -> str | None:
+    """Return the attribute to predict, the first sensitive one if none is named; None if there is none."""
+    if predicted is None:
+        return next((name for name in names if policy.attributes[name].role == "sensitive"), None)
+    if predicted not in names:
+        hint = did_you_mean(predicted, names) or f"; those that are: {', '.join(names)}"
+        raise UsageError(f"{predicted!r} cannot be predicted: it is not quasi or sensitive in every policy{hint}")
+    return predicted
 
 
 def _distinct(columns: Sequence[pa.ChunkedArray]) -> pa.Array:

@@ -1,19 +1,102 @@
-"""What a comparison found: a row for each technique or policy."""
+"""What a comparison found: a row for each technique or policy, and which rows are better.
+
+A score by stated weights, and the frontier of risk and what is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
-from shoal.attacks.base import Refusal, Trials
+from shoal.attacks.base import Estimate, Refusal, Trials
 from shoal.columns.verdicts import Verdict
 from shoal.compare.measures import Score
-from shoal.compare.ranking import EQUAL_WEIGHTS, MEASURES, NO_STANDING, RISKS, Standing, standings, used_weights
+from shoal.core.errors import UsageError, did_you_mean
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
 from shoal.reports.plots import Plot
+
+RISKS = ("singling-out", "linkability", "inference")
+HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
+MEASURES = ("counts", "association", "learning")
+PARTS = (*RISKS, *MEASURES)
+EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(PARTS, 1.0)
+MOST_WEIGHT = 1_000_000
+AnyWeights: TypeAlias = str | Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a row stands among the others.
+
+    ``risk`` and ``kept`` are weighted means of measured values, each put between 0 and 1; ``score`` is the weighted
+    mean of 1 less the risk and of what is kept, so a dominated row never has a better score than one that dominates it.
+    """
+
+    rank: int  # 1 is best; equal scores share it
+    score: float
+    risk: Estimate
+    kept: float
+    dominated_by: tuple[str, ...]  # rows with at most this risk that keep at least as much, and are not equal
+    clearly: bool  # whether one of those has all of its risk's interval below this row's
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it for JSON."""
+        return {
+            "rank": self.rank,
+            "score": self.score,
+            "risk": self.risk.value,
+            "risk_low": self.risk.low,
+            "risk_high": self.risk.high,
+            "kept": self.kept,
+            "dominated_by": list(self.dominated_by),
+            "clearly_dominated": self.clearly,
+        }
+
+
+NO_STANDING: Mapping[str, Any] = {
+    **dict.fromkeys(("rank", "score", "risk", "risk_low", "risk_high", "kept")),
+    "dominated_by": [],
+    "clearly_dominated": False,
+}
+
+
+def read_weights(weights: AnyWeights | None) -> dict[str, float]:
+    """Read weights as they are typed, or a mapping; parts that are not named keep the weight 1.
+
+    >>> read_weights("inference=2,counts=0")["inference"], read_weights(None)["linkability"]
+    (2.0, 1.0)
+    """
+    if isinstance(weights, str):
+        given: dict[str, Any] = {}
+        for part in filter(None, map(str.strip, weights.split(","))):
+            name, _, number = map(str.strip, part.partition("="))
+            if name in given:
+                raise UsageError(f"the weight of {name} is given twice")
+            given[name] = number
+    else:
+        given = dict(weights or {})
+    found = dict(EQUAL_WEIGHTS)
+    for name, number in given.items():
+        if name not in found:
+            raise UsageError(
+                f"there is no weight {name!r}{did_you_mean(name, PARTS) or '; known: ' + ', '.join(PARTS)}"
+            )
+        try:
+            found[name] = float(number)
+        except (TypeError, ValueError):
+            found[name] = math.nan
+        if not 0 <= found[name] <= MOST_WEIGHT:
+            raise UsageError(
+                f"the weight of {name} must be a number from 0 to {MOST_WEIGHT:,}; write --weights inference=2,counts=1"
+            )
+    for side, what in ((RISKS, "risks"), (MEASURES, "measures of what is kept")):
+        if not any(found[name] for name in side):
+            raise UsageError(f"all {what} have the weight 0; {', '.join(side)}: one needs more")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +123,10 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict)  # what was swept: method, or parameter by parameter
     cached: bool = False  # whether it was measured by an earlier comparison
 
-    def rename(self, name: str) -> Row:
-        """Return the row under another name."""
-        return replace(self, name=name)
-
-    def without(self, reason: str) -> Row:
-        """Return the row of a release that could not be made."""
-        return replace(self, reason=reason)
-
     @property
     def promise(self) -> str:
         """What is guaranteed with what was reached, what is claimed, or "none"."""
-        kept = [f"{entry['model']} {_achieved_text(entry['achieved'])}" for entry in self.guarantees]
+        kept = [f"{entry['model']} {entry['achieved']:.4g}" for entry in self.guarantees]
         claimed = [f"{entry['model']} {parameters_text(entry['parameters'])} (a claim)" for entry in self.claims]
         return "; ".join([*kept, *claimed]) or "none"
 
@@ -69,6 +144,14 @@ class Row:
         found = self.utility.get(measure)
         return None if found is None else found.kept
 
+    def estimate(self, part: str) -> Estimate | None:
+        """Return a measured risk with its interval, or share that is kept, between 0 and 1; None if it was not."""
+        trials, kept = self.trials(part), self.kept(part)
+        if trials is None and kept is None:
+            return None
+        ends = (kept, kept, kept) if trials is None else trials.risk.as_dict().values()
+        return Estimate(*(min(max(float(each), 0.0), 1.0) for each in ends if each is not None))
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
         entry: dict[str, Any] = {"name": self.name, "title": self.title, "parameters": self.parameters}
@@ -84,7 +167,10 @@ class Row:
         return entry | {
             "guarantees": [dict(entry) for entry in self.guarantees],
             "claims": [dict(entry) for entry in self.claims],
-            "risks": {name: _without_name(each.as_dict()) for name, each in self.risks.items()},
+            "risks": {
+                name: {key: value for key, value in each.as_dict().items() if key != "name"}
+                for name, each in self.risks.items()
+            },
             "utility": {name: score.as_dict() for name, score in self.utility.items()},
             "records": self.records,
             "seconds": self.seconds,
@@ -106,8 +192,7 @@ class Row:
         return line | {"records": self.records, "seconds": self.seconds, "reason": self.reason}
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A row that says what is to be tried, and the policy to try it by; none if there is a reason against it."""
 
     row: Row
@@ -139,9 +224,41 @@ class Comparison:
         names = [row.name for row in self.rows]
         return tuple(row.name if names.count(row.name) == 1 else f"{row.name}, {row.parameters}" for row in self.rows)
 
+    def used_weights(self) -> dict[str, float]:
+        """Return the weights above 0 of what was measured in some row; nothing if no risk or nothing kept was."""
+        measured = [part for part in PARTS if any(row.estimate(part) is not None for row in self.rows)]
+        used = {part: self.weights[part] for part in measured if self.weights[part]}
+        return used if any(part in used for part in RISKS) and any(part in used for part in MEASURES) else {}
+
     def standings(self) -> dict[int, Standing]:
-        """Return rank, score and place on the frontier of each row that has them, by the row's place."""
-        return standings(self.rows, self.labels, self.weights)
+        """Return where each row stands, by its place; rows that cannot be ranked have none.
+
+        A part that was measured in no row has no weight. A row in which something was not measured that others are
+        ranked by is left out: what was not seen is not judged.
+        """
+        used, labels = self.used_weights(), self.labels
+        measured = {place: pair for place, row in enumerate(self.rows) if used and (pair := _weigh(row, used))}
+        of_risk, of_kept = (sum(used.get(part, 0.0) for part in side) for side in (RISKS, MEASURES))
+        scores = {
+            place: (of_risk * (1 - risk.value) + of_kept * kept) / (of_risk + of_kept)
+            for place, (risk, kept) in measured.items()
+        }
+        found = {}
+        for place, (risk, kept) in measured.items():
+            above = [
+                other
+                for other, (less, more) in measured.items()
+                if less.value <= risk.value and more >= kept and (less.value, more) != (risk.value, kept)
+            ]
+            found[place] = Standing(
+                rank=1 + sum(score > scores[place] for score in scores.values()),
+                score=scores[place],
+                risk=risk,
+                kept=kept,
+                dominated_by=tuple(labels[other] for other in above),
+                clearly=any(measured[other][0].high < risk.low for other in above),
+            )
+        return found
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the ranking with its frontier."""
@@ -167,10 +284,6 @@ class Comparison:
             ]
         )
 
-    def used_weights(self) -> dict[str, float]:
-        """Return the weights of what was measured, which scores are made of."""
-        return used_weights(self.rows, self.weights)
-
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
         found = self.standings()
@@ -188,6 +301,21 @@ class Comparison:
         }
 
 
+def _weigh(row: Row, used: Mapping[str, float]) -> tuple[Estimate, float] | None:
+    """Return the weighted means of a row's risks and of what it keeps; None if something was not measured."""
+    values = {part: row.estimate(part) for part in used}
+    found = {part: value for part, value in values.items() if value is not None}
+    if len(found) < len(used):
+        return None
+
+    def mean(side: Sequence[str], end: str) -> float:
+        parts = [part for part in side if part in used]
+        total = sum(used[part] * getattr(found[part], end) for part in parts)
+        return float(total / sum(used[part] for part in parts))
+
+    return Estimate(*(mean(RISKS, end) for end in ("value", "low", "high"))), mean(MEASURES, "value")
+
+
 def share_text(share: float) -> str:
     """Write a share with two decimals, and never as -0.00.
 
@@ -195,11 +323,3 @@ def share_text(share: float) -> str:
     ('0.00', '0.50')
     """
     return f"{round(share, 2) + 0.0:.2f}"
-
-
-def _achieved_text(achieved: Any) -> str:
-    return f"{achieved:.4g}" if isinstance(achieved, int | float) else str(achieved)
-
-
-def _without_name(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in entry.items() if key != "name"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,7 +49,9 @@ class Axis:
         method, options = method_of(document)
         if self.owner == method:
             return {"method": {method: {**options, **new}}}
-        models = models_of(document)
+        given = document["privacy"]
+        each = [{name: options} for name, options in given.items()] if isinstance(given, Mapping) else given
+        models = list(map(_name_and_options, each))
         if self.owner not in [name for name, _ in models]:
             return None
         return {"privacy": [{name: {**given, **new} if name == self.owner else given} for name, given in models]}
@@ -64,7 +66,7 @@ def read_sweep(sweep: AnySweep | None) -> list[Axis]:
     if sweep is None:
         return []
     if isinstance(sweep, Mapping):
-        axes = [_axis(str(name), values) for name, values in sweep.items()]
+        axes = [_make_axis(str(name), values) for name, values in sweep.items()]
     else:
         axes = [_read_axis(text) for text in ([sweep] if isinstance(sweep, str) else sweep)]
     paths = [axis.path for axis in axes]
@@ -96,13 +98,6 @@ def method_of(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     return _name_and_options(document.get("method", "mondrian"))
 
 
-def models_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the models of a policy's document, and their parameters."""
-    given = document["privacy"]
-    models = [{name: options} for name, options in given.items()] if isinstance(given, Mapping) else given
-    return [_name_and_options(each) for each in models]
-
-
 def _name_and_options(given: Any) -> tuple[str, Mapping[str, Any]]:
     if isinstance(given, str):
         return given, {}
@@ -119,19 +114,15 @@ def _read_axis(text: str) -> Axis:
     name, equals, values = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(f"the sweep {text!r} names no parameter and its values; {_FORM}")
-    return _axis(name.strip(), _read_yaml(f"[{values}]", f"the sweep over {name.strip()}", _FORM))
+    return _make_axis(name.strip(), _read_yaml(f"[{values}]", f"the sweep over {name.strip()}", _FORM))
 
 
-def _axis(name: str, values: Any) -> Axis:
+def _make_axis(name: str, values: Any) -> Axis:
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise UsageError(f"the sweep over {name} has no list of values; {_FORM}")
     owner, dot, parameter = name.rpartition(".")
-    distinct = [value for place, value in enumerate(values) if not _among(value, values[:place])]
-    return Axis(owner if dot else None, parameter, tuple(distinct))
-
-
-def _among(value: Any, others: Sequence[Any]) -> bool:
-    return any(type(value) is type(other) and value == other for other in others)
+    distinct = {(type(value), repr(value)): value for value in values}  # 1 is not True
+    return Axis(owner if dot else None, parameter, tuple(distinct.values()))
 
 
 def _read_yaml(text: str, where: str, hint: str) -> Any:
@@ -177,14 +168,6 @@ def _check_method(given: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name): dict(options or {})}
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A policy's changes, whole keys of its document, and what of them is shown: parameter by parameter."""
-
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
 def list_rows(
     names: Sequence[str], policies: Sequence[Policy], axes: Sequence[Axis], methods: Sequence[Mapping[str, Any]]
 ) -> list[Asked]:
@@ -211,67 +194,63 @@ def _of_policy(
     """Yield the rows of one policy: of its own method, or of each that is named."""
     if not methods:
         first = method_of(policy.document)[0] if alone else name
-        yield from _of_method(name, first, policy, Variant(), axes)
+        yield from _of_method(Row(first, "", "", policy=name), policy, axes)
     for given in methods:
         ((method, options),) = given.items()
         written = " ".join([method, *(f"{key}={_text(value)}" for key, value in options.items())])
-        first = written if alone else f"{name}, {written}"
-        start = Variant({"method": dict(given)}, {"method": method})
+        row = Row(
+            written if alone else f"{name}, {written}",
+            f"method {method}",
+            written,
+            policy=name,
+            changes={"method": dict(given)},
+            settings={"method": method},
+        )
         try:
-            Policy.load({**policy.document, **start.changes}, policy.folder)
+            Policy.load({**policy.document, **row.changes}, policy.folder)
         except PolicyError as error:
-            row = Row(first, f"method {method}", written, policy=name, changes=start.changes, settings=start.settings)
-            yield Asked(row.without(_plain(error)))
+            yield Asked(replace(row, reason=_plain(error)))
+        else:
+            yield from _of_method(row, policy, axes)
+
+
+def _of_method(start: Row, policy: Policy, axes: Sequence[Axis]) -> Iterator[Asked]:
+    """Yield a row for every combination of values that applies to a policy, each once."""
+    found: list[Mapping[str, Any]] = []
+    for values in itertools.product(*(axis.values for axis in axes)):
+        changes, settings = dict(start.changes), dict(start.settings)
+        for axis, value in zip(axes, values, strict=True):
+            new = axis.change({**policy.document, **changes}, value)
+            if new is not None:
+                changes |= new
+                settings[axis.path] = value
+        if settings in found:
             continue
-        yield from _of_method(name, first, policy, start, axes)
-
-
-def _of_method(name: str, first: str, policy: Policy, start: Variant, axes: Sequence[Axis]) -> Iterator[Asked]:
-    for variant in _variants(policy.document, start, axes):
-        swept = _settings_text(variant.settings, axes)
+        found.append(settings)
+        swept = _settings_text(settings, axes)
         try:
-            changed = {**policy.document, **variant.changes}
-            loaded = Policy.load(changed, policy.folder) if variant.changes else policy
+            loaded = Policy.load({**policy.document, **changes}, policy.folder) if changes else policy
         except PolicyError as error:
             raise PolicyError(f"{swept}: {_plain(error)}") from None
-        row = Row(
-            f"{first}, {swept}" if swept else first,
-            f"method {loaded.method.name}",
-            parameters_of(loaded),
-            policy=name,
-            changes=variant.changes,
-            settings=variant.settings,
+        row = replace(
+            start,
+            name=f"{start.name}, {swept}" if swept else start.name,
+            title=f"method {loaded.method.name}",
+            parameters=parameters_of(loaded),
+            changes=changes,
+            settings=settings,
         )
         yield Asked(row, loaded)
 
 
-def _variants(document: Mapping[str, Any], start: Variant, axes: Sequence[Axis]) -> list[Variant]:
-    """Return every combination of values that applies to a policy, each once."""
-    found: list[Variant] = []
-    for values in itertools.product(*(axis.values for axis in axes)):
-        changes, settings = dict(start.changes), dict(start.settings)
-        for axis, value in zip(axes, values, strict=True):
-            new = axis.change({**document, **changes}, value)
-            if new is not None:
-                changes |= new
-                settings[axis.path] = value
-        variant = Variant(changes, settings)
-        if variant not in found:
-            found.append(variant)
-    return found
-
-
 def parameters_of(policy: Policy) -> str:
     """Write the method and the models of a policy with what it says of them."""
-    parts = [" ".join(filter(None, [policy.method.name, parameters_text(_options(policy.method))]))]
-    parts += [" ".join(filter(None, [model.name, parameters_text(_options(model))])) for model in policy.privacy]
-    if policy.max_withheld:
-        parts.append(f"max_withheld = {policy.max_withheld:g}")
-    return "; ".join(parts)
-
-
-def _options(part: Any) -> dict[str, Any]:
-    return {key: value for key, value in part.model_dump(mode="json", exclude_unset=True).items() if value != []}
+    parts = []
+    for name, part in ((policy.method.name, policy.method), *((model.name, model) for model in policy.privacy)):
+        given = part.model_dump(mode="json", exclude_unset=True)
+        written = parameters_text({key: value for key, value in given.items() if value != []})
+        parts.append(" ".join(filter(None, [name, written])))
+    return "; ".join([*parts, *([f"max_withheld = {policy.max_withheld:g}"] if policy.max_withheld else [])])
 
 
 def _check_names(axes: Sequence[Axis], policies: Sequence[Policy], methods: Sequence[Mapping[str, Any]]) -> None:
@@ -311,22 +290,20 @@ def _plain(error: PolicyError) -> str:
 
 def _name_uniquely(asked: Sequence[Asked]) -> list[Asked]:
     """Add a number to a name that another row has already."""
-    found: list[Asked] = []
-    for each in asked:
-        count, name = 1, each.row.name
-        while name in {other.row.name for other in found}:
-            count, name = count + 1, f"{each.row.name} ({count + 1})"
-        found.append(Asked(each.row.rename(name), each.policy))
-    return found
+    found: dict[str, Asked] = {}
+    for row, policy in asked:
+        count, name = 1, row.name
+        while name in found:
+            count, name = count + 1, f"{row.name} ({count + 1})"
+        found[name] = Asked(replace(row, name=name), policy)
+    return list(found.values())
 
 
 def policy_names(given: Sequence[object]) -> list[str]:
     """Name policies by their files, with folders only where that takes, and by number if they have none."""
-    files = [Path(policy).name for policy in given if isinstance(policy, str | Path)]
-    names = []
-    for number, policy in enumerate(given, start=1):
-        name = f"policy {number}"
-        if isinstance(policy, str | Path):
-            name = Path(policy).name if files.count(Path(policy).name) == 1 else str(policy)
-        names.append(name)
-    return names
+    files = [Path(policy) if isinstance(policy, str | Path) else None for policy in given]
+    names = [None if file is None else file.name for file in files]
+    return [
+        f"policy {number}" if file is None else file.name if names.count(file.name) == 1 else str(file)
+        for number, file in enumerate(files, start=1)
+    ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.compare.ranking import HEADS, MEASURES, RISKS, Standing
-from shoal.compare.result import Comparison, Row, share_text
+from shoal.compare.result import HEADS, MEASURES, RISKS, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
 from shoal.core.wording import counted_text, join_words, percent
 from shoal.release.release import refuse_existing, write_text
@@ -22,7 +21,7 @@ _RISKS = (
     "the data, 1 is everything."
 )
 _OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
-PICTURES = (".svg", ".png")
+SUFFIXES = {"picture": (".svg", ".png"), "frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
 _NOTE = "grey: does the risk remain, by the opinion?  lines: 95 % intervals  kept: 1 is as good as the source"
 _INK, _FAINT, _GREY = "#222222", "#d9d9d9", "#767676"
 _LOW, _HIGH = "#0072B2", "#D55E00"  # Okabe and Ito: colour-blind people can tell them apart
@@ -48,18 +47,16 @@ class Wanted:
 
     def check(self) -> None:
         """Refuse, before any work, files that exist and pictures that cannot be drawn."""
-        for path in (self.csv, self.picture, self.markdown, self.frontier, self.html):
-            if path is not None:
-                refuse_existing(path)
-                if not path.absolute().parent.is_dir():
-                    raise UsageError(f"there is no folder {path.parent}")
+        for name, path in asdict(self).items():
+            if path is None:
+                continue
+            refuse_existing(path)
+            if not path.absolute().parent.is_dir():
+                raise UsageError(f"there is no folder {path.parent}")
+            if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:
+                raise UsageError(f"{path.name} must end in {' or '.join(SUFFIXES[name])}")
         if self.picture is not None:
-            if self.picture.suffix.lower() not in PICTURES:
-                raise UsageError(f"a picture ends in {' or '.join(PICTURES)}, not in {self.picture.suffix!r}")
             require_plots()
-        for path, suffixes in ((self.frontier, (".svg",)), (self.html, (".html", ".htm"))):
-            if path is not None and path.suffix.lower() not in suffixes:
-                raise UsageError(f"{path.name} must end in {suffixes[0]}")
 
     def write(self, found: Comparison, title: str) -> None:
         """Write what is asked for; the page shows the picture if there is one."""
@@ -71,17 +68,15 @@ class Wanted:
             except OSError as error:
                 raise UsageError(f"cannot write {self.picture.name}: {error.strerror}") from None
         if self.markdown is not None:
-            write_text(self.markdown, markdown_page(found, title, self._picture_beside(self.markdown)))
+            beside = self.markdown.absolute().parent  # the page names the picture from its own folder on
+            picture = (
+                None if self.picture is None else Path(os.path.relpath(self.picture.absolute(), beside)).as_posix()
+            )
+            write_text(self.markdown, markdown_page(found, title, picture))
         if self.frontier is not None:
             write_text(self.frontier, found.frontier().standalone())
         if self.html is not None:
             write_text(self.html, html_page(found, title))
-
-    def _picture_beside(self, page: Path) -> str | None:
-        """Return how a page names the picture: from its own folder on."""
-        if self.picture is None:
-            return None
-        return Path(os.path.relpath(self.picture.absolute(), page.absolute().parent)).as_posix()
 
 
 def flat_csv(found: Comparison) -> str:
@@ -97,53 +92,24 @@ def flat_csv(found: Comparison) -> str:
 
 def markdown_page(found: Comparison, title: str, picture: str | None = None, *before: str) -> str:
     """Return a page of Markdown: a table of risks, one of what is kept, the ranking, and what was not possible."""
-    stands, made = found.standings(), [row for row in found.rows if row.reason is None]
-    order = sorted(stands, key=lambda place: stands[place].rank)
-    page = render(
-        "comparison.md",
-        **_common(found, stands),
-        title=title,
-        picture=picture,
-        before=before,
-        risks=[
-            [row.name, row.parameters, *(_risk_text(row, risk, " [{}]", "not rated") for risk in RISKS), row.promise]
-            for row in made
-        ],
-        kept=[[row.name, row.parameters, *_share_cells(row, "-")] for row in made],
-        ranking=[[str(stands[place].rank), found.labels[place], *_stand_cells(stands[place])] for place in order],
-    )
-    return str(page)
+    made = [place for place, row in enumerate(found.rows) if row.reason is None]
+    content = _describe(found, made, (" [{}]", "not rated"))
+    return str(render("comparison.md", **content, title=title, picture=picture, before=before))
 
 
 def html_page(found: Comparison, title: str) -> str:
     """Return the ranking, the frontier, every measured figure, what could not be made, and how to read it."""
-    stands, labels = found.standings(), found.labels
-    made = [place for place, row in enumerate(found.rows) if row.reason is None]
-    order = sorted(made, key=lambda place: (place not in stands, stands[place].rank if place in stands else 0))
-    rows = [(labels[place], found.rows[place]) for place in order]
-    page = render(
-        "comparison.html",
-        **_common(found, stands),
-        title=title,
-        plot_style=plot_style(),
-        ranking=[
-            (labels[place], str(stands[place].rank), *_stand_cells(stands[place])) for place in order if place in stands
-        ],
-        risks=[
-            (label, row.parameters, *(_risk_text(row, risk, "; the opinion: {}") for risk in RISKS), row.promise)
-            for label, row in rows
-        ],
-        kept=[(label, *_share_cells(row, "\N{EN DASH}")) for label, row in rows],
-    )
-    return str(page)
+    ranked = _rank(found)
+    others = [place for place, row in enumerate(found.rows) if row.reason is None and place not in ranked]
+    content = _describe(found, [*ranked, *others], ("; the opinion: {}", None))
+    return str(render("comparison.html", **content, title=title, plot_style=plot_style()))
 
 
 def notebook_output(found: Comparison) -> str:
     """Return the rows by rank with their risks and what they keep, the frontier, and what could not be made."""
     from shoal.reports.notebook import render_output
 
-    stands, labels = found.standings(), found.labels
-    ranked = sorted(stands, key=lambda place: stands[place].rank)
+    stands, labels, ranked = found.standings(), found.labels, _rank(found)
     others = [place for place, row in enumerate(found.rows) if row.reason is None and place not in stands]
     return render_output(
         "notebook_comparison.html",
@@ -156,20 +122,32 @@ def notebook_output(found: Comparison) -> str:
     )
 
 
-def _common(found: Comparison, stands: dict[int, Standing]) -> dict[str, Any]:
-    """Return what both pages tell."""
+def _rank(found: Comparison) -> list[int]:
+    """Return the places of the rows that are ranked, the best first."""
+    stands = found.standings()
+    return sorted(stands, key=lambda place: stands[place].rank)
+
+
+def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None]) -> dict[str, Any]:
+    """Return what both pages tell; of the rows that were *made* in this order, with the opinion in these words."""
+    stands, labels = found.standings(), found.labels
     seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"
-    labelled = zip(found.labels, found.rows, strict=True)
+    rows = [found.rows[place] for place in made]
     return {
         "found": found,
         "about": (
             f"All releases are about the same {counted_text(found.records, 'record')}; each attack was tried "
             f"{found.targets:,} times, {seed}."
         ),
-        "stands": stands,
         "heads": list(HEADS.values()),
         "measures": list(MEASURES),
-        "refused": [(label, row) for label, row in labelled if row.reason is not None],
+        "ranking": [[str(stands[place].rank), labels[place], *_stand_cells(stands[place])] for place in _rank(found)],
+        "risks": [
+            [row.name, row.parameters, *(_risk_text(row, risk, *opinion) for risk in RISKS), row.promise]
+            for row in rows
+        ],
+        "kept": [[row.name, row.parameters, *_share_cells(row)] for row in rows],
+        "refused": [row for row in found.rows if row.reason is not None],
         "reading": reading(found),
     }
 
@@ -178,9 +156,9 @@ def _stand_cells(stand: Standing) -> list[str]:
     return [*map(share_text, (stand.score, stand.risk.value, stand.kept)), standing_text(stand)]
 
 
-def _share_cells(row: Row, nothing: str) -> list[str]:
+def _share_cells(row: Row) -> list[str]:
     kept = (row.kept(measure) for measure in MEASURES)
-    shares = [nothing if share is None else share_text(share) for share in kept]
+    shares = ["\N{EN DASH}" if share is None else share_text(share) for share in kept]
     return [*shares, f"{row.records:,}", f"{row.seconds:.1f}"]
 
 
@@ -276,6 +254,7 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
     from matplotlib.figure import Figure
 
     rows = [row for row in found.rows if row.reason is None]
+    names = [label for label, row in zip(found.labels, found.rows, strict=True) if row.reason is None]
     with matplotlib.rc_context(_SETTINGS):
         size = (13.5, 2.3 + 0.42 * max(len(rows), 3))
         figure: Any = Figure(figsize=size, dpi=110, layout="constrained", facecolor="white")
@@ -284,17 +263,10 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
         for axes, risk in zip(panels, RISKS, strict=False):
             _draw_risks(axes, rows, risk)
         _draw_kept(panels[3], rows)
-        panels[0].set_yticks(range(len(rows)), [_name(row, rows) for row in rows])
+        panels[0].set_yticks(range(len(rows)), names)
         panels[0].set_ylim(max(len(rows), 1) - 0.5, -0.5)
-        handles, names = panels[3].get_legend_handles_labels()
-        figure.legend(
-            handles,
-            names,
-            loc="outside lower center",
-            ncols=len(names),
-            frameon=False,
-            title=_NOTE,
-        )
+        handles, measures = panels[3].get_legend_handles_labels()
+        figure.legend(handles, measures, loc="outside lower center", ncols=len(measures), frameon=False, title=_NOTE)
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
         kind = path.suffix.lower().removeprefix(".")  # the picture tells nothing of the day or the program
         figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
@@ -352,9 +324,3 @@ def _draw_frame(axes: Any, low: float) -> None:
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-
-
-def _name(row: Row, rows: list[Row]) -> str:
-    """Return the technique, with its parameters where another row has the same name."""
-    alone = [other.name for other in rows].count(row.name) == 1
-    return row.name if alone else f"{row.name}, {row.parameters}"

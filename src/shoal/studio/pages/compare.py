@@ -9,7 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from shoal.compare.ranking import PARTS
+from shoal.compare.result import PARTS
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
