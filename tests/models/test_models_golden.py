@@ -9,9 +9,8 @@ import pytest
 
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.entropy_l_diversity import EntropyLDiversity
-from shoal.models.movers import Equal, Ordered, work
 from shoal.models.recursive_cl_diversity import RecursiveCLDiversity
-from shoal.models.t_closeness import TCloseness
+from shoal.models.t_closeness import Ground, TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
 
 # salaries 3K to 11K of the t-closeness paper's Table 3, one person each
@@ -51,8 +50,8 @@ def test_unequal_counts_can_tie_exactly() -> None:
 
 @pytest.mark.parametrize(("salaries", "distance"), [(LOW_SALARIES, Fraction(3, 8)), (SPREAD_SALARIES, Fraction(1, 6))])
 def test_salary_classes_of_the_t_closeness_paper(salaries: list[int], distance: Fraction) -> None:
-    ground = Ordered.of(SALARIES.counts)
-    moved = work(ground, np.array([salaries]), np.array([3]), SALARIES.counts, SALARIES.size)
+    ground = Ground.ordered(SALARIES.counts)
+    moved = ground.work(np.array([salaries]), np.array([3]), SALARIES.counts, SALARIES.size)
     assert Fraction(int(moved[0]), ground.unit * 3 * 9) == distance
     classes = ClassHistograms.of(salaries)
     assert TCloseness(t=0, distance="ordered").reach(classes, SALARIES)[0] == float(distance)
@@ -65,7 +64,7 @@ def test_salary_limits_are_exact() -> None:
 
 
 def test_equal_distance_of_the_salary_classes_is_two_thirds() -> None:
-    moved = work(Equal(), np.array([LOW_SALARIES]), np.array([3]), SALARIES.counts, SALARIES.size)
+    moved = Ground.equal(9).work(np.array([LOW_SALARIES]), np.array([3]), SALARIES.counts, SALARIES.size)
     assert Fraction(int(moved[0]), 2 * 3 * 9) == Fraction(2, 3)
 
 

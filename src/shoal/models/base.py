@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.models.exact import at_most, distinct_values, largest_sums
 from shoal.taxonomies.tree import Taxonomy
 
 Sees = Literal["sizes", "values", "population"]
@@ -91,11 +93,34 @@ class Curve(NamedTuple):
 
     The 1, 2, 3, ... most frequent values have at most these shares of a class, so many values occur, and so many
     records. It says the same as ``holds``.
+
+    >>> Curve((Fraction(1, 2),)).judge(ClassHistograms.of([[2, 2], [3, 1]]))
+    array([ True, False])
     """
 
     limits: tuple[Fraction, ...] = ()
     distinct: int = 1
     records: int = 1
+
+    @property
+    def smallest_class(self) -> int:
+        """A size below which no class holds: all values different is best, and k of n records are k/n of a class."""
+        points = enumerate(self.limits, start=1)
+        return max(self.records, self.distinct, *(math.ceil(k / limit) for k, limit in points), 1)
+
+    def judge(self, classes: ClassHistograms) -> BoolArray:
+        """Return (n_classes,) whether each class stays under the curve, exactly."""
+        verdict = np.asarray(classes.sizes >= self.records * classes.unit)
+        if not self.limits and self.distinct == 1:
+            return verdict
+        if classes.counts is None:
+            raise TypeError("a limit on values needs counts of sensitive values; only sizes were counted")
+        for most, limit in zip(largest_sums(classes.counts, len(self.limits)).T, self.limits, strict=False):
+            verdict &= at_most(most, limit, classes.sizes)
+        # k values with less than the whole class leave a record to another value.
+        if self.distinct > 1 + sum(limit < 1 for limit in self.limits):
+            verdict &= distinct_values(classes.counts) >= self.distinct
+        return verdict
 
 
 class PrivacyModel(BaseModel, ABC):
@@ -124,6 +149,8 @@ class PrivacyModel(BaseModel, ABC):
         """Refuse a model that does not say what it is, when it is defined rather than when a release is described."""
         super().__pydantic_init_subclass__(**kwargs)
         absent = [word for word in ("name", "title", "weaknesses", "sees", "achieved_is") if not hasattr(cls, word)]
+        if cls.holds is PrivacyModel.holds and cls.curve is PrivacyModel.curve:
+            absent.append("curve, or when it holds")
         if absent and not inspect.isabstract(cls):
             raise TypeError(f"the privacy model {cls.__name__} does not say its {', '.join(absent)}")
 
@@ -148,21 +175,26 @@ class PrivacyModel(BaseModel, ABC):
         return self.relative_to_whole
 
     @property
-    def smallest_class(self) -> int:
-        """A size below which no class can hold; lets methods skip hopeless cuts."""
-        return 1
-
-    @property
     def curve(self) -> Curve | None:
         """The requirement as a curve, if it is one."""
         return None
 
-    @abstractmethod
-    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+    @property
+    def smallest_class(self) -> int:
+        """A size below which no class can hold; lets methods skip hopeless cuts."""
+        curve = self.curve
+        return 1 if curve is None else curve.smallest_class
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
         """Return (n_classes,) whether each class meets the requirement; exact, or refusing in doubt.
 
-        A class without records never holds: there is nothing in it that could be published.
+        A class without records never holds: there is nothing in it that could be published. A model that is a curve
+        need not say more than its curve.
         """
+        curve = self.curve
+        if curve is None:
+            raise TypeError(f"{self.subject} has no curve to judge classes by")
+        return curve.judge(classes)
 
     @abstractmethod
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
@@ -187,8 +219,11 @@ class PrivacyModel(BaseModel, ABC):
         """
         if not self.merge_monotone or bool(self.holds(whole.as_class(), whole)[0]):
             return None
-        reached = self.worst(whole.as_class(), whole)
-        return f"{self.subject}: even the whole table as one class reaches only {reached:.6g}"
+        return f"{self.subject}: {self.explain_shortfall(whole, self.worst(whole.as_class(), whole))}"
+
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say what was asked for and what would be reachable, of a table that as one class has *reached* only that."""
+        return f"even the whole table as one class reaches only {reached:.6g}"
 
 
 class ValueModel(PrivacyModel):
@@ -199,6 +234,8 @@ class ValueModel(PrivacyModel):
     judges_beliefs: ClassVar[bool] = False
     # Whether it has a definition for records that publish a generalized value; without one, none may be generalized.
     judges_induced: ClassVar[bool] = False
+    # The parameter from which rounding is taken off, of a model that bounds shares or distances from above.
+    bounded_by: ClassVar[str | None] = None
 
     attribute: str | tuple[str, ...] | None = Field(
         default=None,
@@ -247,8 +284,13 @@ class ValueModel(PrivacyModel):
 
         A margin goes from the rarest values to the most frequent one. The k most frequent then have at least their true
         share, for every k, which is worse for every model that wants values evenly spread and does not care which they
-        are. Other models that can judge beliefs say for themselves what is in doubt.
+        are. Models that compare with a bound take the margin from the bound.
         """
+        if self.bounded_by is not None:
+            bound = getattr(self, self.bounded_by) - (SHARE_MARGIN + shares.shape[1] / SHARE_UNITS)
+            if bound <= 0:
+                return np.zeros(len(shares), dtype=np.bool_)
+            return self.model_copy(update={self.bounded_by: bound}).holds(ClassHistograms.of_shares(shares), whole)
         counts = self.values_of(ClassHistograms.of_shares(shares))
         margin = int(SHARE_MARGIN * SHARE_UNITS) + counts.shape[1]  # no count is off by more than one
         rising = np.sort(counts, axis=1)

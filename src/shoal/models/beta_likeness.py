@@ -10,8 +10,7 @@ from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
-from shoal.models.exact import at_most, fraction, quotient, row_blocks
-from shoal.models.ratios import RATIO_ERROR, most_frequent, products
+from shoal.models.exact import RATIO_ERROR, at_most, extreme_products, fraction, products, quotient, row_blocks
 
 
 class BetaLikeness(ValueModel):
@@ -56,6 +55,7 @@ class BetaLikeness(ValueModel):
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest (p - q) / q, 0 where no share grows, enhanced or not."""
-        inside, outside = most_frequent(self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
+        given = self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
+        inside, outside = extreme_products(*given, grown=True)
         gained = quotient(inside - outside, outside, if_zero=math.inf)
         return np.where(classes.sizes > 0, np.maximum(gained, 0.0), math.inf)

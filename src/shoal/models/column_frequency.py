@@ -35,7 +35,7 @@ class ColumnFrequency(PrivacyModel):
     )
     sees = "sizes"
     achieved_is = "at least"
-    of_parts: ClassVar[bool] = True
+    of_parts = True
 
     k: int = Field(
         ge=1, description="minimum number of records per bucket, and per combination of quasi values of a part"

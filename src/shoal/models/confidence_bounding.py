@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, Curve, ValueModel, Whole, number, round_up
+from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, round_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient, row_blocks
 
 
@@ -35,6 +35,7 @@ class ConfidenceBounding(ValueModel):
     weaknesses = "Values that the policy does not call harmful are not bounded at all."
     achieved_is = "at most"
     judges_beliefs = True
+    bounded_by = "most"
 
     most: float = Field(gt=0, le=1, description="largest share of a harmful value in a class")
     harmless: tuple[str, ...] = Field(default=(), description="values (or items) that may be as frequent as they are")
@@ -54,11 +55,6 @@ class ConfidenceBounding(ValueModel):
         return bool(self.harmless) or self.separator is not None
 
     @property
-    def smallest_class(self) -> int:
-        """One harmful record of n is 1/n of the class; a class of harmless ones may be of any size."""
-        return 1 if self.knows_values else math.ceil(1 / fraction(self.most))
-
-    @property
     def curve(self) -> Curve | None:
         """A limit on the most frequent value, where all values are harmful."""
         return None if self.knows_values else Curve((fraction(self.most),))
@@ -67,27 +63,16 @@ class ConfidenceBounding(ValueModel):
         """Return (n_classes,) whether c <= most n for every harmful value or item, exactly."""
         return at_most(self._largest(classes, whole), fraction(self.most), classes.sizes) & (classes.sizes > 0)
 
-    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether rounded shares are at most *most* by a margin above all rounding."""
-        margin = SHARE_MARGIN + shares.shape[1] / SHARE_UNITS
-        if self.most <= margin:
-            return np.zeros(len(shares), dtype=np.bool_)
-        return self.model_copy(update={"most": self.most - margin}).holds(ClassHistograms.of_shares(shares), whole)
-
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest share of a harmful value or item."""
         return quotient(self._largest(classes, whole), classes.sizes, if_zero=math.inf)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if a harmful value has more than the share *most* of the whole table."""
-        alone = whole.as_class()
-        if bool(self.holds(alone, whole)[0]):
-            return None
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say which share the most frequent harmful value has."""
         what = "value" if self.separator is None else "item"
         return (
-            f"{self.subject}: most = {number(self.most)} but the most frequent harmful {what} has a share of "
-            f"{round_up(self.worst(alone, whole), 4)} of the whole table; ask for at least that, or list under "
-            "'harmless' what may be known"
+            f"most = {number(self.most)} but the most frequent harmful {what} has a share of {round_up(reached, 4)} "
+            "of the whole table; ask for at least that, or list under 'harmless' what may be known"
         )
 
     def promises_nothing(self, whole: Whole) -> bool:  # noqa: ARG002

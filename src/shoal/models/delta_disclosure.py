@@ -10,7 +10,7 @@ from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
 from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
-from shoal.models.ratios import RATIO_ERROR, least_frequent, most_frequent
+from shoal.models.exact import RATIO_ERROR, extreme_products
 
 
 class DeltaDisclosure(ValueModel):
@@ -40,14 +40,12 @@ class DeltaDisclosure(ValueModel):
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether |ln(p / q)| < delta for every value of the table."""
-        tolerance = RATIO_ERROR * (1.0 + self.delta)
-        verdict: BoolArray = self.reach(classes, whole) < self.delta - tolerance
-        return verdict
+        return np.asarray(self.reach(classes, whole) < self.delta - RATIO_ERROR * (1.0 + self.delta))
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest |ln(p / q)|, infinity where a value of the table is absent."""
         given = self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
-        low, high = least_frequent(*given).ratio(), most_frequent(*given).ratio()
+        low, high = (extreme_products(*given, grown=grown).ratio() for grown in (False, True))
         with np.errstate(divide="ignore"):  # ln 0 is the minus infinity that is meant
             reached = np.maximum(np.log(high), -np.log(low))
         return np.where(classes.sizes > 0, reached, math.inf)

@@ -71,14 +71,12 @@ class DeltaPresence(PopulationModel):
         Classes that cover the population without overlap have that share on average, so that one of them
         lies outside as well.
         """
-        alone = whole.as_class()
-        if bool(self.holds(alone, whole)[0]):
+        if bool(self.holds(whole.as_class(), whole)[0]):
             return None
-        share = self.worst(alone, whole)
+        share = self.worst(whole.as_class(), whole)
         found = f"the table has {whole.size} of {self.people_in_all(whole)} people of the population"
         if share > 1:
             return f"{self.subject}: {found}: a population contains everybody of the table"
         if share > self.max:
-            offer = f"ask for at least {round_up(share, 4)}"
-            return f"{self.subject}: max = {number(self.max)} but {found}; {offer}"
+            return f"{self.subject}: max = {number(self.max)} but {found}; ask for at least {round_up(share, 4)}"
         return f"{self.subject}: min = {number(self.min)} but {found}; ask for at most {round_down(share, 4)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
@@ -36,19 +35,9 @@ class DistinctLDiversity(ValueModel):
     l: int = Field(ge=1, description="minimum number of different sensitive values per class")
 
     @property
-    def smallest_class(self) -> int:
-        """The records of a class have l different values only if there are l of them."""
-        return self.l
-
-    @property
     def curve(self) -> Curve:
         """Only the number of different values counts."""
         return Curve(distinct=self.l)
-
-    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether l values occur."""
-        verdict: BoolArray = distinct_values(self.values_of(classes)) >= self.l
-        return verdict
 
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether l values have a share: however small it is, rounding does not make one."""
@@ -58,9 +47,6 @@ class DistinctLDiversity(ValueModel):
         """Return (n_classes,) how many values occur."""
         return distinct_values(self.values_of(classes)).astype(float)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if fewer than l values occur in the table."""
-        occurring = int(np.count_nonzero(self.values_of(whole)))
-        if occurring >= self.l:
-            return None
-        return f"{self.subject}: l = {self.l} but only {occurring} values occur"
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say how many values there are."""
+        return f"l = {self.l} but only {reached:.0f} values occur"

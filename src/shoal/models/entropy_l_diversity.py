@@ -69,14 +69,9 @@ class EntropyLDiversity(ValueModel):
         reached = np.where(uniform, distinct, np.exp(np.log(size) - _sum_of_logs(counts) / size))
         return np.where(sizes > 0, reached, 0.0)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if the whole table is less diverse than l."""
-        alone = whole.as_class()
-        if bool(self.holds(alone, whole)[0]):
-            return None
-        reached = round_down(self.worst(alone, whole), 2)
-        asked = f"{self.subject}: l = {number(self.l)}"
-        return f"{asked} but the whole table reaches {reached}; ask for at most that"
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say which l the whole table has."""
+        return f"l = {number(self.l)} but the whole table reaches {round_down(reached, 2)}; ask for at most that"
 
 
 def _sum_of_logs(counts: IntArray) -> FloatArray:

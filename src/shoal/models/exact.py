@@ -1,20 +1,23 @@
 """Comparisons of counts that rounding cannot change.
 
 Requirements on shares are compared as products of integers. Products that could leave 64 bits are taken with
-Python's integers instead: slower, never wrong.
+Python's integers instead: slower, never wrong. With c of n records in a class and C of N in the whole table, the
+shares of a value compare as c N to C n.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 
+RATIO_ERROR = 2.0**-49  # relative: more than the few roundings of 2**-53 between a ratio and its true value
 _INT64_LIMIT = 2**63 - 1
 _BLOCK_ELEMENTS = 2**17  # 1 MiB of counts: the temporaries of a block stay in the processor's cache
 
@@ -84,6 +87,8 @@ def largest_sums(counts: IntArray, how_many: int) -> IntArray:
     """
     n_classes, n_values = counts.shape
     width = min(how_many, n_values)
+    if width == 1:
+        return largest_counts(counts)[:, np.newaxis]
     result = np.zeros((width, n_classes), dtype=np.int64)  # transposed: its readers go through k, not classes
     if width == 0:
         return result.T
@@ -113,3 +118,46 @@ def distinct_values(counts: IntArray) -> IntArray:
     array([3])
     """
     return np.asarray(np.count_nonzero(counts, axis=1), dtype=np.int64)
+
+
+class Products(NamedTuple):
+    """c N and C n: the share in the class is to that in the table as *inside* to *outside*."""
+
+    inside: NDArray[Any]
+    outside: NDArray[Any]
+
+    def ratio(self) -> FloatArray:
+        """Return p / q of one value of each class: exactly 1 for equal shares, infinite if q is 0."""
+        return quotient(self.inside, self.outside, if_zero=math.inf)
+
+
+def products(counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> Products:
+    """Return c N and C n exactly, for arrays of shapes that fit each other."""
+    largest = max(peak(counts) * whole_size, peak(whole_counts) * peak(sizes), whole_size)
+    inside = integers(counts, largest) * whole_size
+    return Products(inside, integers(sizes, largest) * integers(whole_counts, largest))
+
+
+def extreme_products(
+    counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int, *, grown: bool
+) -> Products:
+    """Return c N and C n for the value of each class whose share grew most or, of the table's values, fell most.
+
+    >>> given = np.array([[3, 1]]), np.array([4]), np.array([4, 4]), 8
+    >>> extreme_products(*given, grown=True).ratio(), extreme_products(*given, grown=False).ratio()
+    (array([1.5]), array([0.5]))
+    """
+    if not len(whole_counts):
+        nothing = np.zeros(len(sizes), dtype=np.int64)
+        return Products(nothing, nothing)
+    absent = np.flatnonzero(whole_counts == 0)
+    # a value that the class has and the table lacks outweighs everything
+    weights = np.where(whole_counts > 0, 1.0 / np.maximum(whole_counts, 1), 1e300)
+    place = np.zeros(len(counts), dtype=np.int64)
+    for rows in row_blocks(counts):
+        relative = counts[rows] * weights
+        if not grown:
+            relative[:, absent] = math.inf
+        place[rows] = relative.argmax(axis=1) if grown else relative.argmin(axis=1)
+    chosen = np.take_along_axis(counts, place[:, np.newaxis], axis=1)[:, 0]
+    return products(chosen, sizes, whole_counts[place], whole_size)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from shoal.core.arrays import BoolArray, FloatArray
+from shoal.core.arrays import FloatArray
 from shoal.models.base import SAYS_NOTHING_OF_VALUES, ClassHistograms, Curve, PrivacyModel, Whole
 
 
@@ -32,25 +32,14 @@ class KAnonymity(PrivacyModel):
     k: int = Field(ge=1, description="minimum number of records per class")
 
     @property
-    def smallest_class(self) -> int:
-        """A class of k records holds, a smaller one does not."""
-        return self.k
-
-    @property
     def curve(self) -> Curve:
         """Only the number of records counts."""
         return Curve(records=self.k)
-
-    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether each class has k records."""
-        return classes.sizes >= self.k
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the sizes."""
         return classes.sizes.astype(float)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if the table has fewer than k records."""
-        if whole.size >= self.k:
-            return None
-        return f"{self.subject}: k = {self.k} but the table has only {whole.size} records"
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say how many records there are."""
+        return f"k = {self.k} but the table has only {whole.size} records"

@@ -40,9 +40,6 @@ class KMap(PopulationModel):
         """Return (n_classes,) the people that each label covers."""
         return np.where(classes.sizes > 0, self.people_of(classes), 0).astype(float)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if the population has fewer than k records."""
-        people = self.people_in_all(whole)
-        if people >= self.k:
-            return None
-        return f"{self.subject}: k = {self.k} but the population has only {people} records"
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say how many people there are."""
+        return f"k = {self.k} but the population has only {self.people_in_all(whole)} records"

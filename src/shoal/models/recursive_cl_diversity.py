@@ -57,17 +57,12 @@ class RecursiveCLDiversity(ValueModel):
         """Return (n_classes,) r1 / (r_l + ... + r_m): every larger c holds."""
         return quotient(largest_counts(self.values_of(classes)), self._tail(classes), if_zero=math.inf)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if the whole table has too few values, or one that is too frequent."""
-        alone = whole.as_class()
-        if bool(self.holds(alone, whole)[0]):
-            return None
-        reached = self.worst(alone, whole)
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:
+        """Say that there are too few values, or which c the most frequent one allows."""
         if math.isinf(reached):
-            occurring = int(np.count_nonzero(self.values_of(whole)))
-            return f"{self.subject}: l = {self.l} but only {occurring} values occur"
+            return f"l = {self.l} but only {np.count_nonzero(self.values_of(whole))} values occur"
         return (
-            f"{self.subject}: c = {number(self.c)} with l = {self.l} but the whole table reaches "
+            f"c = {number(self.c)} with l = {self.l} but the whole table reaches "
             f"{round_up(reached, 4)}; ask for a c above that"
         )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 from pydantic import Field
 
-from shoal.core.arrays import BoolArray, FloatArray
+from shoal.core.arrays import FloatArray
 from shoal.models.base import RULED_OUT, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, round_down
-from shoal.models.exact import at_most, fraction, largest_counts, quotient
+from shoal.models.exact import fraction, largest_counts, quotient
 
 
 class SimpleLDiversity(ValueModel):
@@ -33,31 +32,17 @@ class SimpleLDiversity(ValueModel):
     l: float = Field(ge=1, allow_inf_nan=False, description="the most frequent value has at most 1/l of a class")
 
     @property
-    def smallest_class(self) -> int:
-        """One record of n is 1/n of the class, so that n must reach l."""
-        return math.ceil(fraction(self.l))
-
-    @property
     def curve(self) -> Curve:
         """One limit, on the most frequent value."""
         return Curve((1 / fraction(self.l),))
-
-    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether r1 * l <= n, exactly."""
-        most = largest_counts(self.values_of(classes))
-        return at_most(most, 1 / fraction(self.l), classes.sizes) & (classes.sizes > 0)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) n / r1."""
         return quotient(classes.sizes, largest_counts(self.values_of(classes)), if_zero=0.0)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
-        """Say so if one value has more than 1/l of the whole table."""
-        alone = whole.as_class()
-        if bool(self.holds(alone, whole)[0]):
-            return None
-        reached = round_down(self.worst(alone, whole), 2)
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """Say which l the most frequent value allows."""
         return (
-            f"{self.subject}: l = {number(self.l)} but the most frequent value alone lets the whole table "
-            f"reach only {reached}; ask for at most that"
+            f"l = {number(self.l)} but the most frequent value alone lets the whole table "
+            f"reach only {round_down(reached, 2)}; ask for at most that"
         )

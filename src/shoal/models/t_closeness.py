@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from shoal.core.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import PolicyError
-from shoal.models.base import PRESENCE, SHARE_MARGIN, SHARE_UNITS, ClassHistograms, ValueModel, Whole
-from shoal.models.exact import at_most, fraction, integers, peak, quotient
-from shoal.models.movers import Equal, Ground, Hierarchical, Ordered, work
+from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
+from shoal.models.exact import at_most, fraction, integers, peak, quotient, row_blocks
+from shoal.taxonomies.tree import Taxonomy
 
 
 class TCloseness(ValueModel):
@@ -42,6 +44,7 @@ class TCloseness(ValueModel):
     )
     achieved_is = "at most"
     judges_beliefs = True
+    bounded_by = "t"
     relative_to_whole = True
     one_value_each = True
 
@@ -58,38 +61,112 @@ class TCloseness(ValueModel):
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether the distance is at most t, exactly."""
-        ground = self._ground(whole)
-        total = work(ground, self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
-        unit = ground.unit * whole.size
-        sizes = integers(classes.sizes, peak(classes.sizes) * unit)
-        return at_most(total, fraction(self.t), sizes * unit) & (classes.sizes > 0)
-
-    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
-        """Return (n_classes,) whether the distance of rounded shares is at most t by a margin above all rounding."""
-        margin = SHARE_MARGIN + shares.shape[1] / SHARE_UNITS
-        if self.t <= margin:
-            return np.zeros(len(shares), dtype=np.bool_)
-        return self.model_copy(update={"t": self.t - margin}).holds(ClassHistograms.of_shares(shares), whole)
+        total, unit = self._compare(classes, whole)
+        return at_most(total, fraction(self.t), unit) & (classes.sizes > 0)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the distances."""
-        ground = self._ground(whole)
-        total = work(ground, self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
-        unit = ground.unit * whole.size
-        return quotient(total, integers(classes.sizes, peak(classes.sizes) * unit) * unit, if_zero=math.inf)
+        return quotient(*self._compare(classes, whole), if_zero=math.inf)
 
     def promises_nothing(self, whole: Whole) -> bool:
         """Whether t is at least the largest distance that a class of this table can have; 1 if values have places."""
         return super().promises_nothing(whole) if self.distance == "equal" else self.t >= 1
 
+    def _compare(self, classes: ClassHistograms, whole: Whole) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return (n_classes,) the work to level each class with the table, and what is the distance 1; exactly."""
+        ground = self._ground(whole)
+        total = ground.work(self.values_of(classes), classes.sizes, self.values_of(whole), whole.size)
+        unit = ground.unit * whole.size
+        return total, integers(classes.sizes, peak(classes.sizes) * unit) * unit
+
     def _ground(self, whole: Whole) -> Ground:
         if self.distance == "equal":
-            return Equal()
+            return Ground.equal(len(self.values_of(whole)))
         if self.distance == "ordered":
-            return Ordered.of(self.values_of(whole))
+            return Ground.ordered(self.values_of(whole))
         if whole.taxonomy is None:
             raise PolicyError(
                 f"{self.subject}: distance 'hierarchical' needs a taxonomy of the sensitive attribute; "
                 "declare one, or choose 'equal' or 'ordered'"
             )
-        return Hierarchical.of(whole.taxonomy, len(self.values_of(whole)))
+        return Ground.hierarchical(whole.taxonomy, len(self.values_of(whole)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ground:
+    """How far values are apart, so that the earth mover's distance has a closed form in integers.
+
+    With c of n records in a class and C of N in the whole table, the surplus of a value is c N - C n. The distance is,
+    over ``unit`` n N, the absolute surplus of each value times its weight, and that of each range of neighbouring
+    values times the range's.
+    """
+
+    unit: int
+    value_weights: IntArray  # (n_values,)
+    lo: IntArray  # (n_ranges,)
+    hi: IntArray  # (n_ranges,)
+    range_weights: IntArray  # (n_ranges,)
+
+    @classmethod
+    def equal(cls, n_values: int) -> Self:
+        """All values are at distance 1, and half the sum of all surpluses moves."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(2, np.ones(n_values, dtype=np.int64), none, none, none)
+
+    @classmethod
+    def ordered(cls, whole_counts: IntArray) -> Self:
+        """Values that occur are equally spaced, and what the first i have too much passes on to the next."""
+        ends = np.flatnonzero(whole_counts > 0) + 1
+        nothing = np.zeros(len(whole_counts), dtype=np.int64)
+        return cls(max(1, len(ends) - 1), nothing, np.zeros_like(ends), ends, np.ones_like(ends))
+
+    @classmethod
+    def hierarchical(cls, taxonomy: Taxonomy, n_values: int) -> Self:
+        """Values are as far apart as their lowest common ancestor is high, the tree being 1 high.
+
+        The way from a leaf up to an ancestor and down to another leaf takes, for each node v below the ancestor,
+        half of height(parent of v) - height(v): these add up to the ancestor's height. So this is the distance
+        along a tree's edges, and the surplus of every node crosses the edge above it.
+        """
+        if taxonomy.n_leaves != n_values:
+            raise PolicyError(
+                f"the sensitive attribute's taxonomy has {taxonomy.n_leaves} leaves but {n_values} values "
+                "were counted; count by its leaves"
+            )
+        height = node_heights(taxonomy)
+        below_root = np.flatnonzero(taxonomy.parent >= 0)
+        steps = np.zeros(len(height), dtype=np.int64)
+        steps[below_root] = height[taxonomy.parent[below_root]] - height[below_root]
+        inner = below_root[below_root >= n_values]
+        lo, hi = taxonomy.lo[inner].astype(np.int64), taxonomy.hi[inner].astype(np.int64)
+        return cls(2 * max(1, int(height.max())), steps[:n_values], lo, hi, steps[inner])
+
+    def work(self, counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> NDArray[Any]:
+        """Return (n_classes,) ``unit`` n N times the distance of each class to the whole table, exactly.
+
+        >>> Ground.equal(2).work(np.array([[2, 0]]), np.array([2]), np.array([2, 2]), 4)
+        array([8])
+        """
+        # the distance is at most 1 and all terms are positive, so that no partial sum exceeds unit n N
+        largest = 2 * self.unit * max(1, peak(sizes)) * max(1, whole_size)
+        total = integers(np.zeros(len(counts), dtype=np.int64), largest)
+        reference = integers(whole_counts, largest)
+        for rows in row_blocks(counts):
+            have = integers(counts[rows], largest) * whole_size
+            surplus = have - integers(sizes[rows], largest)[:, np.newaxis] * reference
+            if self.value_weights.any():
+                total[rows] = np.abs(surplus) @ self.value_weights
+            if len(self.lo):
+                before = np.zeros((len(surplus), surplus.shape[1] + 1), dtype=surplus.dtype)
+                np.cumsum(surplus, axis=1, out=before[:, 1:])
+                total[rows] += np.abs(before[:, self.hi] - before[:, self.lo]) @ self.range_weights
+        return total
+
+
+def node_heights(taxonomy: Taxonomy) -> IntArray:
+    """Return (n_nodes,) the longest way down from each node to a leaf."""
+    height = np.zeros(len(taxonomy.parent), dtype=np.int64)
+    for level in range(int(taxonomy.level.max()), 0, -1):
+        nodes = np.flatnonzero(taxonomy.level == level)
+        np.maximum.at(height, taxonomy.parent[nodes], height[nodes] + 1)
+    return height

@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from shoal.core.arrays import BoolArray, FloatArray
+from shoal.core.arrays import FloatArray
 from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, round_up
-from shoal.models.exact import at_most, fraction, largest_sums
+from shoal.models.exact import fraction, largest_sums
 
 _ROUNDING = 1e-14
 
@@ -93,23 +93,11 @@ class TauLDiversity(ValueModel):
         return self.limits.index(1) + 1
 
     @property
-    def smallest_class(self) -> int:
-        """All values different is best: then k / n <= psi(k) as far as psi is below 1, and n values occur."""
-        points = enumerate(self.limits[: self.values_needed], start=1)
-        return max(math.ceil(k / limit) for k, limit in points)
-
-    @property
     def curve(self) -> Curve:
         """The limits as far as they are below 1, which the last of them reaches."""
-        return Curve(self.limits[: self.values_needed - 1], self.values_needed)
-
-    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether F(k) <= psi(k) for every k, exactly."""
-        sums = largest_sums(self.values_of(classes), self.values_needed - 1)
-        verdict = classes.sizes > 0
-        for column, limit in enumerate(self.limits[: sums.shape[1]]):
-            verdict = verdict & at_most(sums[:, column], limit, classes.sizes)
-        return verdict
+        limits = self.limits
+        needed = limits.index(1) + 1
+        return Curve(limits[: needed - 1], needed)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) the smallest tau that holds with this l.
@@ -129,26 +117,20 @@ class TauLDiversity(ValueModel):
         # a class that just meets tau reaches tau, not the next number beside it
         return np.where(np.abs(reached - self.tau) < _ROUNDING, self.tau, reached)
 
-    def why_unreachable(self, whole: Whole) -> str | None:
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:
         """Say whether l or tau fails on the whole table, and the nearest requirement that can be met."""
-        alone = whole.as_class()
-        if bool(self.holds(alone, whole)[0]):
-            return None
         occurring = int(np.count_nonzero(self.values_of(whole)))
-        if occurring < self.values_needed:
-            if self.psi is not None or occurring < 2:
-                return f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that"
-            smallest = self.model_copy(update={"l": occurring}).worst(alone, whole)
-            tau = number(max(self.tau, float(round_up(smallest, 4))))
+        if occurring >= self.values_needed:
             return (
-                f"{self.subject}: l = {self.l} but only {occurring} values occur; ask for at most that: "
-                f"the nearest that can be reached is tau = {tau} with l = {occurring}"
+                f"tau = {number(self.tau)} with l = {self.l} but the most frequent values have too large a share of "
+                f"the whole table; with this l, ask for a tau of at least {round_up(reached, 4)}"
             )
-        nearest = round_up(self.worst(alone, whole), 4)
-        return (
-            f"{self.subject}: tau = {number(self.tau)} with l = {self.l} but the most frequent values have "
-            f"too large a share of the whole table; with this l, ask for a tau of at least {nearest}"
-        )
+        found = f"l = {self.l} but only {occurring} values occur; ask for at most that"
+        if self.psi is not None or occurring < 2:
+            return found
+        smallest = self.model_copy(update={"l": occurring}).worst(whole.as_class(), whole)
+        tau = number(max(self.tau, float(round_up(smallest, 4))))
+        return f"{found}: the nearest that can be reached is tau = {tau} with l = {occurring}"
 
     def _weights(self) -> list[Fraction]:
         """(1 - psi(k)) / (1 - tau) as far as it is not 0; of the straight line where tau is 1."""
