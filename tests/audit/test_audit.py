@@ -10,7 +10,7 @@ import pytest
 
 from shoal.audit import requirements
 from shoal.audit.audit import audit
-from shoal.audit.singling import CodedColumn, Partition, set_risks
+from shoal.audit.uniqueness import CodedColumn, Partition, search_sets
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
@@ -171,7 +171,7 @@ def test_progress_tells_all_sets():
 
     progress = Counting()
     columns = [CodedColumn("a", pa.array([0, 1], pa.int32()).to_numpy(), 2)]
-    set_risks(columns, pa.array([1, 2]).to_numpy(), 1, progress)
+    search_sets(columns, pa.array([1, 2]).to_numpy(), 1, progress)
     assert (progress.title, progress.total) == ("singling out", 1)
 
 
@@ -181,10 +181,11 @@ def test_partition_settles_lone_cells():
     second = CodedColumn("b", pa.array([0, 0, 0, 1], pa.int32()).to_numpy(), 2)
     by_first = Partition.whole(records).split(first)
     assert (by_first.n_classes, by_first.n_unique, by_first.order.tolist()) == (3, 1, [2, 3])
-    assert by_first.count(second) == (4, 3)
+    assert (by_first.alone.tolist(), by_first.split(second).alone.tolist()) == ([0], [2, 3])
     both = by_first.split(second)
     assert (both.n_classes, both.n_unique, len(both.order)) == (4, 3, 0)
-    assert both.count(first) == (4, 3)
+    again = both.split(first)
+    assert (again.n_classes, again.n_unique) == (4, 3)
 
 
 @pytest.mark.parametrize(("option", "value"), [("largest_set", 0), ("threshold", 1.0), ("threshold", -0.1)])

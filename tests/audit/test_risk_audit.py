@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.audit.audit import audit
-from shoal.audit.special import record_disclosure, special_uniques
+from shoal.audit.uniqueness import record_disclosure, special_uniques
 from shoal.cli import app
 from shoal.core.errors import InputError, PolicyError, UsageError
 

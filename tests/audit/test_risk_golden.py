@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shoal.audit.population import Spectrum, estimate_uniqueness, estimate_zayatz
-from shoal.audit.special import disclosure, special_uniques
+from shoal.audit.uniqueness import disclosure, special_uniques
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.audit.special import disclosure, record_disclosure, special_uniques
+from shoal.audit.uniqueness import disclosure, record_disclosure, special_uniques
 from shoal.datasets.uci import adult
 
 NAMES = "abcdef"

@@ -13,8 +13,8 @@ import pyarrow as pa
 from shoal.attacks.kernels import BucketPairs, CountedPairs, Entries
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import Pairs, count_pairs, group_items
-from shoal.linking.kernels import Boxes, BoxIndex, Histograms, gather_entries, index_boxes
+from shoal.core.kernels import Pairs, count_pairs, gather_entries, group_items
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, index_boxes
 from shoal.linking.linkable import Candidates, Linkable, LinkColumn, encode_column, read_labels
 from shoal.linking.space import Space
 from shoal.release.sliced.table import number_rows

@@ -13,7 +13,7 @@ from shoal.attacks.base import Tally
 from shoal.attacks.parts import Labels
 from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.linking.kernels import gather_entries
+from shoal.core.kernels import gather_entries
 
 WITHIN, AT_LEAST, BELOW = 0, 1, 2
 ROUNDS = 2000

@@ -18,14 +18,13 @@ from shoal.audit.requirements import sensitive_risks, verdicts
 from shoal.audit.result import (
     Audit,
     PopulationRisk,
+    SpecialRisk,
     column_risks,
     missing_values,
     population_risk,
     search_risk,
-    special_risk,
 )
-from shoal.audit.singling import fastest_order, minimal_sets, set_risks
-from shoal.audit.special import check_fraction
+from shoal.audit.uniqueness import check_fraction, fastest_order, minimal_sets, search_sets
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
@@ -104,7 +103,7 @@ def _assemble(
     sizes, quasi, found = raw.sizes, raw.quasi_columns(), units.appearances
     largest_set, threshold, fraction = min(asked.largest_set, raw.n_quasi), asked.threshold, asked.sample_fraction
     people = sizes if found is None else found.class_sizes()
-    sets = set_risks(quasi, people, largest_set, progress)
+    sets, special = search_sets(quasi, people, largest_set, progress)
     prosecutor = search_risk(people, people)
     return Audit(
         source=source.name,
@@ -127,7 +126,7 @@ def _assemble(
         minimal_sets=minimal_sets(sets, threshold),
         fastest_order=fastest_order(quasi, people, progress),
         columns=column_risks(raw, policy, progress),
-        special=special_risk(quasi, people, largest_set, fraction, progress),
+        special=SpecialRisk.of(special, fraction),
         uniqueness=None if fraction is None else estimate_uniqueness(people, fraction),
         persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
         households=None if found is None or policy.household is None else household_risk(policy.household, found),

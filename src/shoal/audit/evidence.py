@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import shoal
-from shoal.audit.special import special_uniques
+from shoal.audit.uniqueness import special_uniques
 from shoal.audit.units import bucket_risks, class_risks, people_risks
 from shoal.columns.base import TreatedSource, changes_before, list_warnings
 from shoal.columns.baskets import UnfoldedSource
@@ -189,7 +189,7 @@ def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[s
     """Return the smallest sets of attributes that single records out, and what each attribute adds to the score.
 
     Sets of up to three attributes are looked at, of fewer if the table is large; None if even single ones would take
-    long. The scores are those of special uniques (:mod:`shoal.audit.special`).
+    long. The scores are those of special uniques (:mod:`shoal.audit.uniqueness`).
 
     >>> import numpy as np
     >>> found = risk_carriers({"age": np.array([3, 3, 5]), "sex": np.array([0, 0, 1])}, np.array([1, 1, 1]))

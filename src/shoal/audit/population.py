@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.audit.special import check_fraction
+from shoal.audit.uniqueness import check_fraction
 from shoal.core.arrays import IntArray
 from shoal.core.errors import ShoalError, UsageError
 from shoal.core.results import Figures

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.audit.singling import CodedColumn, Partition
+from shoal.audit.uniqueness import CodedColumn, Partition
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
@@ -68,7 +68,7 @@ class RawTable:
 
     def classes(self) -> Partition:
         """Return the cells in groups by class, so that one more column can be joined to the quasi attributes."""
-        return Partition(self.records, self.first, np.arange(len(self.records), dtype=np.int32))
+        return Partition(self.records == 1, self.first, np.arange(len(self.records), dtype=np.int32))
 
     def people(self, requirement: Requirement) -> tuple[IntArray, int]:
         """Return (n_classes,) the population that shares a class's values, and how many people share none.

@@ -8,10 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from shoal.audit import kernels
 from shoal.audit.raw import RawTable
-from shoal.core import kernels as sorting
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import count_pairs, gather_entries
 from shoal.core.results import Figures
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.models.delta_presence import DeltaPresence
@@ -25,7 +24,6 @@ from shoal.plan.problem import Requirement
 from shoal.taxonomies.parse import decimal_numbers
 
 _HISTOGRAM_ENTRIES = 1 << 22
-_LARGEST_KEY = 1 << 64
 _ROUNDING = 1e-9  # bounds are exact but for rounding
 
 
@@ -117,8 +115,7 @@ def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> Model
     uncovered = 0
     if requirement.values is not None:
         values = ValueClasses.of(raw, requirement.values[: len(raw.records)], requirement.n_values)
-        classes = values if model.knows_values else values.rank()
-        (result,) = measure((model,), whole, classes.alike())
+        result = measure(model, whole, values.wide() if model.knows_values else values.narrow())
     else:
         candidates = None
         if requirement.population is not None:
@@ -136,17 +133,19 @@ def _verdict_of_people(raw: RawTable, requirement: Requirement, class_of: AnyInt
     whole = requirement.whole(np.ones(len(class_of), dtype=np.int64))
     blocks = list(people_of_classes(requirement, first, np.arange(len(class_of))))
     holds = np.concatenate([model.holds(block, whole) for block in blocks])
-    worst = min if model.achieved_is == "at least" else max
-    reached = worst(model.worst(block, whole) for block in blocks)
+    reached = _find_worst(model, [model.worst(block, whole) for block in blocks])
     return ModelVerdict(model, bool(holds.all()), reached, int(raw.sizes[~holds].sum()))
 
 
+def _find_worst(model: PrivacyModel, reached: Iterable[float]) -> float:
+    return min(reached) if model.achieved_is == "at least" else max(reached)
+
+
 def _together(model: PrivacyModel, parts: Sequence[ModelVerdict]) -> ModelVerdict:
-    worst = min if model.achieved_is == "at least" else max
     return ModelVerdict(
         model=model,
         holds=all(part.holds for part in parts),
-        achieved=worst(part.achieved for part in parts),
+        achieved=_find_worst(model, [part.achieved for part in parts]),
         records_missed=max(part.records_missed for part in parts),
         by_records=any(part.by_records for part in parts),
     )
@@ -163,14 +162,16 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
     codes, n_values = _occurring(np.asarray(leaves, dtype=np.int32))
     values = ValueClasses.of(raw, codes, n_values)
     whole = Whole(raw.n_records, values.whole())
-    models = (
-        DistinctLDiversity(l=2),
-        SimpleLDiversity(l=1),
-        EntropyLDiversity(l=1),
-        RecursiveCLDiversity(c=1, l=2),
-        RecursiveCLDiversity(c=1, l=3),
+    distinct, simple, entropy, recursive_2, recursive_3 = (
+        measure(model, whole, values.narrow())
+        for model in (
+            DistinctLDiversity(l=2),
+            SimpleLDiversity(l=1),
+            EntropyLDiversity(l=1),
+            RecursiveCLDiversity(c=1, l=2),
+            RecursiveCLDiversity(c=1, l=3),
+        )
     )
-    distinct, simple, entropy, recursive_2, recursive_3 = measure(models, whole, values.rank().alike())
     ordered = TCloseness(t=1, distance="ordered")
     return SensitiveRisk(
         attribute=attribute.name,
@@ -207,40 +208,19 @@ def _is_ordered(raw: RawTable, number: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike:
-    """Some classes, each standing for all classes with the same distribution: models cannot tell them apart."""
-
-    histograms: ClassHistograms
-    times: IntArray  # (n_classes,) classes that each stands for
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ValueClasses:
-    """The values of every class, ascending, with the records of each.
-
-    In *ranked* classes values are renamed, class by class: 0 is the most frequent one, 1 the next. Whoever does not
-    compare a class with the whole table cannot tell the difference, and histograms become narrow.
-    """
+    """The values of every class, ascending, with the records of each."""
 
     first: IntArray  # (n_classes + 1,) where each class starts among the items
     values: CodeArray  # (n_items,)
     records: IntArray  # (n_items,)
     n_values: int
-    is_ranked: bool = False
 
     @classmethod
     def of(cls, raw: RawTable, values: CodeArray, n_values: int) -> Self:
-        """Sort the cells by class and value, by counting."""
-        _, by_value = sorting.group_items(values, n_values)
-        first, by_class = sorting.group_items(raw.class_of[by_value], raw.n_classes)
-        order = by_value[by_class]
-        return cls(first, values[order], raw.records[order], n_values)
-
-    def rank(self) -> ValueClasses:
-        """Return the classes with their values renamed by frequency."""
-        first, counts = kernels.count_ranks(self.first, self.values, self.records)
-        ranks = np.arange(len(counts), dtype=np.int64) - np.repeat(first[:-1], np.diff(first))
-        return ValueClasses(first, ranks.astype(np.int32), counts, int(ranks.max()) + 1, is_ranked=True)
+        """Count the cells by class and value."""
+        pairs = count_pairs(raw.class_of, raw.n_classes, values, n_values, raw.records)
+        return cls(pairs.start, pairs.second, pairs.records, n_values)
 
     @property
     def sizes(self) -> IntArray:
@@ -251,46 +231,30 @@ class ValueClasses:
         """Return (n_values,) the records of each value in all classes."""
         return np.bincount(self.values, weights=self.records, minlength=self.n_values).astype(np.int64)
 
-    def kinds(self) -> tuple[IntArray, IntArray]:
-        """Return one class of each kind, and how many of the kind there are.
+    def narrow(self) -> Iterator[ClassHistograms]:
+        """Yield the classes, some at a time, with the counts of their own values only.
 
-        Small classes are told apart exactly; of the large ones, which are few, each is a kind of its own.
+        Whoever does not compare a class with the whole table cannot tell which values these are.
         """
-        # A class of up to 15 records has ranks below 15, whatever the ranks of other classes.
-        base, most = (16, 15) if self.is_ranked else _digits(self.n_values)
-        keys = kernels.small_class_keys(self.first, self.values, self.records, base, most)
-        small, large = np.flatnonzero(keys), np.flatnonzero(keys == 0)
-        _, example, times = np.unique(keys[small], return_index=True, return_counts=True)
-        return np.concatenate([small[example], large]), np.concatenate([times, np.ones(len(large), dtype=np.int64)])
+        widths = np.diff(self.first)
+        for width in np.unique(widths).tolist():
+            for which in _cut(np.flatnonzero(widths == width), width):
+                counts = self.records[self.first[which][:, np.newaxis] + np.arange(width)]
+                yield ClassHistograms(counts.sum(axis=1), counts)
 
-    def alike(self) -> Iterator[Alike]:
-        """Yield the distributions of one class of each kind, some at a time, so that memory stays bounded."""
-        which, times = self.kinds()
-        widths = np.diff(self.first)[which] if self.is_ranked else np.full(len(which), self.n_values)
-        order = np.argsort(widths, kind="stable")
-        which, times, widths = which[order], times[order], widths[order]
-        start = 0
-        while start < len(which):
-            n_rows = min(max(_HISTOGRAM_ENTRIES // int(widths[start]), 1), len(which) - start)
-            while n_rows > 1 and n_rows * int(widths[start + n_rows - 1]) > _HISTOGRAM_ENTRIES:
-                n_rows //= 2
-            stop = start + n_rows
-            yield Alike(self.histograms(which[start:stop], int(widths[stop - 1])), times[start:stop])
-            start = stop
-
-    def histograms(self, which: IntArray, width: int) -> ClassHistograms:
-        """Return the distributions of some classes, whose values are below *width*."""
-        counts = np.zeros((len(which), width), dtype=np.int64)
-        kernels.tally(which, self.first, self.values, self.records, counts)
-        return ClassHistograms(counts.sum(axis=1), counts)
+    def wide(self, order: IntArray | None = None) -> Iterator[ClassHistograms]:
+        """Yield the classes, all or those of *order*, some at a time, with the counts of all values."""
+        for which in _cut(np.arange(len(self.first) - 1) if order is None else order, self.n_values):
+            row, item = gather_entries(self.first, which)
+            counts = np.zeros((len(which), self.n_values), dtype=np.int64)
+            counts[row, self.values[item]] = self.records[item]
+            yield ClassHistograms(counts.sum(axis=1), counts)
 
 
-def _digits(n_values: int) -> tuple[int, int]:
-    """Return a base above all values, and how many digits of it fit one 64-bit word."""
-    base, most = n_values + 1, 1
-    while base ** (most + 1) <= _LARGEST_KEY:
-        most += 1
-    return base, most
+def _cut(which: IntArray, width: int) -> list[IntArray]:
+    """Cut a list of classes so that memory stays bounded."""
+    step = max(_HISTOGRAM_ENTRIES // max(width, 1), 1)
+    return np.split(which, range(step, len(which), step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,19 +265,13 @@ class Measured:
     n_missed: int
 
 
-def measure(models: Sequence[PrivacyModel], whole: Whole, classes: Iterable[Alike]) -> tuple[Measured, ...]:
-    """Return what each model says of all classes, at least one, together."""
-    worst: list[list[float]] = [[] for _ in models]
-    missed = [0] * len(models)
-    for alike in classes:
-        records = alike.histograms.sizes * alike.times
-        for number, model in enumerate(models):
-            worst[number].append(model.worst(alike.histograms, whole))
-            missed[number] += int(records[~model.holds(alike.histograms, whole)].sum())
-    return tuple(
-        Measured(min(reached) if model.achieved_is == "at least" else max(reached), records)
-        for model, reached, records in zip(models, worst, missed, strict=True)
-    )
+def measure(model: PrivacyModel, whole: Whole, classes: Iterable[ClassHistograms]) -> Measured:
+    """Return what a model says of all classes, at least one, together."""
+    reached, missed = [], 0
+    for block in classes:
+        reached.append(model.worst(block, whole))
+        missed += int(block.sizes[~model.holds(block, whole)].sum())
+    return Measured(_find_worst(model, reached), missed)
 
 
 def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> float:
@@ -323,16 +281,14 @@ def largest_distance(model: TCloseness, values: ValueClasses, whole: Whole) -> f
     would have alone. Classes are looked at in descending order of this bound until none can exceed what was found.
     """
     alone = _distance_of_one(model, values.whole())
-    which, _ = values.kinds()
-    bound = np.add.reduceat(values.records * alone[values.values], values.first[:-1])[which] / values.sizes[which]
+    bound = np.add.reduceat(values.records * alone[values.values], values.first[:-1]) / values.sizes
     order = np.argsort(-bound, kind="stable")
-    step = max(_HISTOGRAM_ENTRIES // values.n_values, 1)
-    found = 0.0
-    for start in range(0, len(order), step):
-        if found >= bound[order[start]] - _ROUNDING and start:
+    found, n_seen = 0.0, 0
+    for block in values.wide(order):
+        if n_seen and found >= bound[order[n_seen]] - _ROUNDING:
             break
-        block = values.histograms(which[order[start : start + step]], values.n_values)
         found = max(found, model.worst(block, whole))
+        n_seen += len(block.sizes)
     return found
 
 

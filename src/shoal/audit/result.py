@@ -9,7 +9,6 @@ many as possible.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -19,8 +18,7 @@ import numpy as np
 from shoal.audit.population import PopulationUniqueness
 from shoal.audit.raw import RawTable
 from shoal.audit.requirements import ModelVerdict, SensitiveRisk
-from shoal.audit.singling import CodedColumn, SetRisk
-from shoal.audit.special import MinimalSet, SpecialUniques, disclosure, record_disclosure, special_uniques
+from shoal.audit.uniqueness import CodedColumn, MinimalSet, SetRisk, SpecialUniques, disclosure, record_disclosure
 from shoal.audit.units import HouseholdRisk, PersonRisk
 from shoal.core.arrays import IntArray
 from shoal.core.display import show
@@ -214,6 +212,15 @@ class DisclosureRisk(Figures):
     highest: float | None  # of a record, by its score; None for more attributes than that is defined for
     records_above: tuple[tuple[float, int], ...]
 
+    @classmethod
+    def of(cls, found: SpecialUniques, fraction: float) -> DisclosureRisk:
+        """Measure a table that is *fraction* of its population."""
+        chance = disclosure(int(found.unique.sum()), found.pairs, fraction)
+        chances = record_disclosure(found, fraction)
+        if chances is None:
+            return cls(chance, None, ())
+        return cls(chance, float(chances.max()), tuple((limit, int((chances > limit).sum())) for limit in ABOVE))
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         above = {f"{chance:g}": records for chance, records in self.records_above}
@@ -232,6 +239,19 @@ class SpecialRisk(Figures):
     contributions: tuple[tuple[str, float], ...]  # the highest first
     disclosure: DisclosureRisk | None  # if the table is a sample
 
+    @classmethod
+    def of(cls, found: SpecialUniques, fraction: float | None) -> SpecialRisk:
+        """Tell what was found; *fraction* of the population is in the table, if that is known."""
+        return cls(
+            largest=found.largest,
+            unique_records=int(found.unique.sum()),
+            by_size=found.by_size(),
+            sets=found.sets,
+            score=found.score,
+            contributions=tuple(sorted(found.contributions.items(), key=lambda entry: -entry[1])),
+            disclosure=None if fraction is None else DisclosureRisk.of(found, fraction),
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         return {
@@ -247,32 +267,6 @@ class SpecialRisk(Figures):
             ],
             "disclosure": None if self.disclosure is None else self.disclosure.as_dict(),
         }
-
-
-def special_risk(
-    columns: Sequence[CodedColumn], records: IntArray, largest: int, fraction: float | None, progress: Progress
-) -> SpecialRisk:
-    """Find the minimal sets of up to *largest* attributes that single records out."""
-    codes = {column.name: column.codes for column in columns}
-    found = special_uniques(codes, records, largest=largest, progress=progress)
-    return SpecialRisk(
-        largest=found.largest,
-        unique_records=int(found.unique.sum()),
-        by_size=found.by_size(),
-        sets=found.sets,
-        score=found.score,
-        contributions=tuple(sorted(found.contributions.items(), key=lambda entry: -entry[1])),
-        disclosure=None if fraction is None else _disclosure(found, fraction),
-    )
-
-
-def _disclosure(found: SpecialUniques, fraction: float) -> DisclosureRisk:
-    chance = disclosure(int(found.unique.sum()), found.pairs, fraction)
-    chances = record_disclosure(found, fraction)
-    if chances is None:
-        return DisclosureRisk(chance, None, ())
-    above = tuple((limit, int((chances > limit).sum())) for limit in ABOVE)
-    return DisclosureRisk(chance, float(chances.max()), above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +306,7 @@ def column_risks(raw: RawTable, policy: Policy, progress: Progress) -> tuple[Col
 def _column_risk(raw: RawTable, column: CodedColumn, role: Role) -> ColumnRisk:
     of_value = np.bincount(column.codes, weights=raw.records, minlength=column.domain)
     unique, n_records = int((of_value == 1).sum()), raw.n_records
-    _, joined = raw.classes().count(column)
+    joined = raw.classes().split(column).n_unique
     before = int((raw.sizes == 1).sum())
     hidden = n_records - before
     newly = (joined - before) / hidden if hidden else 0.0

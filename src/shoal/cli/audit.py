@@ -13,7 +13,7 @@ from shoal.cli.publishing import DataArgument, show_findings
 if TYPE_CHECKING:
     from shoal.audit.population import PopulationUniqueness
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
-    from shoal.audit.singling import SetRisk
+    from shoal.audit.uniqueness import SetRisk
     from shoal.audit.units import HouseholdRisk, PersonRisk
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}

@@ -392,6 +392,19 @@ def _first_best(costs: FloatArray, margin: float) -> int:
     return int(np.argmax(costs <= costs.min() + margin))
 
 
+def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArray]:
+    """Return, entry by entry of the given rows, the place in *rows* and the place of the entry.
+
+    >>> gather_entries(np.array([0, 2, 3]), np.array([1, 0]))
+    (array([0, 1, 1]), array([2, 0, 1]))
+    """
+    length = np.diff(start)[rows]
+    place = np.repeat(np.arange(len(rows)), length)
+    ends = np.cumsum(length)
+    within = np.arange(len(place)) - np.repeat(ends - length, length)
+    return place, start[rows][place] + within
+
+
 def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
     """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
     group = np.zeros(len(columns[0]), dtype=np.int64)

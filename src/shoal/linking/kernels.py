@@ -90,19 +90,6 @@ def index_boxes(hulls: CodeArray, bits: KeyArray) -> BoxIndex:
     return BoxIndex(*grow_tree(hulls), bits)
 
 
-def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArray]:
-    """Return, entry by entry of the given rows, the place in *rows* and the place of the entry.
-
-    >>> gather_entries(np.array([0, 2, 3]), np.array([1, 0]))
-    (array([0, 1, 1]), array([2, 0, 1]))
-    """
-    length = np.diff(start)[rows]
-    place = np.repeat(np.arange(len(rows)), length)
-    ends = np.cumsum(length)
-    within = np.arange(len(place)) - np.repeat(ends - length, length)
-    return place, start[rows][place] + within
-
-
 @compiled
 def merge_rows(given: Histograms, rows: IntArray, first: IntArray, n_values: int, merged: Histograms) -> IntArray:
     """Return how many values each new row has; if *merged* has starts, write the values and their counts there.

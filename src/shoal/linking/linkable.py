@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.linking.kernels import Histograms, gather_entries
+from shoal.core.kernels import gather_entries
+from shoal.linking.kernels import Histograms
 from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan, parse_plan, read_plan_file
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import SlicedPart, SlicedTable, number_rows

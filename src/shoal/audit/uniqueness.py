@@ -1,0 +1,381 @@
+"""Which attributes, alone and together, single people out, and which small sets of them do so first.
+
+Elliot, Manning and Ford, "A computational algorithm for handling the special uniques problem", IJUFKS 10(5), 2002;
+Manning, Haglin and Keane, "A recursive search algorithm for statistical disclosure assessment", Data Mining and
+Knowledge Discovery 16, 2008 (SUDA2). How likely a match with a unique record is right, if the table is a sample:
+Skinner and Elliot, "A measure of disclosure risk for microdata", J. R. Statist. Soc. B 64, 2002 (DIS), spread over the
+records by their scores as sdcMicro documents it (DIS-SUDA).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from math import comb, prod
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.errors import UsageError
+from shoal.core.kernels import compiled, same_rows
+from shoal.core.progress import Progress, Silent
+from shoal.core.results import Figures
+
+Members = tuple[int, ...]  # attributes of a set, ascending
+MOST_ATTRIBUTES = 27  # from 28 the exponent is not positive, and higher scores would mean less risk
+
+
+@dataclass(frozen=True, slots=True)
+class SetRisk(Figures):
+    """What somebody who knows these attributes of a person can single out."""
+
+    attributes: tuple[str, ...]  # in the order of the policy
+    unique_records: int
+    unique_share: float
+    combinations: int  # distinct combinations of values
+    mean_class: float  # records of a combination on average
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalSet:
+    """A set of attributes, and the records that it singles out while none of its subsets does."""
+
+    attributes: tuple[str, ...]
+    records: int
+    score: int  # what these records get for it, all together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpecialUniques:
+    """The minimal sample uniques of a table up to some size, and the scores of its records.
+
+    A minimal sample unique (MSU) of k attributes scores (n - k)(n - k - 1)...(n - m), n being the number of attributes
+    and m the largest size that is looked for, at most n - 1. A record's score is the sum over its own.
+    """
+
+    attributes: tuple[str, ...]
+    largest: int
+    sets: tuple[MinimalSet, ...]  # those with records, the highest score first
+    scores: FloatArray  # (n_cells,) 0 where nothing up to the largest size singles the record out
+    smallest: CodeArray  # (n_cells,) attributes of the record's smallest MSU; 0 where there is none
+    unique: BoolArray  # (n_cells,) records that all attributes together single out
+    pairs: int  # records that share all attributes with exactly one other
+
+    @property
+    def score(self) -> int:
+        """The scores of all records together, exactly."""
+        return sum(found.score for found in self.sets)
+
+    @property
+    def contributions(self) -> dict[str, float]:
+        """Share of the whole score that comes from sets with this attribute; shares overlap and exceed 1 together."""
+        of = dict.fromkeys(self.attributes, 0)
+        for found in self.sets:
+            for name in found.attributes:
+                of[name] += found.score
+        whole = self.score
+        return {name: score / whole if whole else 0.0 for name, score in of.items()}
+
+    def by_size(self) -> tuple[int, ...]:
+        """Return the records by the size of their smallest MSU, from 1; last, those singled out by larger sets only."""
+        counts = np.bincount(self.smallest[self.unique], minlength=self.largest + 1)
+        return (*(int(count) for count in counts[1:]), int(counts[0]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedColumn:
+    """The codes of one attribute, cell by cell."""
+
+    name: str
+    codes: CodeArray  # (n_cells,)
+    domain: int  # codes are below it
+
+    @classmethod
+    def of(cls, name: str, codes: AnyIntArray) -> Self:
+        """Take the codes as they are."""
+        return cls(name, np.ascontiguousarray(codes, dtype=np.int32), int(codes.max(initial=0)) + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """Groups of cells that no attribute chosen so far tells apart.
+
+    A cell that is alone in its group stays alone whatever attribute comes next, so such cells are only counted:
+    this is what makes sets of many attributes cheap. Where only records that are singled out are asked for, groups
+    without a cell of one record are left out as well, and classes are not counted.
+
+    >>> records = np.array([1, 2, 1])
+    >>> sex = CodedColumn("sex", np.array([0, 0, 1], dtype=np.int32), 2)
+    >>> by_sex = Partition.whole(records).split(sex)
+    >>> by_sex.n_classes, by_sex.n_unique, by_sex.alone.tolist()
+    (2, 1, [2])
+    """
+
+    single: BoolArray  # (n_cells,) whether a cell has one record
+    first: IntArray  # (n_groups + 1,) where each group starts in order
+    order: CodeArray  # cells of the groups
+    only_single: bool = False
+    n_lone: int = 0  # cells that are alone
+    n_unique: int = 0  # records that no other shares its combination with
+    alone: CodeArray | None = None  # cells of one record that the last attribute singled out
+
+    @classmethod
+    def whole(cls, records: IntArray, *, only_single: bool = False) -> Self:
+        """All cells as one group."""
+        edges = np.array([0, len(records)], dtype=np.int64)
+        return cls(records == 1, edges, np.arange(len(records), dtype=np.int32), only_single)
+
+    @property
+    def n_classes(self) -> int:
+        """Distinct combinations of the attributes chosen so far (after at least one split)."""
+        return self.n_lone + len(self.first) - 1
+
+    def split(self, column: CodedColumn) -> Partition:
+        """Return the groups that one more attribute makes."""
+        first, order, lone = _split(self.first, self.order, column.codes, column.domain, self.single, self.only_single)
+        alone = lone[self.single[lone]]
+        n_lone, n_unique = self.n_lone + len(lone), self.n_unique + len(alone)
+        return replace(self, first=first, order=order, n_lone=n_lone, n_unique=n_unique, alone=alone)
+
+
+@compiled
+def _split(
+    first: IntArray, order: CodeArray, codes: CodeArray, domain: int, single: BoolArray, only_single: bool
+) -> tuple[IntArray, CodeArray, CodeArray]:
+    """Split the groups by one more attribute; return those of two and more cells, and the cells that are then alone.
+
+    Group g holds the cells ``order[first[g]:first[g + 1]]``; *codes* are the attribute's, below *domain*.
+    """
+    cells, singles = np.zeros(domain, dtype=np.int64), np.zeros(domain, dtype=np.int64)
+    place_of = np.full(domain, -1, dtype=np.int64)
+    new_first = np.zeros(len(order) // 2 + 1, dtype=np.int64)
+    new_order, lone = np.empty(len(order), dtype=np.int32), np.empty(len(order), dtype=np.int32)
+    groups, used, n_lone = 0, 0, 0
+    for group in range(len(first) - 1):
+        for place in range(first[group], first[group + 1]):
+            cells[codes[order[place]]] += 1
+            singles[codes[order[place]]] += single[order[place]]
+        for place in range(first[group], first[group + 1]):
+            cell = order[place]
+            code = codes[cell]
+            if cells[code] == 1:
+                lone[n_lone] = cell
+                n_lone += 1
+            elif singles[code] > 0 or not only_single:
+                if place_of[code] < 0:
+                    place_of[code] = used
+                    used += cells[code]
+                    groups += 1
+                    new_first[groups] = used
+                new_order[place_of[code]] = cell
+                place_of[code] += 1
+        for place in range(first[group], first[group + 1]):
+            code = codes[order[place]]
+            cells[code] = 0
+            singles[code] = 0
+            place_of[code] = -1
+    return new_first[: groups + 1].copy(), new_order[:used].copy(), lone[:n_lone].copy()
+
+
+class _Found(NamedTuple):
+    """A set of attributes, and what it singles out."""
+
+    members: Members
+    n_classes: int
+    n_unique: int
+    alone: CodeArray  # cells of one record that the last attribute singles out and those before it do not
+
+
+def _walk_below(columns: Sequence[CodedColumn], members: Members, parent: Partition, largest: int) -> Iterator[_Found]:
+    """Yield the set *members*, whose last one is not yet in *parent*, and all that begin with it, from the last on."""
+    here = parent.split(columns[members[-1]])
+    if here.alone is not None:
+        yield _Found(members, here.n_classes, here.n_unique, here.alone)
+    if len(members) < largest:
+        for member in range(len(columns) - 1, members[-1], -1):
+            yield from _walk_below(columns, (*members, member), here, largest)
+
+
+def _walk(columns: Sequence[CodedColumn], whole: Partition, largest: int) -> Iterator[_Found]:
+    """Yield every set once, and all of its subsets before it."""
+
+    def walk_below(parent: Partition, members: Members) -> list[_Found]:
+        return list(_walk_below(columns, members, parent, largest))
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as pool:
+        for first in range(len(columns) - 1, -1, -1):
+            yield from _walk_below(columns, (first,), whole, 1)
+            later = range(len(columns) - 1, first, -1) if largest > 1 else ()
+            below = partial(walk_below, whole.split(columns[first]))
+            for found in pool.map(below, [(first, second) for second in later]):
+                yield from found
+
+
+def search_sets(
+    columns: Sequence[CodedColumn], records: IntArray, largest: int, progress: Progress, *, only_single: bool = False
+) -> tuple[tuple[SetRisk, ...], SpecialUniques]:
+    """Return every set of up to *largest* attributes, those that single out most records first, and the minimal ones.
+
+    Every set is counted exactly. Attributes with many values come first within a set, so that most cells are
+    alone after two of them and need not be looked at again. With *only_single* the sets' classes are not counted.
+    """
+    if not columns:
+        raise UsageError("there are no attributes to look at")
+    if largest < 1:
+        raise UsageError(f"sets have at least one attribute; received a largest set of {largest}")
+    largest = min(largest, len(columns))
+    given = {column.name: place for place, column in enumerate(columns)}
+    ordered = sorted(columns, key=lambda column: -column.domain)
+    n_records, cells = int(records.sum()), np.flatnonzero(records == 1)
+    place_of = np.cumsum(records == 1) - 1  # of a cell of one record among them
+    scores, smallest = np.zeros(len(records)), np.zeros(len(records), dtype=np.int32)
+    risks: dict[Members, SetRisk] = {}
+    minimal: list[MinimalSet] = []
+    new: dict[Members, KeyArray] = {}
+    n_sets = sum(comb(len(columns), size) for size in range(1, largest + 1))
+    with progress.step("singling out", n_sets, unit="sets") as step:
+        for members, n_classes, n_unique, alone in _walk(
+            ordered, Partition.whole(records, only_single=only_single), largest
+        ):
+            size = len(members)
+            names = tuple(sorted((ordered[member].name for member in members), key=given.__getitem__))
+            if not only_single:
+                risks[members] = SetRisk(names, n_unique, n_unique / n_records, n_classes, n_records / n_classes)
+            bits = _pack(place_of[alone], len(cells))
+            # Smaller sets by one are enough: a record that is new here and yet known is new in one of them, too.
+            # The smaller set that knows it has the last attribute, and leaving out another one keeps it new.
+            known = np.zeros_like(bits)
+            for part in combinations(members, size - 1):
+                known |= new.get(part, known)
+            if size < largest:
+                new[members] = bits
+            singled = cells[np.flatnonzero(np.unpackbits((bits & ~known).view(np.uint8), bitorder="little"))]
+            if len(singled):
+                weight = _weight(size, largest, len(columns))
+                scores[singled] += weight
+                before = smallest[singled]
+                smallest[singled] = np.where(before == 0, size, np.minimum(before, size))
+                minimal.append(MinimalSet(names, len(singled), weight * len(singled)))
+            step.advance(1)
+    sets = sorted(
+        (risks[members] for members in sorted(risks)),
+        key=lambda risk: (-risk.unique_records, len(risk.attributes), -risk.combinations),
+    )
+    minimal.sort(key=lambda found: (-found.score, -found.records, len(found.attributes), found.attributes))
+    _, group = same_rows([column.codes for column in columns])
+    sizes = np.bincount(group, weights=records).astype(np.int64)[group]  # cells need not be distinct
+    pairs = int(records[sizes == 2].sum())
+    return tuple(sets), SpecialUniques(tuple(given), largest, tuple(minimal), scores, smallest, sizes == 1, pairs)
+
+
+def _pack(places: AnyIntArray, n: int) -> KeyArray:
+    """Return n bits, rounded up to words, with those at the places set."""
+    flags = np.zeros(-(-n // 64) * 64, dtype=np.bool_)
+    flags[places] = True
+    return np.packbits(flags, bitorder="little").view(np.uint64)
+
+
+def _weight(size: int, largest: int, n_attributes: int) -> int:
+    """Return what one MSU of this size adds to the score of its record.
+
+    >>> [_weight(size, 3, 8) for size in (1, 2, 3)], _weight(1, 3, 3)
+    ([210, 30, 5], 2)
+    """
+    return prod(n_attributes - number for number in range(size, min(largest, n_attributes - 1) + 1))
+
+
+def special_uniques(
+    codes: Mapping[str, AnyIntArray], records: IntArray | None = None, *, largest: int = 3
+) -> SpecialUniques:
+    """Find every set of up to *largest* attributes that singles a record out while none of its subsets does.
+
+    *codes* are numbers from 0 for the values of each attribute, cell by cell, and *records* how many records each cell
+    stands for: one if it is not given, so that rows may be given as they are. The search is exact.
+
+    >>> table = {"a": np.array([2, 1, 1]), "b": np.array([0, 3, 0]), "c": np.array([0, 6, 0])}
+    >>> found = special_uniques(table)
+    >>> found.scores, found.contributions
+    (array([2., 4., 2.]), {'a': 0.5, 'b': 0.375, 'c': 0.375})
+    """
+    columns = [CodedColumn.of(name, column) for name, column in codes.items()]
+    if records is None:
+        records = np.ones(len(columns[0].codes) if columns else 0, dtype=np.int64)
+    return search_sets(columns, records, largest, Silent(), only_single=True)[1]
+
+
+def minimal_sets(sets: Sequence[SetRisk], threshold: float) -> tuple[SetRisk, ...]:
+    """Return the sets that make more than this share of records unique and have no smaller set that does."""
+    enough = sorted((risk for risk in sets if risk.unique_share > threshold), key=lambda risk: len(risk.attributes))
+    known: set[frozenset[str]] = set()
+    minimal = []
+    for risk in enough:
+        subsets = (
+            frozenset(part) for size in range(1, len(risk.attributes)) for part in combinations(risk.attributes, size)
+        )
+        if known.isdisjoint(subsets):
+            known.add(frozenset(risk.attributes))
+            minimal.append(risk)
+    return tuple(minimal)
+
+
+def fastest_order(columns: Sequence[CodedColumn], records: IntArray, progress: Progress) -> tuple[SetRisk, ...]:
+    """Add the attribute that singles out most, one after another; the last set holds all attributes.
+
+    Each entry lists its attributes in the order of being added.
+    """
+    n_records = int(records.sum())
+    left, chosen, steps = list(columns), Partition.whole(records), []
+    names: tuple[str, ...] = ()
+    with progress.step("ordering", len(columns), unit="attributes") as step:
+        while left:
+            splits = [chosen.split(column) for column in left]
+            best = max(range(len(left)), key=lambda place: (splits[place].n_unique, splits[place].n_classes, -place))
+            chosen = splits[best]
+            names = (*names, left.pop(best).name)
+            unique, classes = chosen.n_unique, chosen.n_classes
+            steps.append(SetRisk(names, unique, unique / n_records, classes, n_records / classes))
+            step.advance(1)
+    return tuple(steps)
+
+
+def disclosure(uniques: int, pairs: int, fraction: float) -> float:
+    """Return the chance that somebody of the population who matches one unique record is the person it is about.
+
+    *uniques* records have no equal, *pairs* records have one; *fraction* of the population is in the table.
+
+    >>> disclosure(90, 20, 0.1)
+    0.3333333333333333
+    """
+    check_fraction(fraction)
+    right = uniques * fraction
+    return right / (right + pairs * (1 - fraction)) if uniques else 0.0
+
+
+def record_disclosure(found: SpecialUniques, fraction: float) -> FloatArray | None:
+    """Return (n_cells,) DIS-SUDA: records of equal scores all get the table's chance, higher scores more.
+
+    It is defined for up to 27 attributes; None beyond. A record without a score gets 0.
+    """
+    if len(found.attributes) > MOST_ATTRIBUTES:
+        return None
+    chance = disclosure(int(found.unique.sum()), found.pairs, fraction)
+    scored = found.scores > 0
+    out = np.zeros(len(found.scores))
+    if not scored.any():
+        return out
+    steepness = 1 + (8 - len(found.attributes)) / 20
+    relative = (found.scores[scored] / found.scores[scored].min()) ** steepness
+    wrong = (1 - chance) / chance
+    out[scored] = 1 / (1 + wrong / (relative * (1 / relative).mean()))
+    return out
+
+
+def check_fraction(fraction: float) -> None:
+    """Raise unless this is a share of a population that a sample can be."""
+    if not 0 < fraction <= 1:
+        raise UsageError(f"the sample's fraction of the population is above 0 and at most 1; received {fraction}")
