@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from tests import tables
 
 import shoal
 from shoal.core.errors import ShoalError, UnreachableError
@@ -37,6 +38,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "sweep": [{"improve": False}, {}],
 }
 RUNS = [(name, parameters) for name, variants in VARIANTS.items() for parameters in variants]
+COLUMNS = "age sex zip day illness job row"
 QUASI = ("age", "sex", "zip", "day")
 MODELS: dict[str, list[dict[str, Any]]] = {
     "k-anonymity": [{"k": 4}],
@@ -61,50 +63,21 @@ CASES = [(name, parameters) for name, examples in MODELS.items() for parameters 
 
 
 def people(seed: int, n: int = 140, gaps: bool = False, outliers: int = 0) -> pa.Table:
-    """A table with dependence between its columns; ``row`` tells published rows apart."""
-    rng = np.random.default_rng(seed)
-    age = np.clip(rng.normal(45, 14, n).round(), 18, 90).astype(int)
+    """People, some of them older than anybody else; ``row`` tells published rows apart."""
+    missing = dict.fromkeys(("age", "sex", "illness"), 0.08) if gaps else 0.0
+    age = tables.people(n, seed, "age")["age"].to_numpy().copy()
     age[:outliers] = 118 - np.arange(outliers)
-    illness = rng.choice(["angina", "flu", "gout", "mumps"], n, p=[0.3, 0.3, 0.25, 0.15])
-    columns: dict[str, list[Any]] = {
-        "age": age.tolist(),
-        "sex": np.where(rng.random(n) < 0.3 + age / 200, "f", "m").tolist(),
-        "zip": [f"{60000 + 10 * a + b}" for a, b in zip(age // 15, rng.integers(0, 4, n), strict=True)],
-        "day": [f"2024-{m:02}-{d:02}" for m, d in zip(rng.integers(1, 4, n), rng.integers(1, 28, n), strict=True)],
-        "illness": illness.tolist(),
-        "job": rng.choice(["clerk", "cook", "smith"], n).tolist(),
-        "row": [f"r{i}" for i in range(n)],
-    }
-    if gaps:
-        for name in ("age", "sex", "illness"):
-            columns[name] = [None if rng.random() < 0.08 else value for value in columns[name]]
-    return pa.table(columns)
+    return tables.people(n, seed, COLUMNS, missing=missing, age=age)
 
 
 def policy(model: dict[str, Any] | list[dict[str, Any]], method: dict[str, Any], **options: Any) -> dict[str, Any]:
-    weights = options.pop("weights", {})
+    weights = {name: {"weight": weight} for name, weight in options.pop("weights", {}).items()}
     return {
-        "attributes": {
-            "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [5, 10, 40]}}},
-            "sex": {"role": "quasi"},
-            "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}},
-            "day": {"role": "quasi"},
-            "illness": {
-                "role": "sensitive",
-                "taxonomy": {"groups": {"body": ["angina", "gout"], "germs": ["flu", "mumps"]}},
-            },
-            "job": {"role": "sensitive", "taxonomy": {"groups": {"hot": ["cook", "smith"], "cold": ["clerk"]}}},
-            "row": {"role": "insensitive"},
-        },
+        "attributes": tables.attributes(COLUMNS, **weights),
         "privacy": model if isinstance(model, list) else [model],
         "method": method,
         **options,
-    } | ({} if not weights else {"attributes": _weighted(weights)})
-
-
-def _weighted(weights: dict[str, float]) -> dict[str, Any]:
-    attributes = policy({}, {})["attributes"]
-    return {name: entry | ({"weight": weights[name]} if name in weights else {}) for name, entry in attributes.items()}
+    }
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -423,7 +396,7 @@ def test_a_larger_budget_never_gives_a_wider_table(
 
 @pytest.mark.parametrize("method", METHODS)
 def test_withholding_outliers_pays(method: str) -> None:
-    table = people(70, outliers=3)
+    table = people(72, outliers=3)
     none, some = (
         run(table, policy({"k-anonymity": {"k": 10}}, {method: {}}, max_withheld=budget)) for budget in (0, 0.05)
     )

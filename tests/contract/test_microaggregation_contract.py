@@ -7,10 +7,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from tests import tables
 
 import shoal
 from shoal.core.errors import UnreachableError
@@ -34,26 +34,12 @@ MODELS: list[dict[str, Any]] = [
 
 
 def people(seed: int, n: int = 140, gaps: bool = False) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    columns: dict[str, list[Any]] = {
-        "age": rng.integers(18, 90, n).tolist(),
-        "sex": rng.choice(["f", "m"], n).tolist(),
-        "day": [f"2024-{m:02}-{d:02}" for m, d in zip(rng.integers(1, 4, n), rng.integers(1, 28, n), strict=True)],
-        "illness": rng.choice(["angina", "flu", "gout", "mumps"], n, p=[0.3, 0.3, 0.25, 0.15]).tolist(),
-        "row": [f"r{number}" for number in range(n)],
-    }
-    for name in ("age", "sex", "day") if gaps else ():
-        columns[name] = [None if rng.random() < 0.1 else value for value in columns[name]]
-    return pa.table(columns)
+    return tables.people(n, seed, "age sex day illness row", missing=dict.fromkeys(QUASI, 0.1) if gaps else 0.0)
 
 
 def policy(*models: dict[str, Any], **options: Any) -> dict[str, Any]:
     return {
-        "attributes": {
-            **{name: {"role": "quasi"} for name in QUASI},
-            "illness": {"role": "sensitive"},
-            "row": {"role": "insensitive"},
-        },
+        "attributes": tables.attributes("age sex day illness row", plain=True),
         "privacy": list(models),
         "method": {"microaggregation": {}},
         **options,

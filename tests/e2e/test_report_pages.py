@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
+from tests import tables
 from typer.testing import CliRunner
 
 import shoal
@@ -35,9 +36,9 @@ from shoal.verify.verifier import verify
 
 N = 500
 SEED = 918273645
-ILLNESS = {"any": {"joints": ["gout", "sprain"], "lungs": ["asthma", "flu"]}}
+ILLNESS = {"any": {"joints": ["gout", "angina"], "lungs": ["mumps", "flu"]}}
 ATTRIBUTES: dict[str, Any] = {
-    "patient": {"role": "identifier"},
+    "name": {"role": "identifier"},
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [10, 40]}}},
     "sex": {"role": "quasi", "taxonomy": {"flat": ["f", "m"]}, "description": "as <registered>"},
     "illness": {"role": "sensitive", "taxonomy": {"tree": ILLNESS}},
@@ -60,16 +61,7 @@ RISKS = ("unique", "prosecutor", "marketer", "smallest", "achieved", "seed", "ri
 
 
 def people(seed: int = 4) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    return pa.table(
-        {
-            "patient": [f"patient-{number:04}" for number in range(N)],
-            "age": rng.integers(20, 90, N),
-            "sex": rng.choice(["f", "m"], N),
-            "illness": rng.choice(["gout", "sprain", "asthma", "flu"], N),
-            "wage": rng.integers(1000, 9000, N),
-        }
-    )
+    return tables.people(N, seed, "name age sex illness wage")
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
+from tests import tables
 
 import shoal
 from shoal.verify.verifier import verify
@@ -24,10 +24,10 @@ from shoal.verify.verifier import verify
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10, 50]}}}
 ATTRIBUTES: dict[str, Any] = {
     "age": {**AGE, "description": "in years"},
-    "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 3, "alphabet": "digits"}}},
+    "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5, "alphabet": "digits"}}},
     "day": {"role": "quasi", "taxonomy": {"dates": {"min": "2024-01-01", "max": "2024-12-31"}}},
-    "town": {"role": "quasi", "taxonomy": {"groups": {"north": ["Kiel", "Emden"], "south": ["Ulm", "Lindau"]}}},
-    "illness": {"role": "sensitive", "taxonomy": {"groups": {"germs": ["flu", "hiv"], "joints": ["gout", "sprain"]}}},
+    "town": {"role": "quasi", "taxonomy": {"groups": {"north": ["Bonn", "Celle"], "south": ["Trier", "Ulm"]}}},
+    "illness": {"role": "sensitive", "taxonomy": {"groups": {"germs": ["flu", "mumps"], "joints": ["gout", "angina"]}}},
     "cost": {"role": "insensitive"},
 }
 KINDS: dict[str, dict[str, Any]] = {
@@ -62,17 +62,7 @@ DECLARED = (
 
 
 def people(n: int = 60) -> pa.Table:
-    rng = np.random.default_rng(4)
-    return pa.table(
-        {
-            "age": rng.integers(20, 80, n),
-            "zip": [f"{number:03}" for number in rng.integers(100, 130, n)],
-            "day": [f"2024-{month:02}-{day:02}" for month, day in rng.integers(1, 13, (n, 2))],
-            "town": rng.choice(["Kiel", "Emden", "Ulm", "Lindau"], n),
-            "illness": rng.choice(["flu", "hiv", "gout", "sprain"], n, p=[0.55, 0.15, 0.15, 0.15]),
-            "cost": rng.integers(10, 10_000, n),
-        }
-    )
+    return tables.people(n, 4, "age zip day town illness cost")
 
 
 def changes(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

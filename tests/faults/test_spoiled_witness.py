@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests import tables
 
 import shoal
 from shoal.release.witness import ROW
@@ -41,25 +42,11 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def people(seed: int = 3) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    return pa.table(
-        {
-            "age": pa.array(rng.integers(18, 90, N), mask=rng.random(N) < 0.03),
-            "sex": rng.choice(["f", "m"], N),
-            "illness": rng.choice(["flu", "gout", "mumps", "pox"], N, p=[0.55, 0.2, 0.15, 0.1]),
-            "cost": np.arange(N) * 1.5,
-        }
-    )
+    return tables.people(N, seed, "age sex illness cost", missing={"age": 0.03}, cost=np.arange(N) * 1.5)
 
 
 def policy(case: str) -> dict[str, Any]:
-    attributes = {
-        "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 10, 50]}}},
-        "sex": {"role": "quasi"},
-        "illness": {"role": "sensitive", "taxonomy": {"groups": {"a": ["flu", "gout"], "b": ["mumps", "pox"]}}},
-        "cost": {"role": "insensitive"},
-    }
-    return {"attributes": attributes, **METHODS[case]}
+    return {"attributes": tables.attributes("age sex illness cost"), **METHODS[case]}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import tables
 
 import shoal
 from shoal.core.errors import UnreachableError
@@ -202,27 +203,13 @@ def test_keys_of_many_words_and_histograms_in_blocks(monkeypatch: pytest.MonkeyP
 
 
 def people(n: int = 400, seed: int = 3) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    age = np.clip(rng.normal(40, 15, n), 0, 99).astype(int)
-    return pa.table(
-        {
-            "age": age,
-            "sex": rng.choice(["f", "m"], n),
-            "zip": [f"{60000 + 7 * int(a) + int(b)}" for a, b in zip(age, rng.integers(0, 30, n), strict=True)],
-            "illness": rng.choice(["angina", "flu", "gout"], n),
-        }
-    )
+    return tables.people(n, seed)
 
 
 def policy(models: list[dict[str, Any]], **method: Any) -> dict[str, Any]:
     withheld = method.pop("max_withheld", 0.02)
     return {
-        "attributes": {
-            "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 10, 50]}}},
-            "sex": {"role": "quasi"},
-            "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}},
-            "illness": {"role": "sensitive"},
-        },
+        "attributes": tables.attributes("age sex zip illness"),
         "privacy": models,
         "method": {"incognito": method},
         "max_withheld": withheld,

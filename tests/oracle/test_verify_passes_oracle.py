@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests import tables
 
 import shoal
 from shoal.core.registry import discover
@@ -28,6 +29,7 @@ from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_rows
 
 N = 360
+COLUMNS = "age sex zip illness job cost"
 QUASI = ("age", "sex", "zip")
 TIGHT, LOOSE = 2_000, 8_000  # bytes: for a few classes, and for some more
 K = {"k-anonymity": {"k": 3}}
@@ -61,33 +63,12 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def people(seed: int, n: int = N) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    age = np.clip(rng.normal(45, 14, n).round(), 18, 90).astype(int)
-    return pa.table(
-        {
-            "age": age,
-            "sex": np.where(rng.random(n) < 0.5, "f", "m"),
-            "zip": [f"{60000 + 10 * a + b}" for a, b in zip(age // 15, rng.integers(0, 4, n), strict=True)],
-            "illness": rng.choice(["angina", "flu", "gout", "mumps"], n, p=[0.3, 0.3, 0.25, 0.15]),
-            "job": rng.choice(["clerk", "cook", "smith"], n),
-            "cost": rng.integers(1, n, n).astype(float),
-        }
-    )
+    return tables.people(n, seed, COLUMNS)
 
 
 def policy(method: str, *models: dict[str, Any], **options: Any) -> dict[str, Any]:
     return {
-        "attributes": {
-            "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [5, 10, 40]}}},
-            "sex": {"role": "quasi"},
-            "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}},
-            "illness": {
-                "role": "sensitive",
-                "taxonomy": {"groups": {"body": ["angina", "gout"], "germs": ["flu", "mumps"]}},
-            },
-            "job": {"role": "sensitive"},
-            "cost": {"role": "insensitive"},
-        },
+        "attributes": tables.attributes(COLUMNS, job={"taxonomy": None}),
         "privacy": list(models),
         "method": {method: METHODS[method]},
         **options,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import tables
 
 import shoal
 from shoal.audit import evidence as before
@@ -29,31 +30,22 @@ from shoal.sources.opening import open_source
 N = 300
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 119, "widths": [5, 10, 20]}}}
 DECLARED = {
-    "patient": {"role": "identifier"},
+    "name": {"role": "identifier"},
     "age": AGE,
     "sex": {"role": "quasi", "taxonomy": {"flat": ["f", "m"]}},
-    "illness": {"role": "sensitive", "taxonomy": {"flat": ["ague", "catarrh", "gout"]}},
+    "illness": {"role": "sensitive", "taxonomy": {"flat": ["angina", "flu", "gout", "mumps"]}},
     "wage": {"role": "identifier"},
 }
 KINDS = ("plain", "promising", "mondrian", "slicing", "averages", "synthetic")
 
 
 def people() -> pa.Table:
-    rng = np.random.default_rng(4)
-    return pa.table(
-        {
-            "patient": [f"patient-{number:04}" for number in range(N)],
-            "age": rng.integers(20, 60, N),
-            "sex": rng.choice(["f", "m"], N),
-            "illness": rng.choice(["ague", "catarrh", "gout"], N),
-            "wage": rng.integers(1000, 9000, N),
-        }
-    )
+    return tables.people(N, 4, "name age sex illness wage")
 
 
 def policies(key: Path) -> dict[str, dict[str, Any]]:
     changed: dict[str, Any] = {
-        "patient": {"role": "identifier", "technique": {"pseudonym": {"key": str(key)}}},
+        "name": {"role": "identifier", "technique": {"pseudonym": {"key": str(key)}}},
         "age": AGE | {"technique": {"noise": {"laplace": {"scale": 3}, "edges": "redraw"}}},
         "sex": {"role": "quasi"},
         "illness": {"role": "sensitive", "technique": {"swapping": {"share": 0.2, "within": ["sex"]}}},
@@ -234,7 +226,7 @@ def test_keys_and_their_paths_are_nowhere_in_a_release(releases: dict[str, Any],
             assert b"secret-place" not in content, path
             assert key not in content
             assert key.hex().encode() not in content
-    told = releases["mondrian"].evidence["policy"]["attributes"]["patient"]["technique"]
+    told = releases["mondrian"].evidence["policy"]["attributes"]["name"]["technique"]
     assert told == {"pseudonym": {"key": "(not told)"}}
 
 
@@ -349,7 +341,7 @@ def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: py
     assert [name for name in KINDS if nothing in said[name]] == ["plain"]
     assert [name for name in KINDS if "high no-promise:" in said[name]] == ["plain"]
     assert all("The folder to share is" in text for text in said.values())
-    assert "Changed: patient (pseudonym), age (noise), illness (swapping), wage (rounding)." in said["mondrian"]
+    assert "Changed: name (pseudonym), age (noise), illness (swapping), wage (rounding)." in said["mondrian"]
     drawn = releases["plain"].manifest["rows"]
     assert f"Drawn at random: {drawn} of {N} records." in said["plain"]
     assert "Information kept" not in said["plain"]
@@ -362,7 +354,7 @@ def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: py
 def test_the_audit_says_what_it_does_not_apply(folder: Path, releases: dict[str, Any]) -> None:
     assert releases
     policy = policies(folder / "secret-place.key")["plain"]
-    said = "changes the table first (patient, age, illness, wage, sample)"
+    said = "changes the table first (name, age, illness, wage, sample)"
     assert any(said in warning for warning in audit(people(), policy).warnings)
     unchanged = {**policy, "attributes": DECLARED, "sample": None}
     assert not any("changes the table first" in warning for warning in audit(people(), unchanged).warnings)

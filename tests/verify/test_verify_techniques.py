@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import tables
 from typer.testing import CliRunner
 
 import shoal
@@ -29,15 +30,7 @@ N = 60
 
 @cache
 def people() -> pa.Table:
-    rng = np.random.default_rng(3)
-    return pa.table(
-        {
-            "name": [f"n{i}" for i in range(N)],
-            "age": rng.integers(20, 60, N),
-            "sex": rng.choice(["f", "m"], N),
-            "illness": rng.choice(["flu", "cold"], N),
-        }
-    )
+    return tables.people(N, 3, "name age sex illness")
 
 
 ATTRIBUTES: dict[str, Any] = {
@@ -48,7 +41,7 @@ ATTRIBUTES: dict[str, Any] = {
         "technique": {"noise": {"laplace": {"scale": 2}, "edges": "clamp"}},
     },
     "sex": {"role": "quasi", "taxonomy": {"flat": {"values": ["f", "m"]}}},
-    "illness": {"role": "sensitive", "taxonomy": {"flat": {"values": ["flu", "cold"]}}},
+    "illness": {"role": "sensitive", "taxonomy": {"flat": {"values": ["angina", "flu", "gout", "mumps"]}}},
 }
 
 
