@@ -341,9 +341,9 @@ def test_what_is_accepted_must_cover_what_the_finding_is_about() -> None:
     [
         (
             accepted("cost", finding="isolating-column"),
-            "unknown finding 'isolating-column'; did you mean 'isolating-columns'?",
+            "'isolating-column' is not a known finding; did you mean 'isolating-columns'?",
         ),
-        (accepted("csot"), "unknown column 'csot'; did you mean 'cost'?"),
+        (accepted("csot"), "'csot' is not a known column; did you mean 'cost'?"),
         (accepted("cost", reason="  "), "must say why"),
         ({"finding": "isolating-columns", "about": ["cost"]}, "is required"),
     ],

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from shoal.cli import app
 from shoal.columns.base import treat
 from shoal.columns.keys import new_key, read_key
-from shoal.columns.pseudonym import Pseudonym
-from shoal.columns.token import refuse_repeated
+from shoal.columns.tokens import Pseudonym, refuse_repeated
 from shoal.core.errors import PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source

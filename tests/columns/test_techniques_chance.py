@@ -12,11 +12,10 @@ from scipy import stats
 
 from shoal.columns.base import Technique, treat
 from shoal.columns.noise import Noise
-from shoal.columns.permutation import Permutation
+from shoal.columns.permutation import Permutation, Swapping
 from shoal.columns.rounding import Rounding
 from shoal.columns.row_random import RowRandom, exponential
 from shoal.columns.sampling import Sampling, sample
-from shoal.columns.swapping import Swapping
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source

@@ -14,10 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from shoal.columns.base import NumberDomain, treat
-from shoal.columns.hash import Hash
 from shoal.columns.keys import new_key, read_key, weakness
-from shoal.columns.pseudonym import Pseudonym
-from shoal.columns.token import Token
+from shoal.columns.tokens import Hash, Pseudonym, Token
 from shoal.core.errors import InputError, UsageError
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions

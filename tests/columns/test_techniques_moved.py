@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 import shoal
 from shoal.columns.base import NumberDomain, TreatedSource, treat
-from shoal.columns.permutation import Permutation
+from shoal.columns.permutation import Permutation, Swapping
 from shoal.columns.sampling import Sampling, sample
-from shoal.columns.swapping import Swapping
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions

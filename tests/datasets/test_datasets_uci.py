@@ -85,10 +85,7 @@ def offer(publisher: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Offer
     """Make the made-up publisher that of Adult, with its true digests unless told otherwise."""
 
     def make(sha256: str | None = None, md5: str | None = None, ending: str = "") -> None:
-        sources = tuple(
-            origins.SourceFile(publisher + path + ending, md5=md5 or hashlib.md5(body).hexdigest())
-            for path, body in MADE_UP.items()
-        )
+        sources = {publisher + path + ending: md5 or hashlib.md5(body).hexdigest() for path, body in MADE_UP.items()}
         digest = sha256 or hashlib.sha256(NORMALISED).hexdigest()
         monkeypatch.setattr(uci, "ADULT", dataclasses.replace(uci.ADULT, sources=sources, sha256=digest))
 
@@ -144,7 +141,7 @@ class TestDownload:
         server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
         address = f"http://127.0.0.1:{server.server_address[1]}/nursery.data"
         server.server_close()
-        sources = (origins.SourceFile(address),)
+        sources = {address: None}
         monkeypatch.setattr(uci, "NURSERY", dataclasses.replace(uci.NURSERY, sources=sources))
         with pytest.raises(InputError, match="cannot download"):
             nursery()
@@ -195,10 +192,7 @@ class TestDownload:
         files["/nursery/nursery.data"] = (shared_data / "nursery.csv").read_bytes().split(b"\n", 1)[1] + b"\n"
         for name in ("ADULT", "NURSERY"):
             origin = getattr(uci, name)
-            moved = tuple(
-                dataclasses.replace(source, address=source.address.replace(uci.REPOSITORY, publisher))
-                for source in origin.sources
-            )
+            moved = {address.replace(uci.REPOSITORY, publisher): md5 for address, md5 in origin.sources.items()}
             monkeypatch.setattr(uci, name, dataclasses.replace(origin, sources=moved))
         assert adult().equals(adult(shared_data))
         assert nursery().equals(nursery(shared_data))

@@ -279,13 +279,13 @@ def test_a_workbook_that_changes_while_it_is_read(tmp_path, monkeypatch):
     book.active.append(["age"])
     book.active.append([7])
     book.save(tmp_path / "people.xlsx")
-    taken = Snapshot.of
+    taken = Snapshot.__init__
 
     def late(*given):
         with (tmp_path / "people.xlsx").open("ab") as file:
             file.write(b"more")
-        return taken(*given)
+        taken(*given)
 
-    monkeypatch.setattr(Snapshot, "of", late)
+    monkeypatch.setattr(Snapshot, "__init__", late)
     with pytest.raises(InputError, match=r"people\.xlsx changed while it was being read"):
         open_source(tmp_path / "people.xlsx")

@@ -176,7 +176,7 @@ def share_lost(tree: Taxonomy, node: int, measure: str) -> Fraction:
 
 def brute_force(problem: Problem, measure: str) -> float | None:
     values = []
-    for levels in product(*(range(a.taxonomy.levels() + 1) for a in problem.quasi)):
+    for levels in product(*(range(a.taxonomy.height + 1) for a in problem.quasi)):
         labels = kept_labels(problem, levels)
         if labels is not None:
             values.append(value_of(problem, levels, labels, measure))

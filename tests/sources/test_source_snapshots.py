@@ -32,22 +32,22 @@ def open_files() -> int:
 
 
 def test_rows_come_back_whatever_their_batches_were():
-    one, other = Snapshot.of(batches(1_000), SCHEMA), Snapshot.of(batches(N), SCHEMA)
+    one, other = Snapshot(batches(1_000), SCHEMA), Snapshot(batches(N), SCHEMA)
     assert one.n_rows == other.n_rows == N
     assert one.sha256 == other.sha256
-    assert one.sha256 != Snapshot.of(batches(N)[:1] + batches(1_000)[:1], SCHEMA).sha256
+    assert one.sha256 != Snapshot(batches(N)[:1] + batches(1_000)[:1], SCHEMA).sha256
     sizes = [batch.num_rows for batch in one.batches(["s"])]
     assert sizes == [1 << 16] * 3 + [N - (3 << 16)]
     assert pa.Table.from_batches(one.batches(["i", "s", "f"])).equals(pa.Table.from_batches(batches(N)))
 
 
 def test_only_the_columns_asked_for_are_read():
-    kept = Snapshot.of(batches(N), SCHEMA)
+    kept = Snapshot(batches(N), SCHEMA)
     assert next(kept.batches(["f", "i"])).schema.names == ["i", "f"]
 
 
 def test_many_threads_read_at_once():
-    kept = Snapshot.of(batches(N), SCHEMA)
+    kept = Snapshot(batches(N), SCHEMA)
     found: list[int] = []
 
     def add() -> None:
@@ -64,7 +64,7 @@ def test_many_threads_read_at_once():
 def test_the_file_has_no_name_and_goes_with_its_last_user(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = open_files()
-    kept = Snapshot.of(batches(N), SCHEMA)
+    kept = Snapshot(batches(N), SCHEMA)
     assert list(tmp_path.iterdir()) == []
     assert open_files() == before + 1
     reader = kept.batches(["i"])
@@ -81,7 +81,7 @@ def test_rows_that_break_off_leave_no_file_open():
 
     before = open_files()
     with pytest.raises(ValueError, match="no more"):
-        Snapshot.of(breaking(), SCHEMA)
+        Snapshot(breaking(), SCHEMA)
     assert open_files() == before
 
 
@@ -92,12 +92,12 @@ def test_a_full_disk(monkeypatch):
     )
     before = open_files()
     with pytest.raises(UsageError, match=r"cannot keep rows in a temporary file: No space left on device; .* TMPDIR"):
-        Snapshot.of(batches(N), SCHEMA)
+        Snapshot(batches(N), SCHEMA)
     assert open_files() == before
 
 
 def test_a_temporary_folder_that_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="cannot keep rows in a temporary file: No such file or directory"):
-        Snapshot.of(batches(N), SCHEMA)
+        Snapshot(batches(N), SCHEMA)
     assert not os.path.lexists(tmp_path / "none")

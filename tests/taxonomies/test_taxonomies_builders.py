@@ -131,7 +131,7 @@ class TestIntervals:
         ages = IntervalsTaxonomy(min=0, max=120, widths=(20, 5, 10)).build(NOTHING)
         assert ages.n_leaves == 121
         assert children_of_root(ages)[:2] == ["[0, 19]", "[20, 39]"]
-        assert ages.levels() == 4
+        assert ages.height == 4
         assert (ages.label(20, 25), ages.cover(20, 25)) == ("[20, 24]", {"from": 20, "below": 25})
         assert (ages.label(120, 121), ages.cover(120, 121)) == ("120", {"from": 120, "below": 121})
         assert ages.encode(pa.array([0, 120, 121, -1])).tolist() == [0, 120, -1, -1]
@@ -143,7 +143,7 @@ class TestIntervals:
         assert children_of_root(ages) == ["[0, 4]", "[5, 9]"]
         opened = IntervalsTaxonomy(min=0, max=9, widths=(5, 10, 20), open="both").build(NOTHING)
         assert children_of_root(opened) == ["< 0", "[0, 9]", "> 9"]
-        assert opened.levels() == 3
+        assert opened.height == 3
 
     def test_the_last_interval_is_cut_at_the_maximum(self) -> None:
         ages = IntervalsTaxonomy(min=0, max=17, widths=(5, 10)).build(NOTHING)
@@ -312,7 +312,7 @@ class TestMask:
     def test_tails_are_masked_one_by_one(self) -> None:
         places = MaskTaxonomy(length=5).build(pa.array(["47110", "47119", "47200", "1234", "x*345", "abcdef"]))
         assert places.leaf_labels == ("47110", "47119", "47200")
-        assert places.levels() == 5
+        assert places.height == 5
         assert [places.labels[places.node_at(height)[0]] for height in range(6)] == [
             "47110",
             "4711*",
@@ -337,7 +337,7 @@ class TestMask:
 
     def test_kept_lengths_and_another_character(self) -> None:
         places = MaskTaxonomy(length=5, keep=(5, 3, 2), character="x").build(pa.array(["47110", "47119", "47200"]))
-        assert places.levels() == 3
+        assert places.height == 3
         assert places.label(0, 2) == "471xx"
 
     def test_whole_numbers_are_padded(self) -> None:

@@ -21,7 +21,7 @@ def labels_at(taxonomy, height):
 
 def test_levels_are_cut_where_they_are_declared():
     ages = IntervalsTaxonomy(min=0, max=119, edges=((18, 30, 65), (65,))).build(NOTHING)
-    assert ages.levels() == 3
+    assert ages.height == 3
     assert labels_at(ages, 1) == ["[0, 17]", "[18, 29]", "[30, 64]", "[65, 119]"]
     assert labels_at(ages, 2) == ["[0, 64]", "[65, 119]"]
     assert ages.encode(pa.array([17, 18, 119, 120])).tolist() == [17, 18, 119, -1]

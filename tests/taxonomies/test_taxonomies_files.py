@@ -28,7 +28,7 @@ def test_lines_of_unequal_length_empty_cells_and_repeated_leaves_mean_the_same()
 
 def test_a_label_repeated_on_two_whole_levels_stays_two_levels() -> None:
     tree = from_arx_text("a;x;x;*\nb;x;x;*\nc;y;z;*\n", name="t")
-    assert tree.levels() == 3
+    assert tree.height == 3
     assert tree.level[0] == 3
     assert tree.label(0, 2) == "x"
 

@@ -114,11 +114,11 @@ def test_every_tree(taxonomy: Taxonomy) -> None:
         check_labels(tree)
         if tree.scale.kind == "category":
             check_covers(tree, values)
-        for height in range(tree.levels()):
+        for height in range(tree.height):
             finer, coarser = tree.node_at(height), tree.node_at(height + 1)
             assert (tree.lo[coarser] <= tree.lo[finer]).all()
             assert (tree.hi[coarser] >= tree.hi[finer]).all()
-        assert set(tree.node_at(tree.levels()).tolist()) == {tree.root}
+        assert set(tree.node_at(tree.height).tolist()) == {tree.root}
 
 
 @settings(max_examples=40, deadline=None)
@@ -230,4 +230,4 @@ def test_masks(values: list[str], keep: set[int]) -> None:
         check_labels(tree)
         check_covers(tree, [*values, None])
     heights = {kept for kept in keep if 0 < kept < 3}
-    assert taxonomy.levels() == len(heights) + 1
+    assert taxonomy.height == len(heights) + 1

@@ -36,7 +36,7 @@ def test_children_in_leaf_order(uneven: Taxonomy) -> None:
 
 
 def test_generalizing_by_height_stops_leaves_that_are_nearer_to_the_root(uneven: Taxonomy) -> None:
-    assert uneven.levels() == 3
+    assert uneven.height == 3
     assert uneven.node_at(0).tolist() == [0, 1, 2, 3]
     assert uneven.node_at(1).tolist() == [4, 4, 2, 3]
     assert uneven.node_at(2).tolist() == [5, 5, 5, 3]

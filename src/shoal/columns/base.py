@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, Self
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from shoal.columns.verdicts import Verdict
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
 from shoal.sources.base import DerivedSource, Source, layers
@@ -234,3 +233,25 @@ def _prepare(technique: Technique, name: str, source: Source, chance: Chance, do
         if str(error).startswith("column "):
             raise
         raise type(error)(f"column {name!r}: {error}") from None
+
+
+Remains = Literal["yes", "may not", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether each of three risks remains, in the words of the Article 29 Working Party's opinion 05/2014, table 6."""
+
+    technique: str  # as the opinion calls it
+    singling_out: Remains
+    linkability: Remains
+    inference: Remains
+
+
+PSEUDONYMISATION = Verdict("pseudonymisation", "yes", "yes", "yes")
+NOISE_ADDITION = Verdict("noise addition", "yes", "may not", "may not")
+SUBSTITUTION = Verdict("substitution", "yes", "yes", "may not")
+AGGREGATION = Verdict("aggregation or k-anonymity", "no", "yes", "yes")
+L_DIVERSITY = Verdict("l-diversity", "no", "yes", "may not")
+DIFFERENTIAL_PRIVACY = Verdict("differential privacy", "may not", "may not", "may not")
+HASHING = Verdict("hashing or tokenization", "yes", "yes", "may not")

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shoal.columns.base import Number, NumberDomain, Technique, Treatment
+from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.numbers import (
     MOST_DECIMALS,
     Grid,
@@ -63,7 +63,7 @@ class Coding(Technique):
         shares = self.shares or Shares()
         if (self.top, self.bottom, shares.top, shares.bottom) == (None,) * 4:
             raise ValueError("give top, bottom or both, as numbers or in shares")
-        if (self.top is not None and shares.top is not None) or (self.bottom is not None and shares.bottom is not None):
+        if None not in (self.top, shares.top) or None not in (self.bottom, shares.bottom):
             raise ValueError("an edge is a number or comes from a share, not both")
         if self.top is not None and self.bottom is not None and self.bottom >= self.top:
             raise ValueError(f"top {self.top} must be above bottom {self.bottom}")
@@ -92,7 +92,10 @@ class Coding(Technique):
                 bottom = _edge(steps, records, self.shares.bottom, f"{where}: bottom")
             if top is not None and bottom is not None and bottom >= top:
                 raise PolicyError(f"{where}: top and bottom coding meet; take smaller shares")
-        said = self.public(**_write_edges(grid, top=top, bottom=bottom), edges_from_data=self.shares is not None)
+        steps_of = {"top": top, "bottom": bottom}
+        unit = 10**self.decimals
+        edges = {name: step / unit if unit > 1 else step for name, step in steps_of.items() if step is not None}
+        said = self.public(**edges, edges_from_data=self.shares is not None)
         return CodingTreatment(column, grid.kind, said, grid, top, bottom)
 
 
@@ -135,8 +138,3 @@ def _edge(steps: IntArray, records: IntArray, share: float, what: str) -> int:
             "away; take a larger share, or declare the edge"
         )
     return int(steps[place])
-
-
-def _write_edges(grid: Grid, **edges: int | None) -> dict[str, Number]:
-    unit = 10**grid.decimals
-    return {name: step / unit if grid.decimals else step for name, step in edges.items() if step is not None}

@@ -124,7 +124,9 @@ def seal_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
     cipher, bound = _cipher(key), [domain.encode()]
 
     def rewrite(values: list[str]) -> pa.Array:
-        sealed = [base64.b32encode(cipher.encrypt(_pad(value.encode()), bound)) for value in values]
+        marked = [value.encode() + b"\x80" for value in values]
+        padded = [text + bytes(-len(text) % _PADDED) for text in marked]
+        sealed = [base64.b32encode(cipher.encrypt(text, bound)) for text in padded]
         return pa.array([token.decode().rstrip("=") for token in sealed], pa.string())
 
     return rewrite
@@ -133,14 +135,15 @@ def seal_tokens(key: bytes, domain: str) -> Callable[[list[str]], pa.Array]:
 def open_tokens(tokens: pa.Array, key: bytes, domain: str) -> pa.Array:
     """Return the texts of tokens; one of another key or domain, or one that was changed, is refused."""
     cipher, bound = _cipher(key), [domain.encode()]
+    invalid = importlib.import_module("cryptography.exceptions").InvalidTag
     coded = tokens.dictionary_encode()
     opened: list[str] = []
     refused = 0
     for token in coded.dictionary.to_pylist():
         try:
             sealed = base64.b32decode(token + "=" * (-len(token) % 8))
-            opened.append(_unpad(cipher.decrypt(sealed, bound)).decode())
-        except (_invalid_tag(), binascii.Error, ValueError):
+            opened.append(cipher.decrypt(sealed, bound).rstrip(b"\0").removesuffix(b"\x80").decode())
+        except (invalid, binascii.Error, ValueError):
             refused += 1
     if refused:
         raise InputError(
@@ -160,20 +163,6 @@ def _cipher(key: bytes) -> Any:
     return ciphers.AESSIV(hmac.digest(key, b"shoal reversible pseudonyms", "sha512"))
 
 
-def _invalid_tag() -> type[Exception]:
-    refused: type[Exception] = importlib.import_module("cryptography.exceptions").InvalidTag
-    return refused
-
-
-def _pad(text: bytes) -> bytes:
-    marked = text + b"\x80"
-    return marked + bytes(-len(marked) % _PADDED)
-
-
-def _unpad(padded: bytes) -> bytes:
-    return padded.rstrip(b"\0").removesuffix(b"\x80")
-
-
 def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | None = None) -> dict[str, Any]:
     """Write the rows of a released file with the values of one column in place of their tokens.
 
@@ -182,7 +171,9 @@ def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | No
     else the column's name. Returns what was done.
     """
     refuse_public(out)
-    form = _same_format(path, out)
+    forms: list[Format] = ["parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv" for file in (path, out)]
+    if forms[0] != forms[1] or path.is_dir():
+        raise UsageError(f"{out.name} must have the format of {path.name}, a file of rows: give it the same ending")
     source = open_source(path)
     known = source.schema.names
     if column not in known:
@@ -197,19 +188,12 @@ def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | No
         )
     within = domain or str(said.get("domain", column))
     secret = read_key(key)
-    with open_writer(out, source.schema, form, private=True) as writer:
+    with open_writer(out, source.schema, forms[0], private=True) as writer:
         for batch in source.batches():
             arrays = dict(zip(known, batch.columns, strict=True))
             arrays[column] = open_tokens(arrays[column], secret, within)
             writer.write(pa.RecordBatch.from_arrays(list(arrays.values()), names=known))
     return {"out": str(out), "rows": writer.rows, "column": column, "domain": within}
-
-
-def _same_format(path: Path, out: Path) -> Format:
-    forms: list[Format] = ["parquet" if file.suffix.lower() in (".parquet", ".pq") else "csv" for file in (path, out)]
-    if forms[0] != forms[1] or path.is_dir():
-        raise UsageError(f"{out.name} must have the format of {path.name}, a file of rows: give it the same ending")
-    return forms[0]
 
 
 def _technique(manifest: Path, column: str) -> dict[str, Any]:

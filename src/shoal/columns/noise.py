@@ -10,10 +10,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shoal.columns.base import NumberDomain, Technique, Treatment
+from shoal.columns.base import NOISE_ADDITION, NumberDomain, Technique, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, explain_decimals, plain_number, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, round_normal, two_sided_geometric
-from shoal.columns.verdicts import NOISE_ADDITION
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,10 @@ from shoal.core.dictionaries import factor_column
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.wording import counted_text
 from shoal.taxonomies.parse import decimal_numbers
+from shoal.taxonomies.scales import exact
 
 MOST_DECIMALS = 9
 _FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
-
-
-def exact(number: Number) -> Fraction:
-    """Return what was written down: 0.1 is one tenth."""
-    return Fraction(repr(number))
 
 
 def decimals_of(number: Number) -> int:

@@ -1,7 +1,8 @@
-"""Permutation: the values of a column in random order, and what every move of values between rows shares."""
+"""Permutation and swapping: the values of a column change places between rows."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.verdicts import SUBSTITUTION
+from shoal.columns.base import SUBSTITUTION, NumberDomain, Technique, Treatment
+from shoal.columns.row_random import uniform
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
@@ -67,19 +68,6 @@ class MovedTreatment(Treatment):
     codes: CodeArray = field(repr=False)  # (n_rows,) after the move
     found: dict[str, int]
 
-    @classmethod
-    def of(
-        cls, column: str, kind: pa.DataType, rows: CodedRows, origin: IntArray, said: dict[str, Any]
-    ) -> MovedTreatment:
-        """Move the value of row ``origin[i]`` to row i."""
-        moved = rows.codes[origin]
-        found = {
-            "groups": rows.n_groups,
-            "rows_alone_in_group": int((np.bincount(rows.groups, minlength=rows.n_groups) == 1).sum()),
-            "rows_with_their_own_value": int((moved == rows.codes).sum()),
-        }
-        return cls(column, kind, said, rows.values, moved, found)
-
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
         """Return the rows' new values; the old ones are not looked at."""
         codes = self.codes[first_row : first_row + len(column)]
@@ -96,20 +84,40 @@ class MovedTreatment(Treatment):
         alone = self.found["rows_alone_in_group"]
         if alone <= _MANY_ALONE * len(self.codes):
             return ()
-        told = (
+        warning = (
             f"column {self.column!r}: {alone:,} of {len(self.codes):,} records are alone in their group and keep their "
             f"value, so that {self.said['technique']} hides less than it says; let records agree in fewer columns"
         )
-        return (told,)
+        return (warning,)
 
 
-class Permutation(Technique):
+class MovingTechnique(Technique):
+    """Values change places between the records of a group."""
+
+    roles = ("quasi", "sensitive", "insensitive")
+    verdict = SUBSTITUTION
+
+    @abstractmethod
+    def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
+        """Return (n_rows,) the row whose value each row gets."""
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Read the column once and move its values."""
+        rows = read_codes(source, column, self.needs)
+        moved = rows.codes[self.find_origins(rows, chance)]
+        found = {
+            "groups": rows.n_groups,
+            "rows_alone_in_group": int((np.bincount(rows.groups, minlength=rows.n_groups) == 1).sum()),
+            "rows_with_their_own_value": int((moved == rows.codes).sum()),
+        }
+        return MovedTreatment(column, source.schema.field(column).type, self.public(), rows.values, moved, found)
+
+
+class Permutation(MovingTechnique):
     """Every row gets the value of a random row of its group, each value exactly once: all orders are equally likely."""
 
     name = "permutation"
-    title = "values dealt out anew between the records of a group"
-    roles = ("quasi", "sensitive", "insensitive")
-    verdict = SUBSTITUTION
+    title = "values permuted between the records of a group"
 
     within: tuple[str, ...] = Field(
         default=(), description="columns in which records must agree to exchange values; none: the whole table"
@@ -128,14 +136,12 @@ class Permutation(Technique):
         """The columns that make groups."""
         return self.within
 
-    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
-        """Read the column once and deal its values out."""
-        rows = read_codes(source, column, self.within)
+    def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
+        """Put the rows of each group in random order."""
         _, places = kernels.group_items(rows.groups, rows.n_groups)
         origin = np.empty(len(rows.codes), dtype=np.int64)
         origin[places] = chance.order_within(rows.groups, rows.n_groups)
-        kind = source.schema.field(column).type
-        return MovedTreatment.of(column, kind, rows, origin, self.public())
+        return origin
 
 
 def explain_groups(entry: Mapping[str, Any]) -> str:
@@ -143,3 +149,48 @@ def explain_groups(entry: Mapping[str, Any]) -> str:
     if not entry["within"]:
         return " among all records"
     return f" among records that agree in {join_words([code(name) for name in entry['within']])}"
+
+
+class Swapping(MovingTechnique):
+    """A random share of the records of each group exchange the column's value with a random other one of the group.
+
+    Dalenius and Reiss, "Data-swapping: a technique for disclosure control", JSPI 6(1), 1982.
+    """
+
+    name = "swapping"
+    title = "values exchanged between pairs of records of a group"
+
+    share: float = Field(gt=0, le=1, description="share of the records that take part, on average")
+    within: tuple[str, ...] = Field(
+        default=(), description="columns in which records must agree to exchange values; none: the whole table"
+    )
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say how many records exchanged their values, and with whom."""
+        return (
+            f"about {100 * entry['share']:.6g}% of the records exchanged their values in pairs{explain_groups(entry)}. "
+            "No value was made up, but in a row it may be another person's."
+        )
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that make groups."""
+        return self.within
+
+    def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
+        """Choose the pairs: neighbours in a random order of each group, the first ones of it.
+
+        The number of pairs is rounded up or down at random, so that small groups take part as often as large ones.
+        """
+        order = chance.order_within(rows.groups, rows.n_groups)
+        sizes = np.bincount(rows.groups, minlength=rows.n_groups)
+        chances = uniform(chance.keys(rows.n_groups)) - 2.0**-53
+        pairs = np.minimum(np.floor(self.share * sizes / 2 + chances).astype(np.int64), sizes // 2)  # (n_groups,)
+        start = np.cumsum(sizes) - sizes
+        group = np.repeat(np.arange(rows.n_groups), sizes)
+        place = np.arange(len(order)) - start[group]  # (n_rows,) in the order of the group
+        partner = np.where(place < 2 * pairs[group], place ^ 1, place)
+        origin = np.empty(len(order), dtype=np.int64)
+        origin[order] = order[start[group] + partner]
+        return origin

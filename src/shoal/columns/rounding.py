@@ -11,12 +11,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, decimals_of, exact, plain_number
+from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, decimals_of, plain_number
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
+from shoal.taxonomies.scales import exact
 
 _FARTHEST = 2.0**52
 

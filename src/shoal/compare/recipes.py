@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from shoal.columns.numbers import MOST_DECIMALS, decimals_of
-from shoal.columns.verdicts import (
+from shoal.columns.base import (
     AGGREGATION,
     DIFFERENTIAL_PRIVACY,
     HASHING,
@@ -18,6 +17,7 @@ from shoal.columns.verdicts import (
     SUBSTITUTION,
     Verdict,
 )
+from shoal.columns.numbers import MOST_DECIMALS, decimals_of
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy, Role
 from shoal.taxonomies.builders.numbers import IntervalsTaxonomy

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from shoal.attacks.base import Estimate, Refusal, Trials
-from shoal.columns.verdicts import Verdict
+from shoal.columns.base import Verdict
 from shoal.compare.measures import Score
 from shoal.core.errors import UsageError, did_you_mean
 from shoal.core.wording import parameters_text

@@ -407,16 +407,8 @@ def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArr
 
 def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
     """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
-    group = np.zeros(len(columns[0]), dtype=np.int64)
-    bound = 1
-    for column in columns:
-        size = int(column.max(initial=0)) + 1
-        if bound * size >= 1 << 62:
-            group = np.unique(group, return_inverse=True)[1].reshape(-1)
-            bound = int(group.max(initial=0)) + 1
-        group = group * size + column
-        bound *= size
-    _, first, same = np.unique(group, return_index=True, return_inverse=True)
+    key = pack(columns, [int(column.max(initial=0)) + 1 for column in columns])
+    _, first, same = np.unique(key, return_index=True, return_inverse=True)
     return first, same.reshape(-1).astype(np.int32)
 
 

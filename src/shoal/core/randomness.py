@@ -165,10 +165,10 @@ class Shuffler:
 
 
 @contextlib.contextmanager
-def kept_in_files() -> Iterator[None]:
+def kept_in_files(advice: str = "nothing was published") -> Iterator[None]:
     """Turn a failure of the temporary files into a message."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or "input or output error"
-        raise UsageError(f"cannot keep rows in a temporary file: {reason}; nothing was published") from None
+        raise UsageError(f"cannot keep rows in a temporary file: {reason}; {advice}") from None

@@ -306,25 +306,15 @@ def hospital_policy(*, k: int = 10, l: float = 4) -> dict[str, Any]:
 
 def _batches(n: int, entropy: int, batch: int, missing: float) -> Iterator[pa.RecordBatch]:
     rounds = _generator(entropy, 0).integers(0, HALF, size=(4, HALF))
-    pending: list[pa.RecordBatch] = []
-    room = batch
+    waiting: list[pa.RecordBatch] = []
     for start in range(0, n, BLOCK):
-        rest = _block(entropy, start, rounds, missing).slice(0, n - start)
-        while rest.num_rows:
-            pending.append(rest.slice(0, room))
-            rest = rest.slice(room)
-            room -= pending[-1].num_rows
-            if room == 0:
-                yield _join(pending)
-                pending, room = [], batch
-    if pending:
-        yield _join(pending)
-
-
-def _join(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+        waiting.append(_block(entropy, start, rounds, missing).slice(0, n - start))
+        n_drawn = min(start + BLOCK, n)
+        if n_drawn == n or sum(part.num_rows for part in waiting) >= batch:
+            rows = pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
+            n_whole = rows.num_rows if n_drawn == n else rows.num_rows // batch * batch
+            yield from (rows.slice(first, batch) for first in range(0, n_whole, batch))
+            waiting = [rows.slice(n_whole)]
 
 
 def _generator(entropy: int, *key: int) -> np.random.Generator:

@@ -33,7 +33,7 @@ def write_stays(
 ) -> Path:
     """Write *n* stays to a ``.parquet``, ``.csv`` or ``.csv.gz`` file, which appears only when complete.
 
-    A file of that name is rereplace_file. The rows are those of :func:`~shoal.datasets.hospital.stays`.
+    A file of that name is replaced. The rows are those of :func:`~shoal.datasets.hospital.stays`.
     """
     target = Path(path)
     suffix = next((known for known in FORMATS if target.name.endswith(known)), None)
@@ -85,7 +85,7 @@ def write_two_hospitals(
 
     Each hospital has *past* stays of earlier years in ``past.csv`` and *rows* of this year in ``stays.csv``; *shared*
     patients of this year, listed in ``shared.csv``, were in both with the same diagnosis. Files of these names are
-    rereplace_file.
+    replaced.
     """
     if not 1 <= shared <= rows:
         raise UsageError(f"the shared patients must be from 1 to {rows:,}, as many as a hospital has, not {shared:,}")

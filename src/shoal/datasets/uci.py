@@ -14,7 +14,7 @@ import re
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,25 +49,6 @@ ADULT_COLUMNS = (
 )
 ADULT_NUMBERS = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 ADULT_QUASI = ("age", "workclass", "education", "marital-status", "race", "sex")
-NURSERY_COLUMNS = (
-    "parents",
-    "has_nurs",
-    "form",
-    "children",
-    "housing",
-    "finance",
-    "social",
-    "health",
-    "class",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file as its publisher offers it."""
-
-    address: str
-    md5: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +57,8 @@ class Origin:
 
     title: str
     file: str  # the name in a folder; the text is packed if it ends in .gz
-    sources: tuple[SourceFile, ...]
-    normalise: Callable[[list[bytes]], bytes]
+    columns: tuple[str, ...]
+    sources: Mapping[str, str | None]  # addresses at the publisher, and the MD5 of each file where it is known
     sha256: str  # of the normalised text, unpacked
 
     def text(self, folder: Folder | None = None) -> bytes:
@@ -119,20 +100,18 @@ class Origin:
 
     def _download(self, target: Path) -> None:
         """Put the normalised table at *target*, whole and checked, or leave nothing there."""
-        parts = []
-        for source in self.sources:
+        parts = [",".join(self.columns).encode() + b"\n"]
+        for address, md5 in self.sources.items():
             try:
-                part = fetch(source.address)
+                part = fetch(address)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = getattr(error, "reason", None) or type(error).__name__
-                raise InputError(f"cannot download {source.address}: {reason}; {self._remedy}") from error
+                raise InputError(f"cannot download {address}: {reason}; {self._remedy}") from error
             received = hashlib.md5(part, usedforsecurity=False).hexdigest()
-            if source.md5 is not None and received != source.md5:
-                raise InputError(
-                    f"{source.address} is not what it was: its MD5 is {received}, expected {source.md5}; {self._remedy}"
-                )
-            parts.append(part)
-        text = self._check(self.normalise(parts), "its publisher")
+            if md5 is not None and received != md5:
+                raise InputError(f"{address} is not what it was: its MD5 is {received}, expected {md5}; {self._remedy}")
+            parts.append(plain_lines(part))
+        text = self._check(b"".join(parts), "its publisher")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with replace_file(target) as partial:
@@ -171,14 +150,15 @@ def fetch(address: str) -> bytes:
 
 
 def plain_lines(text: bytes) -> bytes:
-    """Drop comment lines and empty lines, and blanks around values.
+    """Drop comment lines and empty lines, blanks around values, and the full stops that end lines of Adult's test file.
 
-    >>> plain_lines(b"|note\\n39, State-gov\\n\\n50,  Private \\n")
+    >>> plain_lines(b"|note\\n39, State-gov\\n\\n50,  Private. \\n")
     b'39,State-gov\\n50,Private\\n'
     """
     text = re.sub(rb"\r\n?", b"\n", text)
     text = re.sub(rb"(?m)^\|.*$", b"", text)
     text = re.sub(rb"(?m)[ \t]*(,|$)[ \t]*", rb"\1", text)
+    text = re.sub(rb"(?m)\.$", b"", text)
     return re.sub(rb"\n{2,}", b"\n", text.strip(b"\n \t") + b"\n")
 
 
@@ -194,31 +174,21 @@ def replace_file(target: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def _adult_text(parts: list[bytes]) -> bytes:
-    # Only the class labels of the test file end in a full stop.
-    rows = [re.sub(rb"(?m)\.$", b"", plain_lines(part)) for part in parts]
-    return b"".join([",".join(ADULT_COLUMNS).encode(), b"\n", *rows])
-
-
-def _nursery_text(parts: list[bytes]) -> bytes:
-    return b"".join([",".join(NURSERY_COLUMNS).encode(), b"\n", *map(plain_lines, parts)])
-
-
 ADULT = Origin(
     title="Adult",
     file="adult.csv.gz",
-    sources=(
-        SourceFile(f"{REPOSITORY}/adult/adult.data", md5="5d7c39d7b8804f071cdd1f2a7c460872"),
-        SourceFile(f"{REPOSITORY}/adult/adult.test", md5="35238206dfdf7f1fe215bbb874adecdc"),
-    ),
-    normalise=_adult_text,
+    columns=ADULT_COLUMNS,
+    sources={
+        f"{REPOSITORY}/adult/adult.data": "5d7c39d7b8804f071cdd1f2a7c460872",
+        f"{REPOSITORY}/adult/adult.test": "35238206dfdf7f1fe215bbb874adecdc",
+    },
     sha256="3a4c49f62566e1d82f9038f2a113c6d4424070b401f6edae5e18fb64ddfb78fd",
 )
 NURSERY = Origin(
     title="Nursery",
     file="nursery.csv",
-    sources=(SourceFile(f"{REPOSITORY}/nursery/nursery.data"),),
-    normalise=_nursery_text,
+    columns=("parents", "has_nurs", "form", "children", "housing", "finance", "social", "health", "class"),
+    sources={f"{REPOSITORY}/nursery/nursery.data": None},
     sha256="cfd50f92b8b65b8d398670ce13f1e78fbc0d452ff26906de8b4497f909716951",
 )
 

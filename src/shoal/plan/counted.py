@@ -276,7 +276,7 @@ class Sorting:
 
     def add(self, factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout, keep: int) -> None:
         """Take a batch; at most *keep* are under way when this returns."""
-        run = self._pool.submit(_sort_run, factors, tables, layout)
+        run = self._pool.submit(lambda: Run.of_rows(pack_keys(factors, tables, layout)))
         self._waiting.append((run, len(factors[0][0])))
         self._drain(keep)
 
@@ -288,10 +288,6 @@ class Sorting:
     def _drain(self, keep: int) -> None:
         while len(self._waiting) > keep:
             self._stack.push(self._waiting.popleft()[0].result())
-
-
-def _sort_run(factors: Factored, tables: Sequence[KeyArray], layout: KeyLayout) -> Run:
-    return Run.of_rows(pack_keys(factors, tables, layout))
 
 
 def some_rows(factors: Factored, rows: IntArray) -> Factored:

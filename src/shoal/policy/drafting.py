@@ -16,14 +16,7 @@ from shoal.core.progress import Progress, Silent
 from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
-from shoal.policy.guessing import (
-    RoleGuess,
-    TaxonomyGuess,
-    guess_quasi_taxonomy,
-    guess_role,
-    guess_sensitive_taxonomy,
-    how_many,
-)
+from shoal.policy.guessing import MOST_CATEGORIES, Guess, Options, guess_quasi_taxonomy, guess_role, how_many
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_columns
 from shoal.sources.base import Source, SourceOptions
@@ -32,7 +25,6 @@ from shoal.sources.opening import open_source
 LARGE_TABLE = 10_000
 SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"
 ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
-NO_TAXONOMY = TaxonomyGuess(None)
 WIDTH = 110
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./%-]*")
 _MEANS_SOMETHING = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
@@ -45,7 +37,7 @@ class DraftColumn:
     name: str
     role: Role
     reason: str
-    taxonomy: dict[str, Any] | None
+    taxonomy: Options | None
     questions: tuple[str, ...]
     description: str | None = None
 
@@ -120,7 +112,7 @@ def draft_from_profiles(name: str, source: Source, chosen: SourceOptions, profil
         reading["missing"] = list(dict.fromkeys([*chosen.missing, *markers]))
     policy: dict[str, Any] = {
         "attributes": {column.name: column.entry for column in columns},
-        "privacy": [dict(model.model) for model in models if model.model is not None],
+        "privacy": [dict(model.choice) for model in models if model.choice is not None],
         "method": {"mondrian": {}},
         "missing": "category",
         "max_withheld": 0,
@@ -135,24 +127,20 @@ def draft_from_profiles(name: str, source: Source, chosen: SourceOptions, profil
 
 def _column(profile: ColumnProfile, meaning: str | None) -> DraftColumn:
     role = guess_role(profile)
-    taxonomy: TaxonomyGuess | None = NO_TAXONOMY
-    if role.role == "quasi":
+    taxonomy: Guess[Options | None] | None = Guess(None)
+    if role.choice == "quasi":
         taxonomy = guess_quasi_taxonomy(profile)
-    elif role.role == "sensitive":
-        taxonomy = guess_sensitive_taxonomy(profile)
+    elif role.choice == "sensitive" and not (profile.exact and profile.n_distinct <= MOST_CATEGORIES):
+        taxonomy = None  # sensitive values are published as they are, and these are too many to compare
     if taxonomy is None:
-        role, taxonomy = _without_taxonomy(profile, role), NO_TAXONOMY
+        question = (
+            f"which taxonomy fits it? It looks {role.choice}, but none could be made for {how_many(profile)}; it is "
+            "left out now."
+        )
+        return DraftColumn(profile.name, "identifier", role.reason, None, (question,), meaning)
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
-    tree = None if taxonomy.taxonomy is None else dict(taxonomy.taxonomy)
-    return DraftColumn(profile.name, role.role, reason, tree, (*role.questions, *taxonomy.questions), meaning)
-
-
-def _without_taxonomy(profile: ColumnProfile, role: RoleGuess) -> RoleGuess:
-    question = (
-        f"which taxonomy fits it? It looks {role.role}, but none could be made for {how_many(profile)}; it is left "
-        "out now."
-    )
-    return RoleGuess("identifier", role.reason, (question,))
+    questions = (*role.questions, *taxonomy.questions)
+    return DraftColumn(profile.name, role.choice, reason, taxonomy.choice, questions, meaning)
 
 
 def _table_questions(
@@ -183,7 +171,7 @@ def _text(
     source: str,
     profiles: tuple[ColumnProfile, ...],
     columns: tuple[DraftColumn, ...],
-    models: list[ModelGuess],
+    models: Sequence[Guess[Options | None]],
     policy: dict[str, Any],
     asked: tuple[str, ...],
 ) -> str:
@@ -207,39 +195,23 @@ def _text(
     for model in models:
         lines += comment(model.reason, "  ")
         lines += questions(model.questions, "  ")
-        if model.model is not None:
-            lines.append(f"  - {_entry(model.model)}")
+        lines += [f"  - {name}: {flow(parameters)}" for name, parameters in (model.choice or {}).items()]
     lines.append("")
     lines += [f"{key}: {flow(policy[key])}" for key in ("method", "missing", "max_withheld", "source") if key in policy]
     return "\n".join(lines) + "\n"
 
 
-def _entry(model: Any) -> str:
-    ((name, parameters),) = model.items()
-    return f"{name}: {flow(parameters)}"
-
-
-@dataclass(frozen=True, slots=True)
-class ModelGuess:
-    """A privacy model as a policy writes it, or none, and why."""
-
-    model: Mapping[str, Any] | None
-    reason: str
-    questions: tuple[str, ...] = ()
-
-
-def ask_k_anonymity(n_rows: int) -> ModelGuess:
+def ask_k_anonymity(n_rows: int) -> Guess[Options | None]:
     """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
     k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
-    questions: tuple[str, ...] = ()
-    if k < 5:
-        questions = (f"is a table of {n_rows:,} records worth publishing? It can hide nobody among more.",)
-    return ModelGuess({"k-anonymity": {"k": k}}, f"every record shares its quasi values with {k - 1} others", questions)
+    question = f"is a table of {n_rows:,} records worth publishing? It can hide nobody among more."
+    reason = f"every record shares its quasi values with {k - 1} others"
+    return Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
 
 
-def ask_diversity(column: ColumnProfile) -> ModelGuess:
+def ask_diversity(column: ColumnProfile) -> Guess[Options | None]:
     """Ask that the values of every class differ, as far as those of the whole table do."""
-    counts = column.counts[1:][column.counts[1:] > 0]
+    counts = column.records
     if column.n_missing:  # missing is a value too
         counts = np.append(counts, column.n_missing)
     whole = Whole(int(counts.sum()), counts)
@@ -247,11 +219,11 @@ def ask_diversity(column: ColumnProfile) -> ModelGuess:
     for l in (3, 2):
         if reached >= ROOM * l:
             asked = {EntropyLDiversity.name: {"l": l, "attribute": column.name}}
-            return ModelGuess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the most there is")
+            return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the most there is")
     if len(counts) > 1:
         asked = {DistinctLDiversity.name: {"l": 2, "attribute": column.name}}
-        return ModelGuess(asked, f"{SHALL_DIFFER} {reached:.2f} only, so that two values are all that is asked for")
-    return ModelGuess(
+        return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} only, so that two values are all that is asked for")
+    return Guess(
         None,
         "every record has the same value: nothing about it can be hidden",
         ("this sensitive column has one value only: whoever is in the table has it. Should it be published?",),

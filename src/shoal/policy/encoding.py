@@ -104,11 +104,15 @@ def encode_cells(
     populations = populations or {}
     n_quasi = len(policy.names("quasi"))
     names = [tree.attribute.name for tree in trees]
-    columns = [_column(counted, tree) for tree in trees]
     kept = _complete_cells(counted, names) if policy.missing == "drop" else None
-    counts = counted.run.counts if kept is None else counted.run.counts[kept]
-    leaves = tuple(column.leaves if kept is None else column.leaves[kept] for column in columns)
-    values = tuple(column.values if kept is None else column.values[kept] for column in columns)
+    which = slice(None) if kept is None else kept
+    counts = counted.run.counts[which]
+    columns = [counted.columns.index(name) for name in names]
+    leaves = tuple(counted.translate(column, tree.leaf)[which] for column, tree in zip(columns, trees, strict=True))
+    values = tuple(  # codes that differ wherever source values do
+        leaf if tree.one_to_one else counted.codes(column)[which]
+        for column, tree, leaf in zip(columns, trees, leaves, strict=True)
+    )
     attributes = tuple(tree.attribute for tree in trees)
     quasi, sensitive = attributes[:n_quasi], attributes[n_quasi:]
     cells = Cells(leaves, counts)
@@ -117,25 +121,19 @@ def encode_cells(
         cells, people = _with_populations(cells, quasi, populations)
         values = ()
     seen, whole = (counted.only(kept), None) if region is None else (region.seen, region.whole)
-    units = {key: _persons(counted, name, kept) for key, name in policy.counted_units.items()}
+    units = {key: counted.codes(counted.columns.index(name))[which] for key, name in policy.counted_units.items()}
+    for key, persons in units.items():
+        refuse_nobody(policy.counted_units[key], int(counts[persons == 0].sum()))
     requirements = bind_models(policy.privacy, sensitive, cells, people, seen, whole, units)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
-    numbers = tuple(_numbers(counted, attribute, kept) for attribute in quasi) if policy.method.averages else ()
+    numbers = tuple(_numbers(counted, attribute, which) for attribute in quasi) if policy.method.averages else ()
     box = None if region is None else (region.lo, region.hi)
     capped = {name: Fraction(str(share)) for name, share in policy.max_generalized.items()}
     caps = tuple(capped.get(one.name) for one in sensitive)
     carried = policy.names("insensitive")
     problem = Problem(quasi, sensitive, cells, requirements, budget, carried, values, numbers, caps, box)
     return Encoding(problem, kept, int(counted.run.counts.sum()) - n_records)
-
-
-def _persons(counted: CountedCells, name: str, kept: IntArray | None) -> AnyIntArray:
-    """Return (n_cells,) the persons or households of the cells, or raise if a record names none."""
-    codes = counted.codes(counted.columns.index(name))
-    codes, counts = (codes, counted.run.counts) if kept is None else (codes[kept], counted.run.counts[kept])
-    refuse_nobody(name, int(counts[codes == 0].sum()))
-    return codes
 
 
 def _complete_cells(counted: CountedCells, names: Sequence[str]) -> IntArray | None:
@@ -148,33 +146,18 @@ def _complete_cells(counted: CountedCells, names: Sequence[str]) -> IntArray | N
     return None if complete.all() else np.flatnonzero(complete)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """What the counted cells have of a quasi or sensitive attribute."""
-
-    leaves: AnyIntArray  # (n_counted_cells,)
-    values: AnyIntArray  # (n_counted_cells,) codes that differ wherever source values do
-
-
-def _column(counted: CountedCells, tree: Tree) -> _Column:
-    """Look the values of an attribute up in its tree."""
-    column = counted.columns.index(tree.attribute.name)
-    leaves = counted.translate(column, tree.leaf)
-    return _Column(leaves, leaves if tree.one_to_one else counted.codes(column))
-
-
 def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCells], name: str) -> Tree:
     """Make the tree of an attribute and look its values up there."""
     column = seen.columns.index(name)
     values, used = seen.in_use(column)
     if not len(values):
         raise InputError(f"column {name!r} has no values: every record is missing one")
-    others = [_population_values(people, name) for people in populations.values() if name in people.columns]
-    taxonomy = _taxonomy(policy, name, values, others)
+    others = [people.in_use(people.columns.index(name)) for people in populations.values() if name in people.columns]
+    taxonomy = _taxonomy(policy, name, values, [found for found, _ in others])
     _check_leaves(policy, name, taxonomy, seen, values)
     hidden = policy.method.draws_rows  # whether values are missing must not show in the domain then
     has_missing = (bool(used[0]) or hidden) and policy.missing != "drop"
-    if has_missing or any(_has_missing(people, name) for people in populations.values()):
+    if has_missing or any(codes[0] for _, codes in others):
         taxonomy = taxonomy.with_missing()
     leaf = _leaves(taxonomy, seen.dictionaries[column].values, used)
     if policy.attributes[name].role == "sensitive":
@@ -183,7 +166,7 @@ def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCel
     return Tree(Attribute(name, taxonomy, policy.attributes[name].weight), leaf, one_to_one)
 
 
-def _numbers(counted: CountedCells, attribute: Attribute, kept: IntArray | None) -> FloatArray | None:
+def _numbers(counted: CountedCells, attribute: Attribute, which: IntArray | slice) -> FloatArray | None:
     """Return (n_cells,) the numbers of an attribute, or the days of its dates, NaN for missing; None for categories."""
     scale = attribute.taxonomy.scale
     column = counted.columns.index(attribute.name)
@@ -192,16 +175,7 @@ def _numbers(counted: CountedCells, attribute: Attribute, kept: IntArray | None)
         return None
     read, valid = decimal_numbers(values) if scale.kind == "number" else days(values, scale.reading().get("format"))
     table = np.append(np.nan, np.where(valid, read, np.nan))
-    codes = counted.codes(column)
-    return np.asarray(table[codes if kept is None else codes[kept]])
-
-
-def _has_missing(people: CountedCells, name: str) -> bool:
-    return name in people.columns and bool(people.find_used(people.columns.index(name))[0])
-
-
-def _population_values(people: CountedCells, name: str) -> pa.Array:
-    return people.in_use(people.columns.index(name))[0]
+    return np.asarray(table[counted.codes(column)[which]])
 
 
 def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array]) -> Taxonomy:
@@ -209,7 +183,11 @@ def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array
     builder = policy.attributes[name].taxonomy
     every = values
     if others:
-        every = pa.concat_arrays([values, *(_alike(other, values.type, name) for other in others)]).unique()
+        try:
+            every = pa.concat_arrays([values, *(other.cast(values.type) for other in others)]).unique()
+        except pa.ArrowInvalid:  # its message quotes a value
+            message = f"column {name!r} of the population has values that do not read as {values.type}"
+            raise InputError(message) from None
     try:
         if builder is None:
             sensitive = policy.attributes[name].role == "sensitive"
@@ -232,14 +210,6 @@ def _check_leaves(policy: Policy, name: str, taxonomy: Taxonomy, seen: SeenValue
             f"column {name!r} is sensitive, so values must stay apart, but its taxonomy has leaves of several values; "
             "give it a taxonomy that ends in single values"
         )
-
-
-def _alike(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Return a population's values in the type that the table has them in."""
-    try:
-        return values.cast(kind)
-    except pa.ArrowInvalid:  # its message quotes a value
-        raise InputError(f"column {name!r} of the population has values that do not read as {kind}") from None
 
 
 def _leaves(taxonomy: Taxonomy, values: pa.Array, used: BoolArray) -> AnyIntArray:

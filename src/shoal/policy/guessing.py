@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import pyarrow as pa
 from pydantic import ValidationError
 
 from shoal.core.errors import ShoalError
@@ -32,6 +31,8 @@ MOST_CATEGORIES = 20_000
 FARTHEST = 2**53
 OLDEST = 119  # whole numbers from 0 to 119 are cut evenly by every width below
 _EPOCH = date(1970, 1, 1)
+
+T = TypeVar("T", covariant=True)
 
 
 def _split(text: str) -> frozenset[str]:
@@ -64,12 +65,15 @@ AGE = frozenset({"age"})
 
 
 @dataclass(frozen=True, slots=True)
-class RoleGuess:
-    """A role, why, and what a person has to decide."""
+class Guess(Generic[T]):
+    """A role, a taxonomy or a model as a policy writes it, why, and what a person has to decide."""
 
-    role: Role
-    reason: str
+    choice: T
+    reason: str = ""
     questions: tuple[str, ...] = ()
+
+
+Options = Mapping[str, Any]
 
 
 def words(name: str) -> frozenset[str]:
@@ -83,10 +87,10 @@ def words(name: str) -> frozenset[str]:
     return frozenset([*parts, *pieces, "".join(pieces)])
 
 
-def guess_role(column: ColumnProfile) -> RoleGuess:
+def guess_role(column: ColumnProfile) -> Guess[Role]:
     """Guess one column's role; in doubt the more careful one, with a question."""
     if column.kind == "empty":
-        return RoleGuess("identifier", "no record has a value", ("is this column needed at all? It is left out now.",))
+        return Guess("identifier", "no record has a value", ("is this column needed at all? It is left out now.",))
     return _by_identity(column) or _by_name(column) or _by_content(column)
 
 
@@ -96,100 +100,77 @@ def how_many(column: ColumnProfile) -> str:
     return f"{count} {'value' if column.exact and column.n_distinct == 1 else 'values'}"
 
 
-def _nearly_unique(column: ColumnProfile) -> bool:
-    return column.distinct_share >= NEARLY_UNIQUE
-
-
-def _by_identity(column: ColumnProfile) -> RoleGuess | None:
+def _by_identity(column: ColumnProfile) -> Guess[Role] | None:
     named = words(column.name)
     if named & NAMES_A_PERSON:
-        return RoleGuess("identifier", f"its name says that it names a person ({how_many(column)})")
+        return Guess("identifier", f"its name says that it names a person ({how_many(column)})")
     if named & MAY_NAME_A_PERSON and not named & (QUASI | SENSITIVE):
-        if _nearly_unique(column):
-            return RoleGuess("identifier", f"by its name, and nearly every record has its own ({how_many(column)})")
+        if column.distinct_share >= NEARLY_UNIQUE:
+            return Guess("identifier", f"by its name, and nearly every record has its own ({how_many(column)})")
         if column.distinct_share >= (0.02 if named & PEOPLE else 0.1) and column.kind in ("whole", "text"):
             question = (
                 "do several records belong to one person? Then a class of k records may be fewer than k people: "
                 "name this column as unit, and people are counted."
             )
-            return RoleGuess("identifier", f"by its name, with {how_many(column)}", (question,))
+            return Guess("identifier", f"by its name, with {how_many(column)}", (question,))
     return None
 
 
-def _by_name(column: ColumnProfile) -> RoleGuess | None:
+def _by_name(column: ColumnProfile) -> Guess[Role] | None:
     named = words(column.name)
     if column.kind == "date" and not named & SENSITIVE:
-        return RoleGuess("quasi", f"dates ({how_many(column)}): others often know them")
+        return Guess("quasi", f"dates ({how_many(column)}): others often know them")
     if named & SENSITIVE:
-        return RoleGuess("sensitive", f"by its name ({how_many(column)})")
+        return Guess("sensitive", f"by its name ({how_many(column)})")
+    if (
+        column.kind == "text"
+        and column.wordy
+        and column.n_distinct > 1
+        and column.n_characters > LONG_TEXT * column.n_values
+    ):
+        question = "may it be published at all? Free text often holds names; it is left out now."
+        return Guess("identifier", f"free text ({how_many(column)})", (question,))
     if named & QUASI:
-        if column.kind == "text" and _free_text(column):
-            return _free_text_guess(column)
-        return RoleGuess("quasi", f"by its name ({how_many(column)})")
+        return Guess("quasi", f"by its name ({how_many(column)})")
     return None
 
 
-def _by_content(column: ColumnProfile) -> RoleGuess:
+def _by_content(column: ColumnProfile) -> Guess[Role]:
     known = "could others know this of a person? If not, make it sensitive or insensitive."
     if column.kind == "text":
-        if _free_text(column):
-            return _free_text_guess(column)
-        if _nearly_unique(column):
+        if column.distinct_share >= NEARLY_UNIQUE:
             question = "does it name a person? If not, make it quasi, with a taxonomy."
-            return RoleGuess(
-                "identifier", f"text of which nearly every record has its own ({how_many(column)})", (question,)
-            )
-        return RoleGuess("quasi", f"text with {how_many(column)}", (known,))
+            reason = f"text of which nearly every record has its own ({how_many(column)})"
+            return Guess("identifier", reason, (question,))
+        return Guess("quasi", f"text with {how_many(column)}", (known,))
     if column.kind in ("whole", "decimal") and not (column.exact and column.n_distinct <= MANY_NUMBERS):
         if column.kind == "whole" and column.distinct_share == 1.0:
             question = "is it a number of a person or record? If not, make it quasi, with intervals."
-            return RoleGuess(
-                "identifier", f"whole numbers, a different one for every record ({how_many(column)})", (question,)
-            )
+            reason = f"whole numbers, a different one for every record ({how_many(column)})"
+            return Guess("identifier", reason, (question,))
         question = (
             f"could others know it, even roughly? {column.n_unique:,} of its values belong to one record only, and it "
             "is published as it is; if so, make it quasi, with intervals, or an identifier, or round it (technique)."
         )
-        return RoleGuess("insensitive", f"numbers with {how_many(column)}, perhaps a measurement", (question,))
-    if column.kind == "decimal" and _nearly_unique(column):
+        return Guess("insensitive", f"numbers with {how_many(column)}, perhaps a measurement", (question,))
+    if column.kind == "decimal" and column.distinct_share >= NEARLY_UNIQUE:
         question = "could others know it, even roughly? It is published as it is; if so, make it quasi, with intervals."
-        return RoleGuess("insensitive", f"decimal numbers with {how_many(column)}, perhaps a measurement", (question,))
-    return RoleGuess("quasi", f"{_NOUNS[column.kind]} with {how_many(column)}", (known,))
+        return Guess("insensitive", f"decimal numbers with {how_many(column)}, perhaps a measurement", (question,))
+    return Guess("quasi", f"{_NOUNS[column.kind]} with {how_many(column)}", (known,))
 
 
 _NOUNS = {"whole": "whole numbers", "decimal": "decimal numbers", "truth": "truth values", "date": "dates"}
 
 
-def _free_text(column: ColumnProfile) -> bool:
-    return column.wordy and column.mean_length > LONG_TEXT and column.n_distinct > 1
-
-
-def _free_text_guess(column: ColumnProfile) -> RoleGuess:
-    question = "may it be published at all? Free text often holds names; it is left out now."
-    return RoleGuess("identifier", f"free text ({how_many(column)})", (question,))
-
-
-@dataclass(frozen=True, slots=True)
-class TaxonomyGuess:
-    """A taxonomy as a policy writes it (None: the one that fits the column's kind), why, and what to decide."""
-
-    taxonomy: Mapping[str, Any] | None
-    reason: str = ""
-    questions: tuple[str, ...] = ()
-
-
-FLAT = TaxonomyGuess({"flat": {}})
-
-
-def guess_quasi_taxonomy(column: ColumnProfile) -> TaxonomyGuess | None:
+def guess_quasi_taxonomy(column: ColumnProfile) -> Guess[Options] | None:
     """Choose a taxonomy under which every value of the column fits; None if there is no such one."""
     for guess in _candidates(column):
-        if guess.taxonomy is not None and fits(column, guess.taxonomy):
+        if fits(column, guess.choice):
             return guess
     return None
 
 
-def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> TaxonomyGuess | None:
+def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> Guess[Options] | None:
     """Make a taxonomy of one kind, whatever the column's name suggests; None if its values have no such one."""
     if kind == "intervals" and column.kind in ("whole", "decimal"):
         return _intervals(column)
@@ -198,65 +179,47 @@ def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> TaxonomyGuess | 
     return _mask(column) if kind == "mask" else None
 
 
-def guess_sensitive_taxonomy(column: ColumnProfile) -> TaxonomyGuess | None:
-    """Leave sensitive values as they are, for so they are published; None if they are too many to compare."""
-    return TaxonomyGuess(None) if column.exact and column.n_distinct <= MOST_CATEGORIES else None
-
-
 def fits(column: ColumnProfile, taxonomy: Mapping[str, Any]) -> bool:
     """Whether the taxonomy is valid and has a place for every value that was counted."""
     ((name, parameters),) = taxonomy.items()
     try:
         builder = find("shoal.taxonomies.builders", TaxonomyBuilder, name, what="taxonomy").model_validate(parameters)
-        return bool((builder.build(column.values).encode(list_values(column)) >= 0).all())
+        return bool((builder.build(column.values).encode(column.values) >= 0).all())
     except (ShoalError, ValidationError):
         return False
 
 
-def list_values(column: ColumnProfile) -> pa.Array:
-    """Return the distinct values of a column that are not texts for missing."""
-    return column.values.filter(pa.array(column.counts[1:] > 0))
-
-
-def _candidates(column: ColumnProfile) -> list[TaxonomyGuess]:
+def _candidates(column: ColumnProfile) -> list[Guess[Options]]:
     named = words(column.name)
-    found: list[TaxonomyGuess | None] = []
+    found: list[Guess[Options] | None] = []
     if column.kind == "date":
         found.append(_dates(column))
     if named & POSTAL or (column.digits_only and column.leading_zeros):
         found.append(_mask(column))
-    if (
-        column.kind == "whole"
-        and not (column.n_distinct <= FEW_NUMBERS and not named & AGE)
-        and not column.leading_zeros
-    ):
-        found.append(_intervals(column))
-    if column.kind == "decimal":
+    many = column.n_distinct > FEW_NUMBERS or named & AGE
+    if column.kind == "decimal" or (column.kind == "whole" and many and not column.leading_zeros):
         found.append(_intervals(column))
     if column.exact and column.n_distinct <= MOST_CATEGORIES:
         found.append(_flat(column))
     return [guess for guess in found if guess is not None]
 
 
-def _flat(column: ColumnProfile) -> TaxonomyGuess:
-    if column.kind != "text" or column.n_distinct <= FEW_TEXTS:
-        return FLAT
+def _flat(column: ColumnProfile) -> Guess[Options]:
     question = (
         f"which of its {how_many(column)} belong together? Without groups a value is published as it is or as *; "
         "group them by a taxonomy, from a file or a tree."
     )
-    return TaxonomyGuess({"flat": {}}, questions=(question,))
+    many = column.kind == "text" and column.n_distinct > FEW_TEXTS
+    return Guess({"flat": {}}, questions=(question,) if many else ())
 
 
-def _mask(column: ColumnProfile) -> TaxonomyGuess | None:
+def _mask(column: ColumnProfile) -> Guess[Options] | None:
     if column.length is None or not 2 <= column.length <= 12 or column.kind not in ("whole", "text"):
         return None
-    return TaxonomyGuess(
-        {"mask": {"length": column.length}}, f"codes of {column.length} characters, masked from the end"
-    )
+    return Guess({"mask": {"length": column.length}}, f"codes of {column.length} characters, masked from the end")
 
 
-def _dates(column: ColumnProfile) -> TaxonomyGuess | None:
+def _dates(column: ColumnProfile) -> Guess[Options] | None:
     try:
         first, last = (_EPOCH + timedelta(days=day) for day in (column.lowest, column.highest))
     except OverflowError:  # years that no calendar of ours has
@@ -272,15 +235,15 @@ def _dates(column: ColumnProfile) -> TaxonomyGuess | None:
         parameters["format"] = form
         if len(column.date_formats) > 1:
             questions.append("is the format right? Others fit every value as well.")
-    return TaxonomyGuess({"dates": parameters}, questions=tuple(questions))
+    return Guess({"dates": parameters}, questions=tuple(questions))
 
 
-def _intervals(column: ColumnProfile) -> TaxonomyGuess | None:
+def _intervals(column: ColumnProfile) -> Guess[Options] | None:
     if not max(abs(column.lowest), abs(column.highest)) < FARTHEST / 4:
         return None
     if column.kind == "whole" and words(column.name) & AGE and column.lowest >= 0 and column.highest <= OLDEST:
         ages = {"min": 0, "max": OLDEST, "widths": [5, 10, 20, 40], "open": "high"}
-        return TaxonomyGuess({"intervals": ages}, "ages")
+        return Guess({"intervals": ages}, "ages")
     low, high = round_domain(column.lowest, column.highest, whole=column.kind == "whole")
     span = high - low
     if column.kind == "whole":
@@ -294,7 +257,7 @@ def _intervals(column: ColumnProfile) -> TaxonomyGuess | None:
         parameters = {"min": float(low), "max": float(high), "widths": decimals}
     parameters["open"] = "both"
     question = "which numbers may occur at all? The domain is round numbers around the data, open at both ends."
-    return TaxonomyGuess({"intervals": parameters}, questions=(question,))
+    return Guess({"intervals": parameters}, questions=(question,))
 
 
 def round_domain(lowest: float, highest: float, *, whole: bool) -> tuple[Fraction, Fraction]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from shoal.columns.base import find_domain, treat
 from shoal.columns.baskets import NONE, UnfoldedSource, unfold_column
 from shoal.columns.sampling import sample
-from shoal.columns.token import refuse_repeated
+from shoal.columns.tokens import refuse_repeated
 from shoal.core.randomness import Chance
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.sources.base import Source

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,6 +21,14 @@ from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Pol
 from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
+_LIMITS = {
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+}
 _NO_NUMBER = "must be a number; received a truth value, which is how YAML reads yes, no, on and off"
 
 B = TypeVar("B", bound=BaseModel)
@@ -73,9 +81,7 @@ class PolicyReader:
         self._check_accepted(table, attributes)
         sensitive = [name for name, attribute in attributes.items() if attribute.role == "sensitive"]
         for name in () if table is None else table.max_generalized:
-            if name not in sensitive:
-                hint = did_you_mean(name, sensitive)
-                self._note(("max_generalized", name), f"{name!r} is not a sensitive attribute of the policy{hint}")
+            self._check_known(("max_generalized", name), name, sensitive, "a sensitive attribute of the policy")
         method = self._component(_METHOD, document.get("method", {"mondrian": {}}), ("method",))
         privacy = self._privacy(document.get("privacy"), attributes, method)
         self._check_changed(method, sample, attributes)
@@ -85,16 +91,11 @@ class PolicyReader:
             attributes=attributes,
             privacy=tuple(privacy),
             method=method,
-            missing=table.missing,
-            max_withheld=table.max_withheld,
             source=source,
             document=document,
             folder=self._folder,
-            unit=table.unit,
-            household=table.household,
             sample=sample,
-            accept=table.accept,
-            max_generalized=table.max_generalized,
+            **dict(table),
         )
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:
@@ -177,22 +178,24 @@ class PolicyReader:
             self._note(("sample", "one_per"), f"the policy does not say which column is the {sample.one_per}")
         identifiers = [name for name, attribute in attributes.items() if attribute.role == "identifier"]
         for key, name in named.items():
-            if name is not None and name not in identifiers:
-                hint = did_you_mean(name, identifiers) or "; declare it with the role identifier"
-                self._note((key,), f"{name!r} is not an identifier of the policy{hint}")
+            if name is not None:
+                advice = "; declare it with the role identifier"
+                self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
 
     def _check_accepted(self, table: TableOptions | None, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note what is accepted and cannot be found: findings and columns that do not exist."""
         derived = [one for name, own in attributes.items() if own.items is not None for one in own.items.names(name)]
         columns = [*attributes, *derived]
         for number, accepted in enumerate(() if table is None else table.accept):
-            if accepted.finding not in FINDINGS:
-                hint = did_you_mean(accepted.finding, FINDINGS) or "; known: " + ", ".join(FINDINGS)
-                self._note(("accept", number, "finding"), f"unknown finding {accepted.finding!r}{hint}")
+            place: Place = ("accept", number)
+            self._check_known((*place, "finding"), accepted.finding, FINDINGS, "a known finding", _list_known(FINDINGS))
             for name in accepted.about:
-                if name not in columns:
-                    hint = did_you_mean(name, columns) or "; known: " + ", ".join(columns)
-                    self._note(("accept", number, "about"), f"unknown column {name!r}{hint}")
+                self._check_known((*place, "about"), name, columns, "a known column", _list_known(columns))
+
+    def _check_known(self, place: Place, name: str, known: Collection[str], what: str, otherwise: str = "") -> None:
+        """Note a name that is not *what* it should be, with the nearest one that is, or *otherwise* other advice."""
+        if name not in known:
+            self._note(place, f"{name!r} is not {what}{did_you_mean(name, known) or otherwise}")
 
     def _privacy(
         self, given: Any, attributes: Mapping[str, AttributePolicy], method: Method | None
@@ -228,9 +231,8 @@ class PolicyReader:
         if not sensitive:
             self._note(place, "needs a sensitive attribute, and the policy declares none")
         for name in model.attributes:
-            if name not in sensitive:
-                hint = did_you_mean(name, sensitive) or f"; the sensitive ones are {', '.join(sensitive)}"
-                self._note((*place, "attribute"), f"{name!r} is not a sensitive attribute{hint}")
+            advice = f"; the sensitive ones are {', '.join(sensitive)}"
+            self._check_known((*place, "attribute"), name, sensitive, "a sensitive attribute", advice)
 
     def _check_population(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
         """Note a model that looks people up by values which a technique changes."""
@@ -286,32 +288,26 @@ class PolicyReader:
 
 def sentence(problem: dict[str, Any], known: list[str]) -> str:
     """Say one pydantic error in our words."""
-    context, received = problem.get("ctx", {}), problem.get("input")
+    context, received, message = problem.get("ctx", {}), problem.get("input"), str(problem["msg"])
     got = f"; received {received!r}" if isinstance(received, str | int | float | bool) else ""
     match problem["type"]:
         case "missing":
             return "is required"
         case "extra_forbidden":
             name = str(problem["loc"][-1])
-            return f"unknown key {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}"
-        case "greater_than_equal":
-            return f"must be at least {context['ge']}{got}"
-        case "greater_than":
-            return f"must be more than {context['gt']}{got}"
-        case "less_than_equal":
-            return f"must be at most {context['le']}{got}"
-        case "less_than":
-            return f"must be less than {context['lt']}{got}"
+            return f"unknown key {name!r}{did_you_mean(name, known) or _list_known(known)}"
         case "literal_error":
-            return f"must be one of {context['expected']}{did_you_mean(str(received), _choices(context))}{got}"
-        case "int_type" | "int_parsing" | "int_from_float":
-            return f"must be a whole number{got}"
-        case "float_type" | "float_parsing":
-            return f"must be a number{got}"
+            choices = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+            return f"must be one of {context['expected']}{did_you_mean(str(received), choices)}{got}"
         case "value_error":
-            return str(context.get("error", problem["msg"]))
-        case _:
-            return f"{str(problem['msg'])[:1].lower()}{str(problem['msg'])[1:]}{got}"
+            return str(context.get("error", message))
+        case kind if kind in _LIMITS:
+            return f"must be {_LIMITS[kind].format(**context)}{got}"
+    return f"{message[:1].lower()}{message[1:]}{got}"
+
+
+def _list_known(known: Iterable[str]) -> str:
+    return "; known: " + ", ".join(known)
 
 
 def booleans_as_numbers(given: Any, valid: Any) -> Iterator[Place]:
@@ -333,7 +329,3 @@ def booleans_as_numbers(given: Any, valid: Any) -> Iterator[Place]:
         inside = [(place, one, other) for place, (one, other) in enumerate(zip(given, valid, strict=False))]
     for place, one, other in inside:
         yield from ((place, *rest) for rest in booleans_as_numbers(one, other))
-
-
-def _choices(context: Mapping[str, Any]) -> list[str]:
-    return str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")

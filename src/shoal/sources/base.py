@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.sources.columns import check_flat, is_text, normal_column
+from shoal.sources.columns import CODES, check_flat, is_text, normal_column
 
 _IN_NUMBERS_AND_DATES = frozenset("+-.: ")
 _SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
@@ -44,50 +44,35 @@ class Source(ABC):
         batch with a dictionary of its own; all other columns come in the type that ``schema`` says.
         """
         wanted = list(self.schema.names if columns is None else columns)
-        self._check(wanted)
-        self._check(list(dictionary) or wanted)
+        if not wanted:
+            raise UsageError(f"no column of {self.name} is asked for; name at least one")
+        known = self.schema.names
+        for name in (*wanted, *dictionary):
+            if name not in known:
+                raise InputError(f"column {name!r} is not in {self.name}{did_you_mean(name, known)}")
         check_flat(self.schema, wanted, self.name)
         coded = frozenset(name for name in dictionary if is_text(self.schema.field(name).type))
         return self._normal_batches(wanted, coded)
 
     def _normal_batches(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema(
-            [
-                pa.field(
-                    name,
-                    pa.dictionary(pa.int32(), pa.string()) if name in coded else self.schema.field(name).type,
-                )
-                for name in columns
-            ]
-        )
+        kinds = [CODES if name in coded else self.schema.field(name).type for name in columns]
+        schema = pa.schema(list(zip(columns, kinds, strict=True)))
         some = False
-        for batch in self._readable(columns, coded):
-            if batch.num_rows == 0:
-                continue
-            some = True
-            arrays = [normal_column(batch.column(name), coded=name in coded, missing=self.missing) for name in columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        try:
+            for batch in self._read(columns, coded):
+                if batch.num_rows:
+                    some = True
+                    given = [(batch.column(name), name in coded) for name in columns]
+                    arrays = [normal_column(array, coded=code, missing=self.missing) for array, code in given]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror or 'input or output error'}") from None
         if not some:
             raise InputError(f"{self.name} has no rows")
-
-    def _readable(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self._read(columns, coded)
-        except OSError as error:
-            reason = error.strerror or "input or output error"
-            raise InputError(f"cannot read {self.name}: {reason}") from None
 
     def meaning(self, column: str) -> str | None:  # noqa: ARG002
         """Return what the source itself says of a column, for a draft of a policy; most say nothing."""
         return None
-
-    def _check(self, columns: list[str]) -> None:
-        if not columns:
-            raise UsageError(f"no column of {self.name} is asked for; name at least one")
-        known = self.schema.names
-        for name in columns:
-            if name not in known:
-                raise InputError(f"column {name!r} is not in {self.name}{did_you_mean(name, known)}")
 
     @abstractmethod
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -117,12 +102,6 @@ def layers(source: Source) -> Iterator[Source]:
         yield source
 
 
-def _check_character(name: str, character: str) -> str:
-    if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-        raise ValueError(f"{name} must be one ASCII character that ends no line, got {character!r}")
-    return character
-
-
 class _Dialect(BaseModel):
     """Delimiter and quote, which must differ."""
 
@@ -130,6 +109,15 @@ class _Dialect(BaseModel):
 
     delimiter: str | None
     quote: str
+
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _check_character(cls, character: str | None, field: ValidationInfo) -> str | None:
+        if character is None or (character == "" and field.field_name == "quote"):
+            return character
+        if len(character) != 1 or not character.isascii() or character in "\r\n\0":
+            raise ValueError(f"{field.field_name} must be one ASCII character that ends no line, got {character!r}")
+        return character
 
     @model_validator(mode="after")
     def _check_different(self) -> Self:
@@ -165,16 +153,6 @@ class SourceOptions(_Dialect):
         default="texts", description="whether labelled values of Stata and SPSS files are read as their labels"
     )
 
-    @field_validator("delimiter")
-    @classmethod
-    def _check_delimiter(cls, delimiter: str | None) -> str | None:
-        return None if delimiter is None else _check_character("delimiter", delimiter)
-
-    @field_validator("quote")
-    @classmethod
-    def _check_quote(cls, quote: str) -> str:
-        return quote and _check_character("quote", quote)
-
     @field_validator("encoding")
     @classmethod
     def _check_encoding(cls, encoding: str) -> str:
@@ -194,12 +172,11 @@ class CsvStyle(_Dialect):
     """
 
     delimiter: str = Field(default=",", description="character between fields")
-    quote: str = Field(default='"', description="character around fields that need it")
+    quote: str = Field(default='"', min_length=1, description="character around fields that need it")
 
     @field_validator("delimiter", "quote")
     @classmethod
     def _never_in_a_number(cls, character: str) -> str:
-        _check_character("delimiter or quote", character)
         if character.isalnum() or character in _IN_NUMBERS_AND_DATES:
             raise ValueError(f"{character!r} occurs in numbers and dates, so it cannot separate or quote fields")
         return character

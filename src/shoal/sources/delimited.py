@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from shoal.core.errors import InputError
+from shoal.core.wording import counted_text
 from shoal.sources.base import OpenedFile, Source, SourceOptions
 from shoal.sources.columns import CODES, check_names
 
@@ -51,25 +52,21 @@ class DelimitedSource(Source):
             return "error"
 
         with TextStream(self.path, self.dialect.encoding, self.dialect.quote) as stream:
-            self._skip_header(stream)
+            left = self.header_bytes
+            while left and (skipped := stream.read(left)):
+                left -= len(skipped)
+            if left:
+                raise InputError(f"{self.name} changed while it was being read: its first line is gone")
             try:
                 with self._reader(stream, columns, coded, note) as reader:
                     yield from reader
             except pa.ArrowInvalid:
-                failed = True  # told outside the handler: the parser's message carries the row
+                failed = True  # explained outside the handler: the parser's message carries the row
             odd = stream.n_quotes % 2 == 1
         if failed:
             self._explain(ragged)
         if odd:
             self._check_quotes()
-
-    def _skip_header(self, stream: TextStream) -> None:
-        left = self.header_bytes
-        while left:
-            skipped = len(stream.read(left))
-            if not skipped:
-                raise InputError(f"{self.name} changed while it was being read: its first line is gone")
-            left -= skipped
 
     def _reader(
         self, stream: TextStream, columns: list[str], coded: frozenset[str], note: object
@@ -117,10 +114,8 @@ class DelimitedSource(Source):
         advice = "correct the line, or set `delimiter` or `quote`"
         if ends:
             advice = "it is the last line: correct it, or fetch the file again if it breaks off there"
-        return (
-            f"{self.name}: {where} has {received} field{'s' if received != 1 else ''} where the table has {expected}; "
-            f"{advice}"
-        )
+        fields = counted_text(received, "field")
+        return f"{self.name}: {where} has {fields} where the table has {expected}; {advice}"
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes, packed as they are."""
@@ -237,7 +232,10 @@ class TextStream(io.RawIOBase):
         self._encoding = encoding
         self._wide = encoding.startswith(("utf-16", "utf-32"))
         self._quote = quote.encode()
-        self._file = _open_bytes(path)
+        self._file: io.BufferedReader | gzip.GzipFile = path.open("rb")
+        if path.suffix == ".gz" or self._file.peek(2)[:2] == _GZIP_MAGIC:
+            self._file.close()
+            self._file = gzip.open(path, "rb")  # noqa: SIM115  closed with the stream
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._offset = 0  # of the next byte to read from the unpacked file
         self._line = 1  # of the next byte to hand on
@@ -249,21 +247,11 @@ class TextStream(io.RawIOBase):
         """Say yes."""
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        """Return up to *size* bytes of text, nothing at its end."""
-        if size < 0:
-            return self.readall()
-        while not self._left and not self._ended:
-            self._left = self._check(self._next(max(size, _RAW_BLOCK)))
-        if len(self._left) <= size:
-            taken, self._left = self._left, b""
-        else:
-            taken, self._left = self._left[:size], self._left[size:]
-        return taken
-
     def readinto(self, buffer: Any) -> int:
-        """Fill *buffer* as far as one reading goes."""
-        taken = self.read(len(buffer))
+        """Fill *buffer* with text as far as one reading goes."""
+        while not self._left and not self._ended:
+            self._left = self._check(self._next(max(len(buffer), _RAW_BLOCK)))
+        taken, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
         buffer[: len(taken)] = taken
         return len(taken)
 
@@ -321,24 +309,12 @@ class TextStream(io.RawIOBase):
         # Outside the handlers: the decoder's error carries the text itself.
         line = self._line + seen.count(b"\n", 0, at)
         offset = self._offset - len(seen) + at
+        wide = seen.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        likelier = "utf-8" if self._encoding != "utf-8" else "utf-16" if wide else "cp1252 or latin-1"
         raise InputError(
             f"{self._name} is not {self._encoding}: byte {offset} (line {line}) does not fit; set `encoding`,"
-            f" for example to {self._likelier(seen)}"
+            f" for example to {likelier}"
         )
-
-    def _likelier(self, seen: bytes) -> str:
-        if self._encoding != "utf-8":
-            return "utf-8"
-        wide = seen.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        return "utf-16" if wide else "cp1252 or latin-1"
-
-
-def _open_bytes(path: Path) -> io.BufferedIOBase:
-    file = path.open("rb")
-    if path.suffix == ".gz" or file.peek(2)[:2] == _GZIP_MAGIC:
-        file.close()
-        return gzip.open(path, "rb")
-    return file
 
 
 def records(path: Path, dialect: Dialect, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,13 +96,9 @@ def _from_series(name: str, series: Any) -> pa.Array:
 
 def _to_pandas(table: pa.Table) -> object:
     pandas = sys.modules["pandas"]
-    nullable = {
-        getattr(pa, kind)(): getattr(pandas, f"{dtype}Dtype")()
-        for kind, dtype in (
-            *((f"{sign}int{bits}", f"{sign.upper()}Int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
-            ("bool_", "Boolean"),
-        )
-    }
+    kinds = {f"{sign}int{bits}": f"{sign.upper()}Int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+    named = (kinds | {"bool_": "Boolean"}).items()
+    nullable = {getattr(pa, kind)(): getattr(pandas, f"{name}Dtype")() for kind, name in named}
 
     def series(column: pa.ChunkedArray) -> object:
         # Without this, integers and truth values with gaps would turn into floats and objects.
@@ -123,39 +120,21 @@ class ArrowSource(Source):
 
     def digest(self) -> str:
         """Return the SHA-256 of the rows as an Arrow stream, however the table is cut into chunks."""
-        digest = RowsDigest(self.schema)
-        for start in range(0, self.table.num_rows, BATCH_ROWS):
-            digest.add(plain(self.table.slice(start, BATCH_ROWS)).combine_chunks())
-        return digest.finish()
+        parts = (self.table.slice(start, BATCH_ROWS) for start in range(0, self.table.num_rows, BATCH_ROWS))
+        return digest_rows((plain(part).combine_chunks() for part in parts), self.schema)
 
 
-class RowsDigest:
-    """The SHA-256 of rows as an Arrow stream; it depends on how they are cut into batches."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        """Begin with no rows."""
-        self._sink = _Digest()
-        self._stream = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema)
-
-    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Take the next rows."""
-        self._stream.write(rows)
-
-    def finish(self) -> str:
-        """Return the digest of all rows."""
-        self._stream.close()
-        return self._sink.hash.hexdigest()
-
-
-class _Digest:
+class _Digest(io.RawIOBase):
     """A file that keeps nothing but the digest of what is written to it."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
-        self.closed = False
         self._size = 0
 
-    def write(self, data: bytes) -> int:
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
         self.hash.update(data)
         self._size += len(data)
         return len(data)
@@ -163,11 +142,14 @@ class _Digest:
     def tell(self) -> int:
         return self._size
 
-    def flush(self) -> None:
-        """Nothing waits."""
 
-    def close(self) -> None:
-        self.closed = True
+def digest_rows(rows: Iterable[pa.Table | pa.RecordBatch], schema: pa.Schema) -> str:
+    """Return the SHA-256 of rows as an Arrow stream; it depends on how they are cut into batches."""
+    sink = _Digest()
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema) as stream:
+        for part in rows:
+            stream.write(part)
+    return sink.hash.hexdigest()
 
 
 def open_arrow(table: pa.Table, options: SourceOptions, name: str, batch_rows: int = BATCH_ROWS) -> ArrowSource:

@@ -17,7 +17,6 @@ from shoal.sources.columns import check_names, normal_schema
 
 BATCH_ROWS = 1 << 20
 ENDINGS = frozenset({".parquet", ".pq"})
-_HIDDEN = ("_", ".")
 _MOST_TOLD = 5  # columns in which two files differ
 
 
@@ -40,7 +39,9 @@ class ParquetSource(Source):
                 with pq.ParquetFile(
                     path, read_dictionary=sorted(coded), pre_buffer=False, page_checksum_verification=True
                 ) as file:
-                    self._check_unchanged(file.schema_arrow, columns, name)
+                    now = normal_schema(file.schema_arrow)
+                    if any(each not in now.names or now.field(each) != self.schema.field(each) for each in columns):
+                        raise _changed_error(name)
                     groups = None if self.row_groups is None else self.row_groups[path]
                     for batch in file.iter_batches(self.batch_rows, groups, columns, use_threads=True):
                         batch.validate(full=True)  # the library takes codes and texts of a damaged page as they are
@@ -52,11 +53,6 @@ class ParquetSource(Source):
                 raise _unreadable(error, name, n_rows) from None
             except KeyError:  # a column that was to be read by its dictionary
                 raise _changed_error(name) from None
-
-    def _check_unchanged(self, found: pa.Schema, columns: list[str], where: str) -> None:
-        now = normal_schema(found)
-        if any(now.get_field_index(name) < 0 or now.field(name) != self.schema.field(name) for name in columns):
-            raise _changed_error(where)
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
@@ -94,7 +90,7 @@ def open_parquet(path: Path, options: SourceOptions, batch_rows: int = BATCH_ROW
 
 def _files(folder: Path) -> tuple[Path, ...]:
     """Return the files of a folder by name; raise if rows lie deeper, for a part of a table is none."""
-    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(_HIDDEN))
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(("_", ".")))
     files = tuple(entry for entry in entries if entry.suffix.lower() in ENDINGS and not entry.is_dir())
     deeper = next((entry.name for entry in entries if entry.is_dir()), None)
     if deeper is not None:

@@ -6,49 +6,41 @@ The file has no name from the moment it is made: it vanishes with the process, h
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import tempfile
-import threading
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO
 
 import pyarrow as pa
 
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import InputError
+from shoal.core.randomness import kept_in_files
 from shoal.sources.base import Source
-from shoal.sources.frames import RowsDigest
+from shoal.sources.frames import digest_rows
 
 BATCH_ROWS = 1 << 16
+_writing = partial(kept_in_files, "the variable TMPDIR names a folder with more space")
 
 
 class Snapshot:
     """The rows as they were read once, in batches of the same size however they came."""
 
-    def __init__(self, schema: pa.Schema) -> None:
-        """Make an empty one for rows of this schema."""
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Keep the rows of all batches, which are read now and only now."""
         self.schema = schema
         self.n_rows = 0
-        self.sha256 = ""
-        self.lock = threading.Lock()
         with _writing():
             self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the last user of the rows
-        self._close = weakref.finalize(self, _close_file, self.file)
-
-    @classmethod
-    def of(cls, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Snapshot:
-        """Keep the rows of all batches, which are read now and only now."""
-        kept = cls(schema)
+        self.close = weakref.finalize(self, _close_file, self.file)
         try:
-            kept._take(batches)
+            self.sha256 = digest_rows(self._keep(batches), schema)
         except BaseException:
-            kept.close()
+            self.close()
             raise
-        return kept
-
-    def close(self) -> None:
-        """Give the space back; the rows cannot be read any more."""
-        self._close()
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read these columns, in the order of the schema, from the first row on; many readers may do so at once."""
@@ -58,24 +50,22 @@ class Snapshot:
             for place in range(reader.num_record_batches):
                 yield reader.get_batch(place)
 
-    def _take(self, batches: Iterable[pa.RecordBatch]) -> None:
-        digest = RowsDigest(self.schema)
+    def _keep(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with _writing():
             writer = pa.ipc.new_file(self.file, self.schema, options=options)
         try:
             for batch in _even(batches, self.schema):
-                digest.add(batch)
                 self.n_rows += batch.num_rows
                 with _writing():
                     writer.write_batch(batch)
+                yield batch
             with _writing():
                 writer.close()
                 self.file.flush()
         finally:
             with contextlib.suppress(OSError, pa.ArrowException):  # the end of a broken file goes nowhere
                 writer.close()
-        self.sha256 = digest.finish()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,35 +101,28 @@ class SnapshotSource(Source):
         return self.sha256
 
 
-class _Window:
+class _Window(io.RawIOBase):
     """One reader's place in a snapshot's file."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot  # also keeps the file from being closed
         self._place = 0
-        self.closed = False
 
-    def read(self, size: int) -> bytes:
-        with self._snapshot.lock:
-            self._snapshot.file.seek(self._place)
-            data = self._snapshot.file.read(size)
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = os.pread(self._snapshot.file.fileno(), size, self._place)
         self._place += len(data)
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        if whence == 2:
-            with self._snapshot.lock:
-                offset += self._snapshot.file.seek(0, 2)
-        elif whence == 1:
-            offset += self._place
-        self._place = offset
-        return offset
+        start = (0, self._place, os.fstat(self._snapshot.file.fileno()).st_size)[whence]
+        self._place = start + offset
+        return self._place
 
     def tell(self) -> int:
         return self._place
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def _even(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -169,15 +152,3 @@ def _one(rows: pa.Table) -> pa.RecordBatch:
 def _close_file(file: IO[bytes]) -> None:
     with contextlib.suppress(OSError):  # what did not fit on the disk does not fit now; the file goes anyway
         file.close()
-
-
-@contextlib.contextmanager
-def _writing() -> Iterator[None]:
-    """Turn a failure of the temporary file into a message."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or "input or output error"
-        raise UsageError(
-            f"cannot keep rows in a temporary file: {reason}; the variable TMPDIR names a folder with more room"
-        ) from None

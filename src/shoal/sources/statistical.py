@@ -23,11 +23,17 @@ from shoal.sources.snapshots import Snapshot, SnapshotSource
 _CHUNK_VALUES = 1 << 21  # as Python's objects, 30 bytes each
 _CHUNK_ROWS = (1 << 12, 1 << 18)  # of very wide and of very narrow tables: packed files are unpacked up to each chunk
 _EXACT = 2.0**53
-_SPSS_EPOCH, _STATA_EPOCH = 141_428, 3_653  # days from 14 October 1582, and from 1960, to 1970
 _DAY = 86_400.0
-_SPSS_DATES = ("DATE", "ADATE", "EDATE", "SDATE", "JDATE", "QYR", "MOYR", "WKYR")
-_SPSS_TIMES = ("DATETIME", "YMDHMS")
-_SPSS_CLOCKS = ("TIME", "MTIME")
+_SPSS_EPOCH, _STATA_EPOCH = 141_428.0, 3_653.0  # days from 14 October 1582, and from 1960, to 1970
+# Formats of dates and times with their type, unit and epoch. SPSS keeps seconds since 1582, Stata days or milliseconds
+# since 1960; its weeks, quarters and %tC stay numbers.
+_MOMENTS = {
+    r"[AESJ]?DATE[\d.]*|(Q|MO|WK)YR[\d.]*": (pa.date32(), 1 / _DAY, _SPSS_EPOCH),
+    r"(DATETIME|YMDHMS)[\d.]*": (pa.timestamp("ms"), 1000.0, _SPSS_EPOCH * _DAY * 1000),
+    r"M?TIME[\d.]*": (pa.time32("ms"), 1000.0, 0.0),
+    r"%-?t?d.*": (pa.date32(), 1.0, _STATA_EPOCH),
+    r"%-?tc.*": (pa.timestamp("ms"), 1.0, _STATA_EPOCH * _DAY * 1000),
+}
 _NEAR = 0.01  # of a millisecond: SPSS counts fractions of seconds since 1582 in floats
 _SAME = 1e-9  # of a day
 
@@ -44,6 +50,11 @@ class _Variable:
     labels: Mapping[Any, str] | None = None
     whole: bool = True
     codes: dict[str, Any] = field(default_factory=dict)  # of every text that was made of a code
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds numbers that turned out whole."""
+        return self.whole and bool(pt.is_floating(self.kind))
 
     def values(self, given: list[Any]) -> pa.Array:
         """Return some rows in the column's type."""
@@ -111,7 +122,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     except (*failures, UnicodeDecodeError):
         raise _damage_error(path) from None
     check_names(about.column_names, path.name)
-    variables = [_variable(name, about, path.name, options, stata=stata) for name in about.column_names]
+    variables = [_variable(name, about, path.name, options) for name in about.column_names]
     schema = pa.schema([pa.field(variable.name, variable.kind) for variable in variables])
     fewest, most = _CHUNK_ROWS
     chunk_rows = min(max(_CHUNK_VALUES // len(variables), fewest), most)
@@ -129,14 +140,14 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
             start += n_rows
             yield pa.RecordBatch.from_arrays([each.values(rows[each.name]) for each in variables], schema=schema)
 
-    snapshot = Snapshot.of(batches(), schema)
+    snapshot = Snapshot(batches(), schema)
     if about.number_rows is not None and snapshot.n_rows != about.number_rows:
         raise _damage_error(path)
     if snapshot.n_rows == 0:
         raise InputError(f"{path.name} has no rows")
     return SnapshotSource(
         name=path.name,
-        schema=_whole_numbers(schema, {variable.name: variable.whole for variable in variables}),
+        schema=pa.schema([(one.name, pa.int64() if one.is_whole else one.kind) for one in variables]),
         n_rows=snapshot.n_rows,
         missing=tuple(options.missing),
         snapshot=snapshot,
@@ -145,19 +156,18 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
     )
 
 
-def _variable(name: str, about: Any, where: str, options: SourceOptions, *, stata: bool) -> _Variable:
+def _variable(name: str, about: Any, where: str, options: SourceOptions) -> _Variable:
     stated = about.readstat_variable_types[name]
-    text = stated.startswith("string")
     known = _find_labels(name, about)
     if known and options.labels == "texts":
         return _Variable(name, where, pa.string(), labels=known)
-    if text:
+    if stated.startswith("string"):
         return _Variable(name, where, pa.string())
     form = about.original_variable_types[name] or ""
-    moment = (_stata_moment if stata else _spss_moment)(form)
-    if moment is None:
-        return _Variable(name, where, pa.float32() if stated == "float" else pa.float64())
-    return _Variable(name, where, *moment)
+    for pattern, moment in _MOMENTS.items():
+        if re.fullmatch(pattern, form if form.startswith("%") else form.upper(), re.DOTALL):
+            return _Variable(name, where, *moment)
+    return _Variable(name, where, pa.float32() if stated == "float" else pa.float64())
 
 
 def _find_labels(name: str, about: Any) -> dict[Any, str]:
@@ -174,37 +184,6 @@ def _find_labels(name: str, about: Any) -> dict[Any, str]:
             if not (isinstance(code, type(low)) and isinstance(code, type(high)) and low <= code <= high)
         }
     return labels
-
-
-def _spss_moment(form: str) -> tuple[pa.DataType, float, float] | None:
-    """Return type, unit and epoch of a format of dates or times, which SPSS keeps as seconds since 1582."""
-    word = re.sub(r"[\d.]+$", "", form.upper())
-    if word in _SPSS_DATES:
-        return pa.date32(), 1 / _DAY, float(_SPSS_EPOCH)
-    if word in _SPSS_TIMES:
-        return pa.timestamp("ms"), 1000.0, _SPSS_EPOCH * _DAY * 1000
-    if word in _SPSS_CLOCKS:
-        return pa.time32("ms"), 1000.0, 0.0
-    return None
-
-
-def _stata_moment(form: str) -> tuple[pa.DataType, float, float] | None:
-    """Return the same for Stata: days or milliseconds since 1960. Weeks, quarters and %tC stay numbers."""
-    if re.match(r"%-?(?:td|d)", form):
-        return pa.date32(), 1.0, float(_STATA_EPOCH)
-    if re.match(r"%-?tc", form):
-        return pa.timestamp("ms"), 1.0, _STATA_EPOCH * _DAY * 1000
-    return None
-
-
-def _whole_numbers(kinds: pa.Schema, whole: Mapping[str, bool]) -> pa.Schema:
-    """Return the schema with integers for columns of floats that turned out whole."""
-    return pa.schema(
-        [
-            pa.field(field.name, pa.int64() if pt.is_floating(field.type) and whole.get(field.name) else field.type)
-            for field in kinds
-        ]
-    )
 
 
 def _check_end(path: Path) -> None:

@@ -7,7 +7,7 @@ import posixpath
 import re
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ _RELATION = re.compile(r"\{[^}]*/relationships\}id")
 _CELL = re.compile(rb"""<(?:\w+:)?c\s([^>]*\bt=["']e["'][^>]*)>(.*?)</(?:\w+:)?c>""", re.DOTALL)
 _PLACE = re.compile(rb"""\br=["']([A-Z]+[0-9]+)["']""")
 _TEXT = re.compile(rb"<(?:\w+:)?v>([^<]*)</")
-_MOST_TOLD = 3
+_MOST_LISTED = 3
 Cells: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
 _CHUNK_ROWS = 1 << 15
@@ -64,10 +64,12 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
     first = next((row for row in rows if any(cell != "" for cell in row)), None)
     if first is None:
         raise InputError(f"{path.name} is empty")
-    names = options.names or (_names(first) if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
+    # Years and the like are numbers in a header too.
+    header = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in first]
+    names = options.names or (header if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
     if len(names) != len(first):
         raise InputError(f"{path.name} has {len(first)} columns, `names` has {len(names)}: give one name for each")
-    chunks = list(_chunks(rows if options.header else _with_first(first, rows)))
+    chunks = list(_chunks(rows if options.header else chain([first], rows)))
     if not chunks:
         raise InputError(f"{path.name} has a header but no rows")
     columns = [_column(name, [chunk[i] for chunk in chunks], path.name) for i, name in enumerate(names)]
@@ -79,7 +81,7 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
         schema=table.schema,
         n_rows=table.num_rows,
         missing=tuple(options.missing),
-        snapshot=Snapshot.of(table.to_batches(), table.schema),
+        snapshot=Snapshot(table.to_batches(), table.schema),
         sha256=file.digest(),
     )
 
@@ -92,9 +94,10 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
         raise InputError(f"{path.name} is protected by a password, or is an old .xls file; save it as .xlsx without")
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
-        sheets = {
-            name: book.get_sheet_by_name(name) for name in _choose_sheets(book.sheet_names, options.sheet, path.name)
-        }
+        if options.sheet is not None and options.sheet not in book.sheet_names:
+            near = did_you_mean(options.sheet, book.sheet_names)
+            raise InputError(f"{path.name} has no sheet {options.sheet!r}{near}")
+        sheets = {name: book.get_sheet_by_name(name) for name in book.sheet_names if options.sheet in (None, name)}
     except (calamine.CalamineError, calamine.WorksheetNotFound):
         raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
     filled = {name: sheet for name, sheet in sheets.items() if sheet.height}
@@ -108,24 +111,6 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
         raise InputError(f"sheet {name!r} of {path.name} has merged cells; unmerge them and fill each")
     refuse_errors(path, name, options.missing)
     return sheet
-
-
-def _choose_sheets(names: Sequence[str], chosen: str | None, where: str) -> list[str]:
-    if chosen is None:
-        return list(names)
-    if chosen not in names:
-        raise InputError(f"{where} has no sheet {chosen!r}{did_you_mean(chosen, names)}")
-    return [chosen]
-
-
-def _with_first(first: list[Any], rows: Iterator[list[Any]]) -> Iterator[list[Any]]:
-    yield first
-    yield from rows
-
-
-def _names(cells: Sequence[Any]) -> list[str]:
-    """Return the names in a header; years and the like are numbers there."""
-    return [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in cells]
 
 
 def _chunks(rows: Iterator[list[Any]]) -> Iterator[list[Cells]]:
@@ -144,18 +129,17 @@ def _chunks(rows: Iterator[list[Any]]) -> Iterator[list[Cells]]:
             yield [values[some] for values in columns]
 
 
-def _kinds(cells: Cells) -> set[str]:
-    return {_WORDS.get(kind, kind.__name__) for kind in set(map(type, cells)) - {type(None)}}
-
-
 def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
-    kinds = frozenset[str]().union(*map(_kinds, chunks))
+    types = {kind for cells in chunks for kind in set(map(type, cells))} - {type(None)}
+    kinds = frozenset(_WORDS.get(kind, kind.__name__) for kind in types)
     kind = _KINDS.get(kinds)
     if kind is None:
         listed = " and ".join(sorted(kinds))
         raise InputError(f"column {name!r} of {where} holds {listed}; make all its cells texts, or numbers, or dates")
+    if pt.is_timestamp(kind):  # dates among them are midnights
+        chunks = [cells.astype("datetime64[us]") for cells in chunks]
     try:
-        column = pa.chunked_array([_array(cells, kind) for cells in chunks], kind)
+        column = pa.chunked_array([pa.array(cells, kind, from_pandas=False) for cells in chunks], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise InputError(f"column {name!r} of {where} holds values beyond what {kind} can keep") from None
     if kind != pa.float64():
@@ -164,27 +148,15 @@ def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
     return column.cast(pa.int64()) if pc.all(exact).as_py() else column
 
 
-def _array(cells: Cells, kind: pa.DataType) -> pa.Array:
-    if pt.is_timestamp(kind):  # dates among them are midnights
-        return pa.array(cells.astype("datetime64[us]"), kind)
-    return pa.array(cells, kind, from_pandas=False)
-
-
 def refuse_errors(path: Path, sheet: str, missing: Collection[str]) -> None:
     """Raise if a cell of the sheet holds an error that is not among the texts that mean missing."""
-    told: list[str] = []
-    n_errors = 0
-    for place, text in _errors(path, sheet):
-        if text not in missing:
-            n_errors += 1
-            if n_errors <= _MOST_TOLD:
-                told.append(f"{text} in {place}")
-    if n_errors:
-        more = f" and {n_errors - _MOST_TOLD} more" if n_errors > _MOST_TOLD else ""
-        first = told[0].partition(" in ")[0]
+    found = [(place, text) for place, text in _errors(path, sheet) if text not in missing]
+    if found:
+        listed = ", ".join(f"{text} in {place}" for place, text in found[:_MOST_LISTED])
+        more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
         raise InputError(
-            f"sheet {sheet!r} of {path.name} has cells with errors: {', '.join(told)}{more}; correct them, or let them "
-            f"mean missing by `source: {{missing: ['', '{first}']}}`"
+            f"sheet {sheet!r} of {path.name} has cells with errors: {listed}{more}; correct them, or let them mean "
+            f"missing by `source: {{missing: ['', '{found[0][1]}']}}`"
         )
 
 

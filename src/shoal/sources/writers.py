@@ -12,9 +12,8 @@ import gzip
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Literal, Self
 
 import numpy as np
@@ -51,24 +50,23 @@ class TableWriter(ABC):
         if batch.schema.names != self._columns:
             self.discard()
             raise UsageError(f"{self.path.name} has columns {self._columns}, a batch has {batch.schema.names}")
-        if batch.num_rows == 0:
-            return
-        try:
-            self._write(batch)
-        except BaseException as error:
-            self.discard()
-            if isinstance(error, OSError):
-                raise _cannot_write(self.path, error) from None
-            raise
-        self.rows += batch.num_rows
+        if batch.num_rows:
+            with self._discarding():
+                self._write(batch)
+            self.rows += batch.num_rows
 
     def close(self) -> None:
         """Finish the file, see it onto the disk and make it readable for others."""
-        if self._sink.closed:
-            return
+        if not self._sink.closed:
+            with self._discarding():
+                self._finish()
+                self._sink.publish()
+
+    @contextlib.contextmanager
+    def _discarding(self) -> Iterator[None]:
+        """Remove the file if something goes wrong."""
         try:
-            self._finish()
-            self._sink.publish()
+            yield
         except BaseException as error:
             self.discard()
             if isinstance(error, OSError):
@@ -86,10 +84,8 @@ class TableWriter(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
             self.close()
         else:
             self.discard()
@@ -145,15 +141,9 @@ class ParquetWriter(TableWriter):
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink) -> None:
         super().__init__(path, schema, sink)
-        self._schema = pa.schema(
-            [
-                pa.field(
-                    field.name,
-                    CODES if pt.is_dictionary(field.type) and is_text(field.type) else normal_type(field.type),
-                )
-                for field in schema
-            ]
-        )
+        coded = [pt.is_dictionary(field.type) and is_text(field.type) for field in schema]
+        kinds = [CODES if code else normal_type(field.type) for field, code in zip(schema, coded, strict=True)]
+        self._schema = pa.schema(list(zip(schema.names, kinds, strict=True)))
         self._parquet = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
             self._schema,

@@ -12,7 +12,7 @@ import numpy as np
 
 from shoal.core.arrays import IntArray
 from shoal.policy.drafting import DraftColumn, ask_diversity
-from shoal.policy.guessing import guess_quasi_taxonomy, list_values
+from shoal.policy.guessing import guess_quasi_taxonomy
 from shoal.policy.policy import Role
 from shoal.policy.profiling import ColumnProfile
 from shoal.reports.plots import Plot, histogram
@@ -85,7 +85,7 @@ def describe_columns(profile: Sequence[ColumnProfile], drafted: Sequence[DraftCo
 
 def draw_values(column: ColumnProfile) -> Plot | None:
     """Draw how the values of a column are spread, as far as they were counted; None if that says nothing."""
-    values, counts = list_values(column), column.counts[1:][column.counts[1:] > 0]
+    values, counts = column.values, column.records
     if not len(values) or (column.kind == "text" and column.n_unique == column.n_distinct):
         return None
     title = f"Values of {column.name}"
@@ -169,7 +169,7 @@ def with_role(
 
 def _guess_taxonomy(column: ColumnProfile) -> dict[str, Any] | None:
     guessed = guess_quasi_taxonomy(column)
-    return None if guessed is None or guessed.taxonomy is None else dict(guessed.taxonomy)
+    return None if guessed is None else dict(guessed.choice)
 
 
 def _privacy(given: Any, column: ColumnProfile, role: Role, put_away: dict[str, Any]) -> tuple[list[Any] | None, str]:
@@ -181,7 +181,7 @@ def _privacy(given: Any, column: ColumnProfile, role: Role, put_away: dict[str, 
         put_away["models"] = own
         return [model for model in given if model not in own], f"{_names(own)} about {column.name} was removed"
     if role == "sensitive" and not own:
-        guessed = ask_diversity(column).model
+        guessed = ask_diversity(column).choice
         added = put_away.pop("models", None) or ([] if guessed is None else [dict(guessed)])
         if added:
             return [*given, *added], f"{_names(added)} about {column.name} was added"

@@ -12,12 +12,12 @@ import datetime
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
+from itertools import dropwhile, groupby, pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import yaml
 
@@ -31,22 +31,37 @@ _SAMPLE = 200
 Key: TypeAlias = tuple[str, int]
 Ancestors: TypeAlias = tuple[Key, ...]
 
-# What is under a node: (text, what is under that, line or None) for each child; None if the node is a leaf.
-Children: TypeAlias = Iterator[tuple[str, Any, int | None]]
-Reader: TypeAlias = Callable[[str, Any], "Children | None"]
-
 
 class _Pairs(list[tuple[str, Any]]):
     """A JSON object with its keys as they came, repeated ones included."""
 
 
-def from_nested(tree: Mapping[Any, Any], *, root: str | None = None, name: str = "taxonomy") -> Taxonomy:
-    """Build a tree from nested mappings and lists; *root* is put above them, else they must have one.
+def from_nested(tree: Any, *, root: str | None = None, name: str = "taxonomy") -> Taxonomy:
+    """Build a tree from nested mappings and lists, or nodes of YAML; *root* is put above them, else they must have one.
 
     >>> from_nested({"low": ["a", "b"], "high": ["c"]}, root="*").labels
     ('a', 'b', 'c', 'low', 'high', '*')
     """
-    return _build(tree, lambda label, value: _of_objects(label, value, name), root, name)
+    labels, parents, lines = ([], [], []) if root is None else ([root], [-1], [0])
+    met: dict[int, int] = {}  # a branch, by identity -> its node; met again through an alias it is no tree
+    top = _children(name, tree, name)
+    if top is None:
+        raise TaxonomyError(f"{name} is empty; give a mapping from each group to its values")
+    waiting = [(len(labels) - 1, *child) for child in reversed(top)]
+    while waiting:
+        parent, label, line, value = waiting.pop()
+        node = len(labels)
+        labels.append(label)
+        parents.append(parent)
+        lines.append(line)
+        below = _children(label, value, name)
+        if below is None:
+            continue
+        if id(value) in met:
+            raise TaxonomyError(_explain_alias(labels, parents, node, met[id(value)], name))
+        met[id(value)] = node
+        waiting += [(node, *child) for child in reversed(below)]
+    return from_parents(labels, parents, name=name, lines=lines if all(lines) else None)
 
 
 def from_yaml_text(text: str, *, name: str) -> Taxonomy:
@@ -57,10 +72,9 @@ def from_yaml_text(text: str, *, name: str) -> Taxonomy:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise TaxonomyError(
-            f"{name}{where}: this is no YAML: {getattr(error, 'problem', None) or 'unreadable'}"
-        ) from None
-    return _build(document, lambda label, value: _of_yaml(label, value, name), None, name)
+        problem = getattr(error, "problem", None) or "unreadable"
+        raise TaxonomyError(f"{name}{where}: this is no YAML: {problem}") from None
+    return from_nested(document, name=name)
 
 
 def from_json_text(text: str, *, name: str) -> Taxonomy:
@@ -70,7 +84,7 @@ def from_json_text(text: str, *, name: str) -> Taxonomy:
     except (ValueError, RecursionError) as error:
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise TaxonomyError(f"{name}{line}: this is no JSON") from None
-    return _build(document, lambda label, value: _of_objects(label, value, name), None, name)
+    return from_nested(document, name=name)
 
 
 def plain_text(value: object) -> str:
@@ -88,34 +102,6 @@ def plain_text(value: object) -> str:
     raise TaxonomyError(f"a taxonomy's values are texts, numbers or dates, not {type(value).__name__}")
 
 
-def _build(document: Any, read: Reader, root: str | None, name: str) -> Taxonomy:
-    labels: list[str] = []
-    parents: list[int] = []
-    lines: list[int | None] = []
-    met: dict[int, int] = {}  # a branch, by identity -> its node; met again through an alias it is no tree
-    if root is not None:
-        labels, parents, lines = [root], [-1], [None]
-    top = read(name, document)
-    if top is None:
-        raise TaxonomyError(f"{name} is empty; give a mapping from each group to its values")
-    waiting = [(len(labels) - 1, *child) for child in top][::-1]
-    while waiting:
-        parent, label, value, line = waiting.pop()
-        node = len(labels)
-        labels.append(label)
-        parents.append(parent)
-        lines.append(line)
-        below = read(label, value)
-        if below is None:
-            continue
-        if id(value) in met:
-            raise TaxonomyError(_explain_alias(labels, parents, node, met[id(value)], name))
-        met[id(value)] = node
-        waiting.extend([(node, *child) for child in below][::-1])
-    known = [line or 0 for line in lines]
-    return from_parents(labels, parents, name=name, lines=known if all(known) else None)
-
-
 def _explain_alias(labels: list[str], parents: list[int], node: int, first: int, name: str) -> str:
     above = node
     while above not in (first, -1):
@@ -125,58 +111,41 @@ def _explain_alias(labels: list[str], parents: list[int], node: int, first: int,
     return f"{name}: what is under {labels[first]!r} is under {labels[node]!r} too; give each value one place"
 
 
-def _of_objects(label: str, value: Any, name: str) -> Children | None:
-    if value is None or (isinstance(value, Mapping | _Pairs) and not value):
+def _children(label: str, value: Any, name: str) -> list[tuple[str, int, Any]] | None:
+    """Return the text, the line (0: unknown) and what is below of each child of a node; None if the node is a leaf."""
+    pairs = _pairs(value)
+    null = isinstance(value, yaml.ScalarNode) and value.tag == "tag:yaml.org,2002:null"
+    if value is None or null or pairs == []:
         return None
-    if isinstance(value, _Pairs):
-        return ((key, below, None) for key, below in value)
+    if pairs is None:
+        items = value.value if isinstance(value, yaml.SequenceNode) else value
+        where = f"{name}, line {value.start_mark.line + 1}" if isinstance(value, yaml.Node) else name
+        if not isinstance(items, list | tuple):
+            raise TaxonomyError(
+                f"{where}: under {label!r} stands one value; write a list: [{label}, ...] or {{}} for a leaf"
+            )
+        if not items:
+            raise TaxonomyError(f"{where}: the group {label!r} has no values; list some or remove it")
+        groups = [_pairs(item) or [] for item in items]
+        pairs = [group[0] if len(group) == 1 else (item, None) for item, group in zip(items, groups, strict=True)]
+    return [(*_label(key, name), below) for key, below in pairs]
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
+    """Return the keys and values of a mapping, however it was read; None if it is none."""
     if isinstance(value, Mapping):
-        return ((plain_text(key), below, None) for key, below in value.items())
-    if isinstance(value, list | tuple) and value:
-        return (_list_item(item) for item in value)
-    raise TaxonomyError(_neither(label, name, empty=isinstance(value, list | tuple)))
+        return list(value.items())
+    return value.value if isinstance(value, yaml.MappingNode) else value if isinstance(value, _Pairs) else None
 
 
-def _list_item(item: Any) -> tuple[str, Any, None]:
-    if isinstance(item, _Pairs) and len(item) == 1:
-        return (*item[0], None)
-    if isinstance(item, Mapping) and len(item) == 1:
-        key, below = next(iter(item.items()))
-        return plain_text(key), below, None
-    return plain_text(item), None, None
-
-
-def _of_yaml(label: str, node: yaml.Node | None, name: str) -> Children | None:
-    if node is None or (isinstance(node, yaml.MappingNode) and not node.value):
-        return None
-    if isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null":
-        return None
-    if isinstance(node, yaml.MappingNode):
-        return (_yaml_child(key, below, name) for key, below in node.value)
-    if isinstance(node, yaml.SequenceNode) and node.value:
-        return (_yaml_item(item, name) for item in node.value)
-    where = f"{name}, line {node.start_mark.line + 1}"
-    raise TaxonomyError(_neither(label, where, empty=isinstance(node, yaml.SequenceNode)))
-
-
-def _yaml_child(key: yaml.Node, below: yaml.Node | None, name: str) -> tuple[str, Any, int]:
-    line: int = key.start_mark.line + 1
+def _label(key: Any, name: str) -> tuple[str, int]:
+    """Return a label and its line, 0 if that is not known."""
+    if not isinstance(key, yaml.Node):
+        return plain_text(key), 0
+    line = key.start_mark.line + 1
     if not isinstance(key, yaml.ScalarNode):
         raise TaxonomyError(f"{name}, line {line}: a value must be one text, not a list or mapping")
-    return key.value, below, line
-
-
-def _yaml_item(item: yaml.Node, name: str) -> tuple[str, Any, int]:
-    if isinstance(item, yaml.MappingNode) and len(item.value) == 1:
-        key, below = item.value[0]
-        return _yaml_child(key, below, name)
-    return _yaml_child(item, None, name)
-
-
-def _neither(label: str, where: str, *, empty: bool) -> str:
-    if empty:
-        return f"{where}: the group {label!r} has no values; list some or remove it"
-    return f"{where}: under {label!r} stands one value; write a list: [{label}, ...] or {{}} for a leaf"
+    return key.value, line
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,76 +172,54 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
     for line in lines:
         if place.setdefault(line.leaf, line.number) != line.number:
             raise TaxonomyError(f"{name}: the leaf {line.leaf!r} is on lines {place[line.leaf]} and {line.number}")
-    first_line: dict[Key, int] = {}
-    above: dict[Key, Key | None] = {}
+    above: dict[Key, tuple[Key | None, int]] = {}  # group -> its parent, and the first line it is on
     kinds: dict[Ancestors, _Line] = {}  # the first line of each kind
     for line in lines:
         kinds.setdefault(line.above, line)
     for line in kinds.values():
         for key, parent in zip(line.above, [*line.above[1:], None], strict=True):
-            number = first_line.setdefault(key, line.number)
-            if above.setdefault(key, parent) != parent:
-                raise TaxonomyError(_two_places(lines, key, (above[key], number), (parent, line.number), name))
+            first = above.setdefault(key, (parent, line.number))
+            if first[0] != parent:
+                _refuse(lines, name, _explain_two_places(key, first, (parent, line.number)))
     for label, _ in above:
         if label in place:
-            cycle = _cycle_member(lines)
             wrong = f"{label!r} is a value (line {place[label]}) and a group of other values; rename the group"
-            raise TaxonomyError(f"{name}: {wrong}" if cycle is None else _cycle(cycle, name))
-    return _number_nodes(lines, above, first_line, name)
-
-
-def _number_nodes(lines: list[_Line], above: dict[Key, Key | None], first_line: dict[Key, int], name: str) -> Taxonomy:
-    """Number groups and leaves by the first line they are on, so that children keep the file's order."""
-    groups = {key: node for node, key in enumerate(above)}
-    order = sorted([(first_line[key], 1, *key) for key in groups] + [(line.number, 0, line.leaf, -1) for line in lines])
-    number = {(label, run): node for node, (_, _, label, run) in enumerate(order)}
-    parent_of_leaf = {line.leaf: line.above[0] for line in lines}
-    parents = []
-    for _, _, label, run in order:
-        parent = parent_of_leaf[label] if run < 0 else above[label, run]
-        parents.append(-1 if parent is None else number[parent])
-    return from_parents([row[2] for row in order], parents, name=name, lines=[row[0] for row in order])
-
-
-def _rows(text: str, name: str) -> list[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
-    try:
-        return [(reader.line_num, cells) for cells in reader if "".join(cells).strip()]
-    except csv.Error as error:
-        raise TaxonomyError(f"{name}, line {reader.line_num}: {error}") from None
-
-
-def _delimiter(text: str) -> str:
-    """Return the delimiter that splits most of the first lines."""
-    sample = text.split("\n", _SAMPLE)[:_SAMPLE]
-    return max(DELIMITERS, key=lambda delimiter: sum(delimiter in line for line in sample))
+            _refuse(lines, name, wrong)
+    # Groups and leaves are numbered by the first line they are on, so that children keep the file's order.
+    order = sorted(
+        [(number, 1, *key, parent) for key, (parent, number) in above.items()]
+        + [(line.number, 0, line.leaf, -1, line.above[0]) for line in lines],
+        key=lambda node: node[:4],
+    )
+    nodes = {(label, run): node for node, (_, _, label, run, _) in enumerate(order)}
+    parents = [-1 if node[4] is None else nodes[node[4]] for node in order]
+    return from_parents([node[2] for node in order], parents, name=name, lines=[node[0] for node in order])
 
 
 def _lines(text: str, name: str) -> list[_Line]:
+    sample = text.split("\n", _SAMPLE)[:_SAMPLE]
+    delimiter = max(DELIMITERS, key=lambda candidate: sum(candidate in line for line in sample))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        rows = [(reader.line_num, cells) for cells in reader if "".join(cells).strip()]
+    except csv.Error as error:
+        raise TaxonomyError(f"{name}, line {reader.line_num}: {error}") from None
     known: dict[tuple[str, ...], Ancestors] = {}
     lines = []
-    for number, cells in _rows(text, name):
+    for number, cells in rows:
         leaf = cells[0]
         if not leaf.strip():
             raise TaxonomyError(f"{name}, line {number}: the leaf is empty; missing values need no line")
-        path = [cell for cell in cells if cell.strip()]
-        same = next((place for place, label in enumerate(path) if label != leaf), len(path))
-        labels = tuple(path[same:])
+        labels = tuple(dropwhile(leaf.__eq__, (cell for cell in cells if cell.strip())))
         if not labels:
             raise TaxonomyError(
                 f"{name}, line {number}: {leaf!r} has no parent; end each line with the root, such as *"
             )
         if labels not in known:
-            known[labels] = _keys(labels)
+            runs = [(label, run) for label, group in groupby(reversed(labels)) for run, _ in enumerate(group)]
+            known[labels] = tuple(reversed(runs))
         lines.append(_Line(number, leaf, known[labels]))
     return lines
-
-
-def _keys(labels: tuple[str, ...]) -> Ancestors:
-    keys: list[Key] = []
-    for label in reversed(labels):
-        keys.append((label, keys[-1][1] + 1 if keys and keys[-1][0] == label else 0))
-    return tuple(reversed(keys))
 
 
 def _merge_repetitions(lines: list[_Line]) -> list[_Line]:
@@ -287,37 +234,26 @@ def _merge_repetitions(lines: list[_Line]) -> list[_Line]:
     return [_Line(line.number, line.leaf, tuple(key for key in line.above if key not in filling)) for line in lines]
 
 
-def _two_places(
-    lines: list[_Line], key: Key, first: tuple[Key | None, int], second: tuple[Key | None, int], name: str
-) -> str:
-    cycle = _cycle_member(lines)
-    if cycle is not None:
-        return _cycle(cycle, name)
+def _explain_two_places(key: Key, first: tuple[Key | None, int], second: tuple[Key | None, int]) -> str:
     (parent, line), (other, other_line) = first, second
     if parent is None or other is None:
         where = line if parent is None else other_line
-        return f"{name}: {key[0]!r} is the root of line {where} only; end every line with the same root"
+        return f"{key[0]!r} is the root of line {where} only; end every line with the same root"
     both = f"{parent[0]!r} (line {line}) and {other[0]!r} (line {other_line})"
-    return f"{name}: {key[0]!r} has two parents, {both}; give it one"
+    return f"{key[0]!r} has two parents, {both}; give it one"
 
 
-def _cycle(member: str, name: str) -> str:
-    return f"{name} has a cycle: {member!r} is its own ancestor"
-
-
-def _cycle_member(lines: list[_Line]) -> str | None:
+def _refuse(lines: list[_Line], name: str, wrong: str) -> NoReturn:
+    """Say that there is a cycle, which makes much else wrong, or what is wrong else."""
     above: dict[str, set[str]] = {}
     for line in lines:
-        labels = [line.leaf, *(label for label, _ in line.above)]
-        for label, parent in pairwise(labels):
-            above.setdefault(label, set())
-            if parent != label:
-                above[label].add(parent)
+        for label, parent in pairwise([line.leaf, *(label for label, _ in line.above)]):
+            above.setdefault(label, set()).update({parent} - {label})
     try:
         TopologicalSorter(above).prepare()
     except CycleError as error:
-        return str(min(error.args[1]))
-    return None
+        raise TaxonomyError(f"{name} has a cycle: {min(error.args[1])!r} is its own ancestor") from None
+    raise TaxonomyError(f"{name}: {wrong}")
 
 
 def to_arx_csv(taxonomy: Taxonomy, path: Path) -> None:
@@ -326,7 +262,7 @@ def to_arx_csv(taxonomy: Taxonomy, path: Path) -> None:
     above = taxonomy.parent.tolist()
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=";", lineterminator="\n")
-        for leaf in _present(taxonomy):
+        for leaf in range(taxonomy.n_leaves if taxonomy.missing is None else taxonomy.missing):
             line = [taxonomy.labels[leaf]]
             node = leaf
             while (node := above[node]) >= 0:
@@ -338,24 +274,17 @@ def to_nested_yaml(taxonomy: Taxonomy, path: Path) -> None:
     """Write the tree as nested mappings, groups of leaves as lists."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     with path.open("w", encoding="utf-8") as file:
-        yaml.dump(_tree(taxonomy, lists=True), file, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
+        yaml.dump(to_nested(taxonomy, lists=True), file, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def to_nested(taxonomy: Taxonomy, spelled: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """Return the tree as nested mappings, leaves empty ones; some leaves may be *spelled* unlike their labels.
+def to_nested(taxonomy: Taxonomy, spelled: Mapping[int, str] | None = None, *, lists: bool = False) -> dict[str, Any]:
+    """Return the tree as nested mappings, leaves empty ones or, if asked for, groups of them as *lists*.
 
-    >>> from shoal.taxonomies.files import from_nested
+    Some leaves may be *spelled* unlike their labels.
+
     >>> to_nested(from_nested({"any": {"x": ["a", "b"], "c": {}}}))
     {'any': {'x': {'a': {}, 'b': {}}, 'c': {}}}
     """
-    return _tree(taxonomy, lists=False, spelled=spelled)
-
-
-def _present(taxonomy: Taxonomy) -> range:
-    return range(taxonomy.n_leaves if taxonomy.missing is None else taxonomy.missing)
-
-
-def _tree(taxonomy: Taxonomy, *, lists: bool, spelled: Mapping[int, str] | None = None) -> dict[str, Any]:
     names = [*taxonomy.labels]
     for leaf, name in (spelled or {}).items():
         names[leaf] = name

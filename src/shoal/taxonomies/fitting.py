@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray
+from shoal.core.wording import counted_text
+from shoal.sources.columns import is_text
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.dates import DatesTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.builders.numbers import NumbersTaxonomy
-from shoal.taxonomies.parse import days, decimal_numbers, is_text, texts, whole_numbers
+from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 
 MOST_EXAMPLES = 5
 _LONGEST = 40
@@ -66,8 +68,7 @@ class Uncovered:
 
     def message(self, column: str) -> str:
         """Say what is not covered and what to do."""
-        values = "1 value" if self.n_values == 1 else f"{self.n_values:,} values"
-        records = "1 record" if self.n_records == 1 else f"{self.n_records:,} records"
+        values, records = counted_text(self.n_values, "value"), counted_text(self.n_records, "record")
         shown = ", ".join(map(repr, self.examples)) + (", ..." if self.n_values > len(self.examples) else "")
         advice = "add to the taxonomy or correct the data"
         if self.decimal:
@@ -90,9 +91,6 @@ def find_uncovered(codes: CodeArray, values: pa.Array, counts: AnyIntArray) -> U
     front = pc.sort_indices(found, sort_keys=[("often", "descending"), ("text", "ascending")])[:MOST_EXAMPLES]
     shown = found["text"].take(front).to_pylist()
     examples = tuple(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..." for text in shown)
-    return Uncovered(len(outside), int(often.sum()), examples, decimal=_have_decimals(found["text"].combine_chunks()))
-
-
-def _have_decimals(found: pa.Array) -> bool:
-    numbers, valid = decimal_numbers(found)
-    return bool(len(found)) and bool(valid.all()) and bool((numbers != np.floor(numbers)).all())
+    numbers, valid = decimal_numbers(found["text"].combine_chunks())
+    decimal = len(outside) > 0 and bool((valid & (numbers != np.floor(numbers))).all())
+    return Uncovered(len(outside), int(often.sum()), examples, decimal)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.sources.columns import is_text
 
 _WHOLE = "^-?[0-9]{1,18}$"
 _DECIMAL = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -22,18 +23,13 @@ def texts(values: pa.Array) -> pa.Array:
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def whole_numbers(values: pa.Array) -> tuple[IntArray, BoolArray]:
     """Return (n_values,) whole numbers and whether each value is one; ``17.0`` is, ``17.5`` is not.
 
     >>> whole_numbers(pa.array(["17", "17.0", "17.5", "x", None]))
     (array([17, 17,  0,  0,  0]), array([ True,  True, False, False, False]))
     """
-    if pa.types.is_signed_integer(values.type) or pa.types.is_unsigned_integer(values.type):
+    if pa.types.is_integer(values.type):
         if pa.types.is_uint64(values.type):
             fits = pc.less(values, pa.scalar(2**63, pa.uint64()))
             values = pc.if_else(fits, values, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -31,8 +32,10 @@ class Categories(Scale):
     leaves: pa.Array  # (n_leaves,) source values as text
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
-        """Return ``{a, b}`` for the fewest nodes that make up the range."""
-        return label_of_tiles(taxonomy, lo, hi)
+        """Return ``{a, b}`` for the fewest nodes that make up the range or, where they are many, ``[a ... z]``."""
+        named = tiles_to_name(taxonomy, lo, hi)
+        texts_of = [_quote(taxonomy.labels[node]) for node in named]
+        return "{" + ", ".join(texts_of) + "}" if taxonomy.tiles(lo, hi) == named else f"[{' ... '.join(texts_of)}]"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:  # noqa: ARG002
         """List the source values."""
@@ -59,10 +62,7 @@ class Prefixes(Scale):
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
         """Return ``[47102, 47110]``: the first and the last text, or ``<= 47110`` and ``>= 47102`` at open ends."""
-        first, last = self._ends(taxonomy, lo, hi)
-        if first is None:
-            return NOT_MISSING_LABEL if last is None else f"<= {last}"
-        return f">= {first}" if last is None else f"[{first}, {last}]"
+        return closed_label(*self._ends(taxonomy, lo, hi))
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
         """Give the prefix that a node's mask leaves, or the two ends, null where open."""
@@ -172,18 +172,12 @@ class Dates(Scale):
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
         """Return the first and last day."""
         low, below = self._bounds(taxonomy, lo, hi)
-        last = None if below is None else iso_day(below - 1)
-        if low is None:
-            return NOT_MISSING_LABEL if last is None else f"<= {last}"
-        return f">= {iso_day(low)}" if last is None else f"[{iso_day(low)}, {last}]"
+        return closed_label(None if low is None else iso_day(low), None if below is None else iso_day(below - 1))
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
         """Give the first day and the day after the last, null where open."""
-        low, below = self._bounds(taxonomy, lo, hi)
-        return {
-            "from": None if low is None else iso_day(low),
-            "below": None if below is None else iso_day(below),
-        }
+        ends = self._bounds(taxonomy, lo, hi)
+        return {key: None if day is None else iso_day(day) for key, day in zip(("from", "below"), ends, strict=True)}
 
     def locate(self, values: pa.Array) -> CodeArray:
         """Count days from the first one."""
@@ -222,14 +216,6 @@ def pad_to_length(values: pa.Array, length: int) -> pa.Array:
     return pc.if_else(pc.equal(pc.utf8_length(as_text), length), as_text, None)
 
 
-def label_of_tiles(taxonomy: Taxonomy, lo: int, hi: int) -> str:
-    """Name the nodes that make up a range, or, where they are many, its first and last leaf."""
-    named = tiles_to_name(taxonomy, lo, hi)
-    texts_of = [_quote(taxonomy.labels[node]) for node in named]
-    whole = taxonomy.tiles(lo, hi) == named
-    return "{" + ", ".join(texts_of) + "}" if whole else f"[{' ... '.join(texts_of)}]"
-
-
 def tiles_to_name(taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int, ...]:
     """Return the nodes that a label of categories names: those that make up the range or, of many, both ends."""
     tiles = taxonomy.tiles(lo, hi)
@@ -242,6 +228,13 @@ def _quote(name: str) -> str:
     return json.dumps(name, ensure_ascii=False) if unclear else name
 
 
+def closed_label(first: str | None, last: str | None) -> str:
+    """Write what is from the first to the last; None is an open end."""
+    if first is None:
+        return NOT_MISSING_LABEL if last is None else f"<= {last}"
+    return f">= {first}" if last is None else f"[{first}, {last}]"
+
+
 def interval_label(low: Number | None, below: Number | None, *, whole: bool, inclusive: bool = False) -> str:
     """Write the numbers from *low* up to but without *below*; None is an open end.
 
@@ -250,14 +243,13 @@ def interval_label(low: Number | None, below: Number | None, *, whole: bool, inc
     >>> interval_label(None, 20, whole=True), interval_label(65, None, whole=True)
     ('<= 19', '>= 65')
     """
+    first = None if low is None else number_text(low)
     if below is None:
-        return NOT_MISSING_LABEL if low is None else f">= {number_text(low)}"
+        return closed_label(first, None)
     if not (whole or inclusive):
-        return f"< {number_text(below)}" if low is None else f"[{number_text(low)}, {number_text(below)})"
+        return f"< {number_text(below)}" if first is None else f"[{first}, {number_text(below)})"
     last = below - 1 if whole else np.nextafter(below, -np.inf).item()
-    if low is None:
-        return f"<= {number_text(last)}"
-    return number_text(low) if low == last else f"[{number_text(low)}, {number_text(last)}]"
+    return number_text(last) if low == last else closed_label(first, number_text(last))
 
 
 def multiple(times: int, width: Number) -> Number:
@@ -283,6 +275,11 @@ def multiples(numbers: IntArray | FloatArray, width: Number) -> IntArray:
     times -= times * scaled / inverse > numbers
     times += (times + 1) * scaled / inverse <= numbers
     return times.astype(np.int64)
+
+
+def exact(number: Number) -> Fraction:
+    """Return what was written down: 0.1 is one tenth."""
+    return Fraction(repr(number))
 
 
 def number_text(number: Number) -> str:

@@ -117,7 +117,7 @@ class Taxonomy:
 
     @property
     def height(self) -> int:
-        """The largest level: steps from the deepest leaf to the root."""
+        """The number of generalization steps: 0 keeps values as they are, this many take every leaf to the root."""
         return int(self.level.max())
 
     @property
@@ -140,10 +140,6 @@ class Taxonomy:
     def children(self, node: int) -> tuple[int, ...]:
         """Return the node's children in leaf order."""
         return tuple(self._by_parent[self._first_child[node] : self._first_child[node + 1]].tolist())
-
-    def leaf_shares(self) -> FloatArray:
-        """Return (n_nodes,) the fraction of all leaves that lie under each node."""
-        return (self.hi - self.lo) / float(self.n_leaves)
 
     def covering(self, lo: int, hi: int) -> int:
         """Return the lowest node that contains the leaf range."""
@@ -169,15 +165,11 @@ class Taxonomy:
             outside = outside[self.hi[nodes[outside]] < hi[outside]]
         return nodes
 
-    def levels(self) -> int:
-        """Return the number of generalization steps: 0 keeps values as they are, this many reach the root."""
-        return self.height
-
     def node_at(self, height: int) -> CodeArray:
         """Return (n_leaves,) the node of each leaf after generalizing *height* steps.
 
         Steps are counted from the deepest leaves: a leaf goes to its ancestor at tree level
-        ``levels() - height``, or stays where it is while it is nearer to the root than that. For a file whose
+        ``self.height - height``, or stays where it is while it is nearer to the root than that. For a file whose
         lines are equally long this is the file's column *height*.
         """
         if not 0 <= height <= self.height:

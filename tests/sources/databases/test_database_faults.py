@@ -279,7 +279,7 @@ def test_a_full_temporary_disk(database, policy, tmp_path):
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
         "shoal: cannot keep rows in a temporary file: File too large; "
-        "the variable TMPDIR names a folder with more room\n"
+        "the variable TMPDIR names a folder with more space\n"
     )
 
 

@@ -240,7 +240,7 @@ class Ladder:
     def of(cls, taxonomy: Taxonomy, occurring: CodeArray, records: IntArray) -> Ladder:
         """Tabulate the levels for the leaves that occur, which are given in ascending order."""
         codes, lows, highs = [], [], []
-        for height in range(taxonomy.levels() + 1):
+        for height in range(taxonomy.height + 1):
             nodes = taxonomy.node_at(height)[occurring]
             _, first, code = np.unique(taxonomy.lo[nodes], return_index=True, return_inverse=True)
             codes.append(code.reshape(-1).astype(np.int32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,7 +32,10 @@ class Column:
 
 
 class Connection(ABC):
-    """A connection with one open transaction; closing it without a commit leaves the database as it was."""
+    """A connection with one open transaction; closing it without a commit leaves the database as it was.
+
+    The transaction of an ADBC driver begins with its first statement.
+    """
 
     kind: ClassVar[Kind]
     _driver: Any  # module of the driver, as the DB-API has it
@@ -62,16 +65,8 @@ class Connection(ABC):
         """Look what columns the rows have."""
 
     @abstractmethod
-    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-        """Read these columns in batches, in whatever types the driver gives."""
-
-    @abstractmethod
     def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the type of a column that keeps such values exactly, and the Arrow type they are sent in."""
-
-    @abstractmethod
-    def insert(self, rows: pa.RecordBatchReader) -> None:
-        """Add rows to the table, in their order."""
 
     @abstractmethod
     def reason(self, error: Exception) -> str:
@@ -81,6 +76,17 @@ class Connection(ABC):
     def failures(self) -> tuple[type[Exception], ...]:
         """What the driver raises."""
         return (self._driver.Error,)
+
+    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """Read these columns in batches, in whatever types the driver gives."""
+        listed = ", ".join(column.expression for column in columns)
+        return self._batches(f"SELECT {listed} FROM {self.asked.relation}")  # noqa: S608
+
+    def insert(self, rows: pa.RecordBatchReader) -> None:
+        """Add rows to the table, in their order; the driver is ADBC's unless a subclass has another."""
+        *schema, table = self.asked.parts
+        with self._writing():
+            self._cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema[-1] if schema else None)
 
     def create(self, columns: str) -> None:
         """Make the table with these columns, in SQL."""
@@ -109,19 +115,9 @@ class Connection(ABC):
         if self.asked.table is None or self.exists():
             return
         known = self.tables()
-        bare = self.asked.parts[-1]
-        folded = {name.lower(): name for name in known}
-        if self.asked.table.lower() in folded:
-            near = f"; did you mean {folded[self.asked.table.lower()]!r}?"
-        else:
-            near = did_you_mean(self.asked.table, known) or did_you_mean(bare, known)
+        same = [name for name in known if name.lower() == self.asked.table.lower()]
+        near = did_you_mean(self.asked.table, same or known) or did_you_mean(self.asked.parts[-1], known)
         raise InputError(f"there is no table {self.asked.table!r} in the {self.asked.title} database{near}")
-
-    def refusal(self, error: Exception) -> InputError:
-        """Return the error for rows that cannot be read; memory that ran out is no fault of theirs, and is raised."""
-        if isinstance(error, MemoryError):
-            raise error
-        return InputError(f"cannot read {self.asked.name}: {self.reason(error)}")
 
     def cannot_write(self, error: Exception) -> UsageError:
         """Return the error for a table that cannot be written; memory that ran out is raised."""
@@ -140,18 +136,25 @@ class Connection(ABC):
     def _reading(self) -> Iterator[None]:
         try:
             yield
+        except MemoryError:  # one of Arrow's errors, but no fault of the rows
+            raise
         except (*self.failures, pa.ArrowException, OSError) as error:
-            raise self.refusal(error) from None
+            raise InputError(f"cannot read {self.asked.name}: {self.reason(error)}") from None
 
     def _answer(self, query: str) -> list[tuple[Any, ...]]:
         with self._reading():
             self._cursor.execute(query)
             return list(self._cursor.fetchall())
 
-    def _batches(self, open_reader: Callable[[], pa.RecordBatchReader]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of a driver, with its failures as messages."""
+    def _stream(self, query: str) -> pa.RecordBatchReader:
+        """Start a query."""
+        self._cursor.execute(query)
+        return self._cursor.fetch_record_batch()
+
+    def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query, with the driver's failures as messages."""
         with self._reading():
-            reader = open_reader()
+            reader = self._stream(query)
         while True:
             try:
                 with self._reading():
@@ -159,23 +162,6 @@ class Connection(ABC):
             except StopIteration:
                 return
             yield batch
-
-
-class AdbcConnection(Connection):
-    """A connection through an ADBC driver, whose transaction begins with its first statement."""
-
-    def insert(self, rows: pa.RecordBatchReader) -> None:
-        """Hand the rows to the driver."""
-        *schema, table = self.asked.parts
-        with self._writing():
-            self._cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema[-1] if schema else None)
-
-    def _query(self, query: str) -> Iterator[pa.RecordBatch]:
-        def open_reader() -> pa.RecordBatchReader:
-            self._cursor.execute(query)
-            return self._cursor.fetch_record_batch()
-
-        return self._batches(open_reader)
 
 
 def check_column(column: pa.Array, wanted: Column, where: str) -> pa.Array:
@@ -209,12 +195,11 @@ def check_column(column: pa.Array, wanted: Column, where: str) -> pa.Array:
 def _is_infinite(column: pa.Array) -> bool:
     """Whether a date or a time is one of the codes that databases keep for infinity."""
     if pt.is_date32(column.type):
-        days = pc.min_max(column.cast(pa.int32()))
-        low, high = days["min"].as_py(), days["max"].as_py()
-        return low is not None and (low < -_LAST_DAY or high > _LAST_DAY)
-    if pt.is_timestamp(column.type):
-        ticks = pc.min_max(column.cast(pa.int64()))
-        low, high = ticks["min"].as_py(), ticks["max"].as_py()
+        stored, first, last = pa.int32(), -_LAST_DAY - 1, _LAST_DAY + 1
+    elif pt.is_timestamp(column.type):
+        stored, last = pa.int64(), _LAST_TIME
         first = _FIRST_MICROSECOND if column.type.unit == "us" else -_LAST_TIME
-        return low is not None and (low <= first or high >= _LAST_TIME)
-    return False
+    else:
+        return False
+    ends = pc.min_max(column.cast(stored)).as_py()
+    return ends["min"] is not None and (ends["min"] <= first or ends["max"] >= last)

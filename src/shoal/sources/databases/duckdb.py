@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -37,6 +36,11 @@ _KINDS = {
     "TIMESTAMP_MS": pa.timestamp("ms"),
     "TIMESTAMP_NS": pa.timestamp("ns"),
     "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
+}
+_SIGNS = {
+    "Could not set lock": "another program has it open",
+    "different configuration": "this program has it open already; close that connection first",
+    "No space left": "no space is left on the disk",
 }
 _CAST = {"UUID": "VARCHAR", "HUGEINT": "DECIMAL(38, 0)", "UHUGEINT": "DECIMAL(38, 0)", '"NULL"': "VARCHAR"}
 # Nothing is fetched from a network, whatever a query or a file asks for.
@@ -79,11 +83,8 @@ class DuckDB(Connection):
         """Look at the types."""
         return [self._column(*row[:2]) for row in self._answer(f"DESCRIBE SELECT * FROM {self.asked.relation}")]  # noqa: S608
 
-    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-        """Read as an Arrow stream."""
-        listed = ", ".join(column.expression for column in columns)
-        query = f"SELECT {listed} FROM {self.asked.relation}"  # noqa: S608
-        return self._batches(lambda: self._connection.sql(query).to_arrow_reader(READ_ROWS))
+    def _stream(self, query: str) -> pa.RecordBatchReader:
+        return self._connection.sql(query).to_arrow_reader(READ_ROWS)
 
     def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the type of the same name."""
@@ -106,18 +107,12 @@ class DuckDB(Connection):
 
     def reason(self, error: Exception) -> str:
         """Say what happened; DuckDB's own words only where they speak of the query, not of rows."""
-        told = str(error)
-        for sign, words in (
-            ("Could not set lock", "another program has it open"),
-            ("different configuration", "this program has it open already; close that connection first"),
-            ("No space left", "no space is left on the disk"),
-        ):
-            if sign in told:
+        for sign, words in _SIGNS.items():
+            if sign in str(error):
                 return words
-        if isinstance(error, self._driver.ProgrammingError):
-            named = re.search(r"(?:Catalog|Binder|Parser) Error: (.*)", told)
-            if named:
-                return named[1]
+        named = re.search(r"(?:Catalog|Binder|Parser) Error: (.*)", str(error))
+        if named and isinstance(error, self._driver.ProgrammingError):
+            return named[1]
         return "a value does not fit its type" if isinstance(error, self._driver.DataError) else "DuckDB refuses it"
 
     def _column(self, name: str, stated: str) -> Column:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.types as pt
 from shoal.core.errors import InputError
 from shoal.sources.addresses import DatabaseTable, Kind, quote_name
 from shoal.sources.base import import_optional
-from shoal.sources.databases.base import AdbcConnection, Column
+from shoal.sources.databases.base import Column, Connection
 
 _AS_THEY_COME = {
     "int2": pa.int16(),
@@ -53,7 +52,7 @@ _STATES = {
 }
 
 
-class PostgreSQL(AdbcConnection):
+class PostgreSQL(Connection):
     """One transaction: reading sees the database as it was at one moment."""
 
     kind: ClassVar[Kind] = "postgresql"
@@ -85,16 +84,9 @@ class PostgreSQL(AdbcConnection):
 
     def columns(self) -> list[Column]:
         """Look at the types, and at the digits of numbers that declare none."""
-        try:
+        with self._reading():
             schema = self._cursor.adbc_execute_schema(f"SELECT * FROM {self.asked.relation}")  # noqa: S608
             return [self._column(field) for field in schema]
-        except self.failures as error:
-            raise self.refusal(error) from None
-
-    def read(self, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
-        """Read by COPY, batch by batch."""
-        listed = ", ".join(column.expression for column in columns)
-        return self._query(f"SELECT {listed} FROM {self.asked.relation}")  # noqa: S608
 
     def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the narrowest type that keeps every value."""

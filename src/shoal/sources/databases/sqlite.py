@@ -13,7 +13,7 @@ import pyarrow.types as pt
 from shoal.core.errors import InputError
 from shoal.sources.addresses import DatabaseTable, Kind, quote_name
 from shoal.sources.base import import_optional
-from shoal.sources.databases.base import READ_ROWS, AdbcConnection, Column
+from shoal.sources.databases.base import READ_ROWS, Column, Connection
 
 _EXACT = 2**53  # whole numbers up to here are floats exactly
 _SORTS = ("blob", "integer", "real", "text")
@@ -26,10 +26,17 @@ _KINDS = {
     ("integer", "real"): pa.float64(),
     ("text", "text"): pa.string(),
 }
+_SIGNS = {
+    "not a database": "it is not a SQLite database",
+    "malformed": "the file is damaged",
+    "locked": "another program holds it locked",
+    "full": "no space is left on the disk",
+    "readonly": "it must not be written to",
+}
 _FIRST = {pa.int64(): "0", pa.float64(): "0.0", pa.string(): "''"}
 
 
-class SQLite(AdbcConnection):
+class SQLite(Connection):
     """One transaction on a file; what is stored is read, whatever type the table declares."""
 
     kind: ClassVar[Kind] = "sqlite"
@@ -63,11 +70,9 @@ class SQLite(AdbcConnection):
 
     def columns(self) -> list[Column]:
         """Look at what is stored: SQLite does not hold values to the declared types."""
-        try:
+        with self._reading():
             self._cursor.execute(f"SELECT * FROM {self.asked.relation} LIMIT 0")  # noqa: S608
             names = [entry[0] for entry in self._cursor.description]
-        except self.failures as error:
-            raise self.refusal(error) from None
         looked = ", ".join(
             f"min({_SORT.format(place)}), max({_SORT.format(place)})" for place in map(quote_name, names)
         )
@@ -80,7 +85,7 @@ class SQLite(AdbcConnection):
         first = ", ".join(f"{_FIRST[column.kind]} AS {quote_name(column.name)}" for column in columns)
         listed = ", ".join(column.expression for column in columns)
         dropped = 1
-        for batch in self._query(f"SELECT {first} UNION ALL SELECT {listed} FROM {self.asked.relation}"):  # noqa: S608
+        for batch in self._batches(f"SELECT {first} UNION ALL SELECT {listed} FROM {self.asked.relation}"):  # noqa: S608
             yield batch.slice(dropped)
             dropped = 0
 
@@ -94,17 +99,10 @@ class SQLite(AdbcConnection):
 
     def reason(self, error: Exception) -> str:
         """Say what happened; SQLite's own words only where they speak of the query, not of rows."""
-        told = str(error)
-        for sign, words in (
-            ("not a database", "it is not a SQLite database"),
-            ("malformed", "the file is damaged"),
-            ("locked", "another program holds it locked"),
-            ("full", "no space is left on the disk"),
-            ("readonly", "it must not be written to"),
-        ):
-            if sign in told:
+        for sign, words in _SIGNS.items():
+            if sign in str(error):
                 return words
-        named = re.search(r"(no such (?:table|column|function): .*|near \".*\": syntax error)", told)
+        named = re.search(r"(no such (?:table|column|function): .*|near \".*\": syntax error)", str(error))
         return named[1] if named else "SQLite refuses it"
 
     def _column(self, name: str, low: str | None, high: str | None) -> Column:

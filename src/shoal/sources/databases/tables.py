@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from shoal.core.errors import InputError, ShoalError, UsageError
 from shoal.sources.addresses import DatabaseTable, quote_name
 from shoal.sources.base import SourceOptions
-from shoal.sources.columns import check_names, normal_column, normal_schema, normal_type
+from shoal.sources.columns import check_names, normal_column, normal_schema
 from shoal.sources.databases.base import Column, Connection, check_column
 from shoal.sources.databases.duckdb import DuckDB
 from shoal.sources.databases.postgresql import PostgreSQL
@@ -40,17 +40,12 @@ def open_database(asked: DatabaseTable, options: SourceOptions) -> SnapshotSourc
         if not readable:
             raise InputError(f"{asked.name} has no column that shoal can read; cast them in a query: #SELECT ...")
         schema = pa.schema([pa.field(column.name, column.kind) for column in readable])
-        snapshot = Snapshot.of(_rows(connection, readable, schema), schema)
+        snapshot = Snapshot(_rows(connection, readable, schema), schema)
     if snapshot.n_rows == 0:
         raise InputError(f"{asked.name} has no rows")
     return SnapshotSource(
         name=asked.name,
-        schema=pa.schema(
-            [
-                pa.field(column.name, pa.binary() if column.kind is None else normal_type(column.kind))
-                for column in columns
-            ]
-        ),
+        schema=normal_schema(pa.schema([(column.name, column.kind or pa.binary()) for column in columns])),
         n_rows=snapshot.n_rows,
         missing=tuple(options.missing),
         snapshot=snapshot,
@@ -225,7 +220,6 @@ def destination_table(to: str | DatabaseTable, folder: Path | None, format: str 
 
 def write_table(to: str | DatabaseTable, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
     """Write rows to a new table of a database, in their order and in one transaction."""
-    asked = DatabaseTable.of(to) if isinstance(to, str) else to
-    with Delivery(asked) as delivery:
+    with Delivery(DatabaseTable.of(to) if isinstance(to, str) else to) as delivery:
         delivery.send(batches, schema)
         delivery.commit()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import TaxonomyError
-from shoal.policy.guessing import list_values
 from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import (
     Attribute,
@@ -45,7 +44,7 @@ class ColumnTaxonomy:
     @property
     def values(self) -> frozenset[str]:
         """The values of the data, as text."""
-        return frozenset(texts(list_values(self.column)).to_pylist())
+        return frozenset(texts(self.column.values).to_pylist())
 
     def tree(self, taxonomy: dict[str, Any] | None) -> Taxonomy:
         """Return the tree of another taxonomy for the same column."""

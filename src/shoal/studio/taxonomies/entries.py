@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from shoal.core.errors import PolicyError, ShoalError
 from shoal.core.registry import find
-from shoal.policy.guessing import list_values
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import sentence
 from shoal.studio.project import outside_names
@@ -105,7 +104,7 @@ def builder_of(taxonomy: Mapping[str, Any], folder: Path) -> TaxonomyBuilder:
 
 def tree_of(attribute: Attribute, column: ColumnProfile, folder: Path) -> Taxonomy:
     """Return the tree that a run would make of the column's values, missing ones aside."""
-    values = list_values(column)
+    values = column.values
     kind: type[TaxonomyBuilder] = FlatTaxonomy
     try:
         if attribute.taxonomy is not None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.policy.guessing import guess_taxonomy_of_kind, list_values
+from shoal.policy.guessing import guess_taxonomy_of_kind
 from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
 from shoal.taxonomies.builders.listed import FlatTaxonomy
@@ -234,9 +234,9 @@ def start_taxonomy(kind: str, column: ColumnProfile, present: Taxonomy | None = 
             raise EntryError(_WRONG[kind], "kind")
         return {"numbers": {}}
     guess = guess_taxonomy_of_kind(column, kind)
-    if guess is None or guess.taxonomy is None:
+    if guess is None:
         raise EntryError(_WRONG.get(kind, f"there is no taxonomy of kind {kind!r}"), "kind")
-    return dict(guess.taxonomy)
+    return dict(guess.choice)
 
 
 def list_offered(column: ColumnProfile, role: str) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ def list_offered(column: ColumnProfile, role: str) -> tuple[str, ...]:
 
 def sort_values(column: ColumnProfile) -> list[str]:
     """Return the distinct values as text: numbers by size, all others by text."""
-    scale = FlatTaxonomy().build(list_values(column)).scale
+    scale = FlatTaxonomy().build(column.values).scale
     return list(scale.leaves.to_pylist()) if isinstance(scale, Categories) else []
 
 
@@ -277,4 +277,4 @@ def _tree(kind: str, column: ColumnProfile, present: Taxonomy | None) -> dict[st
 def _holds_all(present: Taxonomy, column: ColumnProfile) -> bool:
     """Whether the leaves are the values themselves, so that their tree can be edited by hand."""
     endless = isinstance(present.scale, Numbers) and (present.scale.open_low or present.scale.open_high)
-    return not endless and set(texts(list_values(column)).to_pylist()) <= set(present.leaf_labels)
+    return not endless and set(texts(column.values).to_pylist()) <= set(present.leaf_labels)

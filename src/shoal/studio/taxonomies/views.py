@@ -75,7 +75,7 @@ class TreeView:
         """Return what each level leaves of the values, the finest first."""
         often = np.bincount(self.codes[self.codes >= 0], self.counts[self.codes >= 0], self.taxonomy.n_leaves)
         found = []
-        for height in range(self.taxonomy.levels() + 1):
+        for height in range(self.taxonomy.height + 1):
             per_node = np.bincount(self.taxonomy.node_at(height), often, self.taxonomy.n_nodes).astype(np.int64)
             taken = per_node[per_node > 0]
             example = self.taxonomy.labels[int(per_node.argmax())]

@@ -19,6 +19,12 @@ from shoal.taxonomies.tree import Taxonomy
 
 Span = Literal["month", "quarter", "year", "decade"]
 MONTHS: dict[Span, int] = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
+_LABELS: dict[Span, str] = {
+    "month": "{year:04d}-{month:02d}",
+    "quarter": "{year:04d}-Q{quarter}",
+    "year": "{year:04d}",
+    "decade": "{year:04d}s",
+}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -44,9 +50,9 @@ class DatesTaxonomy(TaxonomyBuilder):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise TaxonomyError(f"dates: max {self.max} is before min {self.min}")
         if self.min is not None and self.max is not None:
+            if self.min > self.max:
+                raise TaxonomyError(f"dates: max {self.max} is before min {self.min}")
             _count(_number(self.min), _number(self.max))
         return self
 
@@ -89,18 +95,11 @@ class DatesTaxonomy(TaxonomyBuilder):
 
 def _level(span_of_day: IntArray, span: Span) -> Level:
     lo = np.flatnonzero(np.diff(span_of_day, prepend=span_of_day[0] - 1))
-    months = span_of_day[lo] * MONTHS[span]
-    year, month = 1970 + months // 12, months % 12
-    if span == "decade":
-        labels = [f"{y:04d}s" for y in year.tolist()]
-    elif span == "year":
-        labels = [f"{y:04d}" for y in year.tolist()]
-    elif span == "quarter":
-        labels = [f"{y:04d}-Q{m // 3 + 1}" for y, m in zip(year.tolist(), month.tolist(), strict=True)]
-    else:
-        labels = [f"{y:04d}-{m + 1:02d}" for y, m in zip(year.tolist(), month.tolist(), strict=True)]
     if len(lo) == 1:
         return Level(lo[:0], lo[:0], [])  # it would say no more than the root
+    year, month = np.divmod(span_of_day[lo] * MONTHS[span], 12)
+    pairs = zip((1970 + year).tolist(), month.tolist(), strict=True)
+    labels = [_LABELS[span].format(year=y, month=m + 1, quarter=m // 3 + 1) for y, m in pairs]
     return Level(lo, np.append(lo[1:], len(span_of_day)), labels)
 
 

@@ -48,7 +48,11 @@ class MaskTaxonomy(TaxonomyBuilder):
     def build(self, values: pa.Array) -> Taxonomy:
         """Sort the texts of the right length, or list all numbers of that many digits."""
         declared = self.alphabet == "digits" and 10**self.length <= MOST_LEAVES
-        leaves = self._all_digits() if declared else self._find_texts(values)
+        if declared:
+            every = pa.array(np.arange(10**self.length)).cast(pa.string())
+            leaves = pc.utf8_lpad(every, width=self.length, padding="0")
+        else:
+            leaves = self._find_texts(values)
         texts = np.array(leaves.to_pylist(), dtype=f"U{self.length}")  # (n_leaves,) sorted
         kept = range(self.length) if self.keep is None else set(self.keep)
         lengths = sorted((number for number in kept if 0 < number < self.length), reverse=True)
@@ -61,10 +65,6 @@ class MaskTaxonomy(TaxonomyBuilder):
         lo = np.flatnonzero(np.append(True, heads[1:] != heads[:-1]))
         tail = self.character * (self.length - kept)
         return Level(lo, np.append(lo[1:], len(texts)), [head + tail for head in heads[lo].tolist()])
-
-    def _all_digits(self) -> pa.Array:
-        numbers = pa.array(np.arange(10**self.length)).cast(pa.string())
-        return pc.utf8_lpad(numbers, width=self.length, padding="0")
 
     def _find_texts(self, values: pa.Array) -> pa.Array:
         found = pc.drop_null(pc.unique(pad_to_length(values, self.length)))

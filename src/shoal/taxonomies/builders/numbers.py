@@ -17,7 +17,7 @@ from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.construct import MOST_LEAVES, Level, from_levels
 from shoal.taxonomies.parse import decimal_numbers, whole_numbers
-from shoal.taxonomies.scales import Number, Numbers, interval_label, multiple, multiples, number_text
+from shoal.taxonomies.scales import Number, Numbers, exact, interval_label, multiple, multiples, number_text
 from shoal.taxonomies.tree import Taxonomy
 
 _FARTHEST = 2**53  # beyond it floats skip whole numbers
@@ -160,19 +160,19 @@ class IntervalsTaxonomy(TaxonomyBuilder):
             )
             raise TaxonomyError(f"intervals: decimal numbers need {wanted}")
         for narrow, wide in pairwise(sorted({self.finest, *self.widths})):
-            if (_exact(wide) / _exact(narrow)).denominator != 1:
+            if (exact(wide) / exact(narrow)).denominator != 1:
                 raise TaxonomyError(
                     f"intervals: widths {number_text(narrow)} and {number_text(wide)} do not nest; "
                     f"each must be a multiple of the one before, such as {number_text(narrow)} and "
-                    f"{number_text(_plain(_exact(narrow) * max(2, round(wide / narrow))))}"
+                    f"{number_text(_plain(exact(narrow) * max(2, round(wide / narrow))))}"
                 )
         if self.widths and min(self.widths) < self.finest:
             raise TaxonomyError(
                 f"intervals: the width {min(self.widths)} is below the step {self.finest}; lower the step"
             )
-        leaves = math.floor((_exact(self.max) - _exact(self.min)) / _exact(self.finest)) + 1
+        leaves = math.floor((exact(self.max) - exact(self.min)) / exact(self.finest)) + 1
         if leaves > MOST_LEAVES:
-            larger = number_text(_plain(_exact(self.finest) * _round_factor(leaves / MOST_LEAVES)))
+            larger = number_text(_plain(exact(self.finest) * _round_factor(leaves / MOST_LEAVES)))
             raise TaxonomyError(
                 f"intervals: a step of {number_text(self.finest)} makes {leaves:,} values, at most "
                 f"{MOST_LEAVES:,} are possible; set a larger step, such as step: {larger}"
@@ -183,7 +183,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
     def _check_edges(self) -> None:
         if self.edges and self.widths:
             raise TaxonomyError("intervals: give widths or edges, not both")
-        origin = _exact(self.min if self.origin is None else self.origin)
+        origin = exact(self.min if self.origin is None else self.origin)
         for level in self.edges:
             for edge in level:
                 if not self.min < edge < self.max + self.whole:
@@ -191,7 +191,7 @@ class IntervalsTaxonomy(TaxonomyBuilder):
                         f"intervals: the edge {number_text(edge)} must lie above min {number_text(self.min)} and not "
                         f"beyond max {number_text(self.max)}"
                     )
-                if ((_exact(edge) - origin) / _exact(self.finest)).denominator != 1:
+                if ((exact(edge) - origin) / exact(self.finest)).denominator != 1:
                     raise TaxonomyError(
                         f"intervals: the edge {number_text(edge)} lies within a step of {number_text(self.finest)}; "
                         "move it, or lower the step"
@@ -220,7 +220,9 @@ class IntervalsTaxonomy(TaxonomyBuilder):
         farthest = np.iinfo(np.int64).max if self.whole else np.inf
         low, high = self.open in ("low", "both"), self.open in ("high", "both")
         levels: list[Level] = []
-        for marks in self._marks(starts):
+        widths = sorted(set(self.widths) - {self.finest})
+        marked = [np.array([starts[0], *level], dtype=starts.dtype) for level in dict.fromkeys(self.edges)]
+        for marks in marked or map(self._starts, widths):
             lo = np.searchsorted(starts, marks)
             hi = np.append(lo[1:], len(starts))
             if len(lo) == 1 and (not (low or high) or (levels and len(levels[-1].lo) == 1)):
@@ -239,16 +241,10 @@ class IntervalsTaxonomy(TaxonomyBuilder):
         scale = Numbers(starts, stops, inclusive, open_low=low, open_high=high)
         return from_levels(leaves, levels, scale, declared=True)
 
-    def _marks(self, starts: Marks) -> list[Marks]:
-        """Return where the intervals of each level start, finest level first."""
-        if self.edges:
-            return [np.array([starts[0], *level], dtype=starts.dtype) for level in dict.fromkeys(self.edges)]
-        return [self._starts(width) for width in sorted(set(self.widths) - {self.finest})]
-
     def _starts(self, width: Number) -> Marks:
         """Return where intervals of this width start, exact to the last digit of what was declared."""
         origin = self.min if self.origin is None else self.origin
-        given = [_exact(number) for number in (self.min, self.max, width, origin)]
+        given = [exact(number) for number in (self.min, self.max, width, origin)]
         unit = math.lcm(*(number.denominator for number in given))
         low, high, stride, zero = (int(number * unit) for number in given)
         first = low + (zero - low) % stride
@@ -262,10 +258,6 @@ class IntervalsTaxonomy(TaxonomyBuilder):
         ends = zip(starts.tolist(), stops.tolist(), inclusive.tolist(), strict=True)
         whole = self.whole
         return [interval_label(low, below, whole=whole, inclusive=last) for low, below, last in ends]
-
-
-def _exact(number: Number) -> Fraction:
-    return Fraction(repr(number))
 
 
 def _plain(number: Fraction) -> Number:

@@ -1,18 +1,20 @@
-"""Tokens: texts in place of values, the same for the same value, which tell nothing of it without their key."""
+"""Tokens, hashes and pseudonyms: texts in place of values, the same for the same value."""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.verdicts import HASHING
+from shoal.columns.base import HASHING, PSEUDONYMISATION, NumberDomain, Technique, Treatment
+from shoal.columns.keys import read_key, seal_tokens
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.errors import PolicyError
 from shoal.core.randomness import Chance
@@ -76,13 +78,13 @@ def make_tokens(key: bytes, domain: str, length: int) -> Callable[[list[str]], p
     begun = hmac.new(key, len(named).to_bytes(8) + named, "sha256")
 
     def rewrite(values: list[str]) -> pa.Array:
-        digests = b"".join(_finish_code(begun, value) for value in values)
+        digests = b"".join(_finish(begun, value) for value in values)
         return base32(np.frombuffer(digests, dtype=np.uint8).reshape(len(values), 32), length)
 
     return rewrite
 
 
-def _finish_code(begun: hmac.HMAC, value: str) -> bytes:
+def _finish(begun: hmac.HMAC | hashlib._Hash, value: str) -> bytes:
     code = begun.copy()  # twice as fast as starting anew for every value
     code.update(value.encode())
     return code.digest()
@@ -129,3 +131,111 @@ def explain_sameness(entry: Mapping[str, Any], what: str) -> str:
     if entry.get("of") == "identifier":
         return f"Rows with the same {what} have the same identifier."
     return f"The same value has the same {what}, so it may be guessed by how often it occurs."
+
+
+class Hash(Technique):
+    """The same value gets the same hash; with a random salt nobody can try values out, without one everybody can.
+
+    >>> Hash(salt="none", accept="dictionary-attacks").salt
+    'none'
+    """
+
+    name = "hash"
+    title = "SHA-256 in place of values"
+    roles = ("identifier", "quasi", "insensitive")
+    verdict = HASHING
+    makes_tokens = True
+
+    salt: Literal["random", "none"] = Field(
+        default="random", description="random: 32 bytes that nobody knows after the run; none: the bare hash"
+    )
+    accept: Literal["dictionary-attacks"] | None = Field(
+        default=None, description="must be said for hashes without a salt: whoever tries all values finds each of them"
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.salt == "none" and self.accept is None:
+            raise ValueError(
+                "a hash without a salt is undone by trying values out, which takes seconds for names, numbers and "
+                "codes; use salt: random, a pseudonym, or say accept: dictionary-attacks"
+            )
+        return self
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say what hashes stand for, and whether values can be tried out."""
+        if entry["salt"] == "random":
+            same = explain_sameness(entry, "hash")
+            return f"hashes (SHA-256 with a forgotten salt) {explain_place(entry)}. {same}"
+        return (
+            f"bare hashes (SHA-256) {explain_place(entry)}. **Whoever tries values out finds which they are**, and all "
+            "tables with such hashes can be linked by them."
+        )
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Draw the salt."""
+        salted = hashlib.sha256(b"" if self.salt == "none" else chance.keys(4).tobytes())
+
+        def rewrite(values: list[str]) -> pa.Array:
+            return pa.array([_finish(salted, value).hex() for value in values], pa.string())
+
+        return TokenTreatment(column, pa.string(), {"technique": self.name, "salt": self.salt}, rewrite)
+
+
+class Pseudonym(Technique):
+    """The same value gets the same token wherever the key and the domain are the same, and no other value does.
+
+    Whoever has the key can find out whose token it is, by trying values or, if reversible, by taking it back. The
+    tokens say who is the same person, in this table and in all others of this key: records can still be singled out
+    and linked.
+    """
+
+    name = "pseudonym"
+    title = "tokens in place of values, the same in all tables of one key"
+    roles = ("identifier", "quasi", "insensitive")
+    verdict = PSEUDONYMISATION
+    makes_tokens = True
+
+    key: str = Field(min_length=1, description="path of the key file, which `shoal key new` makes; never published")
+    reversible: bool = Field(default=False, description="whether the key takes tokens back to values (AES-SIV)")
+    length: int | None = Field(
+        default=None,
+        ge=SHORTEST,
+        le=LONGEST,
+        description=f"characters of a token, {USUAL} by default; a reversible one is as long as its value needs",
+    )
+    domain: str | None = Field(
+        default=None,
+        min_length=1,
+        description="columns of the same domain get the same tokens; by default that is the column's name",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.reversible and self.length is not None:
+            raise ValueError("a reversible pseudonym has no length of its own: it must hold the value; leave it out")
+        return self
+
+    @classmethod
+    def explain(cls, entry: Mapping[str, Any]) -> str:
+        """Say where tokens are the same, and what the key can do."""
+        key = "take them back to the values" if entry["reversible"] else "find out whose they are"
+        return (
+            f"tokens {explain_place(entry)}, the same in all tables of the same key and the domain "
+            f"`{entry['domain']}`: these can be linked by them. {explain_sameness(entry, 'token')} Whoever has the key "
+            f"can {key}."
+        )
+
+    def resolve(self, base: Path) -> Self:
+        """Take the key's path from the policy's folder."""
+        return self.model_copy(update={"key": str(base / self.key)})
+
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+        """Read the key."""
+        key, where = read_key(Path(self.key)), self.domain or column
+        said = {"technique": self.name, "reversible": self.reversible, "domain": where}
+        if self.reversible:
+            return TokenTreatment(column, pa.string(), said, seal_tokens(key, where))
+        length = self.length or USUAL
+        return TokenTreatment(column, pa.string(), said | {"length": length}, make_tokens(key, where, length))
