@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from shoal.core.strict_json import AmbiguousJsonError, read_json
+from shoal.core.documents import AmbiguousJsonError, read_json
 
 FORMAT = 1
 FIGURES = ("um", "ncp", "loss", "attribute-loss")  # of utility, that the verifier recomputes

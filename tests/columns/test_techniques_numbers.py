@@ -20,8 +20,8 @@ from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
 
 def done(technique: Technique, values: object, domain: NumberDomain | None = None, seed: int = 7) -> list[object]:

@@ -15,7 +15,7 @@ from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.utility.base import Measure, list_figures, measure
 

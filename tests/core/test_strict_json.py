@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shoal.agency.client import Answer
+from shoal.core.documents import read_json
 from shoal.core.errors import InputError, PolicyError
-from shoal.core.strict_json import read_json
 from shoal.policy.policy import Policy
 from shoal.release.forms.agreed import parse_plan
 from shoal.release.release import find_release, read_internal

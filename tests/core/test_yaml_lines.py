@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shoal.core.documents import load_with_lines, read_text
 from shoal.core.errors import PolicyError
-from shoal.core.yaml_lines import load_with_lines, read_text
 
 
 def test_every_key_and_item_has_its_line() -> None:

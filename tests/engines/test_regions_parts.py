@@ -31,7 +31,7 @@ from shoal.policy.policy import Policy
 from shoal.release.regions import LeafRanges, RangeNumbers, SizeTally
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import open_arrow
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.utility.base import Pool, Total, measure
 

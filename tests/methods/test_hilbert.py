@@ -28,9 +28,8 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
-from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy, MaskTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.information import NormalizedCertaintyPenalty

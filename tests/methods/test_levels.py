@@ -16,7 +16,7 @@ from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.hospital_files import write_stays
 from shoal.policy.drafting import draft_policy
 from shoal.policy.policy import Policy
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import NumbersTaxonomy
 from shoal.taxonomies.scales import multiples
 
 

@@ -21,8 +21,7 @@ from shoal.methods.slicing.attributes import correlations, one_each, partition_a
 from shoal.methods.slicing.planning import exact, regions
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem
-from shoal.taxonomies.builders.dates import DatesTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 

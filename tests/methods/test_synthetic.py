@@ -25,8 +25,8 @@ from shoal.methods.synthetic.synthesis import (
     total_variation,
 )
 from shoal.plan.synthetic import Domain, SyntheticPlan
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
 
 
 def domain(name: str, size: int) -> Domain:

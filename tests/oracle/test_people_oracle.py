@@ -19,7 +19,7 @@ from shoal.core.errors import UnreachableError
 from shoal.models.alpha_k_anonymity import AlphaKAnonymity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.simple_l_diversity import SimpleLDiversity
-from shoal.plan.people import People, most_concentrated
+from shoal.plan.problem import People, most_concentrated
 
 NAMES = ("person", "home", "a", "b", "s")
 row = st.tuples(

@@ -13,7 +13,7 @@ from shoal.methods.sweep.kernels import judge, limit_of, unit_share
 from shoal.methods.sweep.rules import Rule, build_rules, values_needed
 from shoal.models.base import ClassHistograms, Curve, Whole
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan.induced import Induced
+from shoal.plan.problem import Induced
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from shoal.plan.problem import Attribute
 from shoal.release.columns import PublishedColumn
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 
 DISEASE = Attribute("disease", from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}}))

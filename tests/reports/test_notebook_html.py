@@ -16,8 +16,8 @@ import shoal
 from shoal.core.progress import Silent, in_notebook, shown
 from shoal.reports.notebook import MOST_NODES, render_output
 from shoal.reports.plots import release_plots
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import GroupsTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 
 EVIL = "<script>alert(1)</script>"
 PEOPLE = pa.table(

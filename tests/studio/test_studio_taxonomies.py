@@ -27,7 +27,7 @@ from shoal.studio.taxonomies.entries import (
 from shoal.studio.taxonomies.sheets import sheet, summary
 from shoal.studio.taxonomies.trees import KINDS, ValueTree, list_offered, start_taxonomy
 from shoal.studio.taxonomies.views import by_hand, levels_of, scale_view, view
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 
 HERE = Path()

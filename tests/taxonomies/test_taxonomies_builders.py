@@ -15,10 +15,8 @@ from pydantic import ValidationError
 from shoal.core.errors import TaxonomyError
 from shoal.core.registry import discover
 from shoal.taxonomies.builders import TaxonomyBuilder
-from shoal.taxonomies.builders.dates import DatesTaxonomy
-from shoal.taxonomies.builders.listed import FlatTaxonomy, GroupsTaxonomy, TreeTaxonomy
-from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy, GroupsTaxonomy, MaskTaxonomy, TreeTaxonomy
 from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shoal import anonymize
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 NOTHING = pa.array([])
 

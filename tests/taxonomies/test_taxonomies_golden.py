@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.taxonomies.builders.listed import FileTaxonomy, TreeTaxonomy, read_taxonomy
-from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.listed import FileTaxonomy, MaskTaxonomy, TreeTaxonomy, read_taxonomy
 
 # labels per level, as the data's README lists them
 ADULT = {

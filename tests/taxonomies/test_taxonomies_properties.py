@@ -13,10 +13,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.taxonomies.builders.dates import DatesTaxonomy
-from shoal.taxonomies.builders.listed import FlatTaxonomy, read_taxonomy
-from shoal.taxonomies.builders.mask import MaskTaxonomy
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.listed import FlatTaxonomy, MaskTaxonomy, read_taxonomy
 from shoal.taxonomies.files import from_nested, to_arx_csv, to_nested, to_nested_yaml
 from shoal.taxonomies.tree import Cover, Taxonomy
 

@@ -9,7 +9,7 @@ import pytest
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Attribute, Problem
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.base import measure

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from shoal.core.documents import read_json
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
-from shoal.core.strict_json import read_json
 from shoal.release.release import write_bytes
 
 if TYPE_CHECKING:

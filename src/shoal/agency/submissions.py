@@ -18,11 +18,10 @@ import yaml
 
 from shoal.agency.distribution import WEIGHTS
 from shoal.core.arrays import CodeArray
+from shoal.core.documents import load_with_lines, read_json, read_text
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
 from shoal.core.kernels import pack
 from shoal.core.progress import Progress
-from shoal.core.strict_json import read_json
-from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.sources.base import file_digest
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts, whole_numbers

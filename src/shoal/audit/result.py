@@ -21,8 +21,7 @@ from shoal.audit.requirements import ModelVerdict, SensitiveRisk
 from shoal.audit.uniqueness import CodedColumn, MinimalSet, SetRisk, SpecialUniques, disclosure, record_disclosure
 from shoal.audit.units import HouseholdRisk, PersonRisk
 from shoal.core.arrays import IntArray
-from shoal.core.display import show
-from shoal.core.progress import Progress
+from shoal.core.progress import Progress, show
 from shoal.core.results import Figures, Finding, as_json
 from shoal.policy.policy import Policy, Role
 

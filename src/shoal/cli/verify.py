@@ -106,7 +106,7 @@ def _open_table(source: str, options: SourceOptions, session: SparkSession | Non
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Return what can be read of the manifest that will be verified; the verifier itself is the one to complain."""
-    from shoal.core.strict_json import read_json
+    from shoal.core.documents import read_json
     from shoal.verify.reading import public_folder
 
     try:

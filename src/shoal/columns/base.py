@@ -15,7 +15,7 @@ from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
 from shoal.sources.base import DerivedSource, Source, layers
 from shoal.taxonomies.builders import TaxonomyBuilder
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 Number = int | float
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]

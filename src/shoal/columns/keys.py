@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.core.strict_json import read_json
 from shoal.sources.columns import is_text
 from shoal.sources.opening import open_source
 from shoal.sources.writers import Format, open_writer

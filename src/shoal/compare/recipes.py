@@ -20,7 +20,7 @@ from shoal.columns.base import (
 from shoal.columns.numbers import MOST_DECIMALS, decimals_of
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy, Role
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 USUAL: dict[str, dict[str, Any]] = {"k-anonymity": {"k": 5}, "t-closeness": {"t": 0.2, "distance": "equal"}}
 USUAL_TAU = 0.5

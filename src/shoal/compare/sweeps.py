@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from shoal.compare.result import Asked, Row
+from shoal.core.documents import load_with_lines
 from shoal.core.errors import PolicyError, ShoalError, UsageError, did_you_mean
 from shoal.core.registry import find
 from shoal.core.wording import parameters_text
-from shoal.core.yaml_lines import load_with_lines
 from shoal.methods.base import Method
 from shoal.policy.policy import Policy
 from shoal.policy.reading import sentence

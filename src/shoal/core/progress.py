@@ -1,13 +1,12 @@
-"""Progress of long steps, shown where somebody looks and silent elsewhere."""
+"""Progress of long steps, and what a package above provides to show things: visible where somebody looks."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
-
-from shoal.core.display import show
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
 
 
 class Step(Protocol):
@@ -61,3 +60,34 @@ def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook; nothing is loaded to find out."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return "ipykernel" in sys.modules and hasattr(shell, "kernel")
+
+
+PROVIDERS = ("shoal.reports.notebook", "shoal.reports.recorded")  # modules that register how things are shown
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+_shown_by: dict[str, Callable[..., Any]] = {}
+
+
+def register(kind: str) -> Callable[[AnyFunction], AnyFunction]:
+    """Declare that a function shows what is called *kind*.
+
+    >>> @register("greeting")
+    ... def greet(name):
+    ...     return f"Hello, {name}"
+    >>> show("greeting", "Ada")
+    'Hello, Ada'
+    """
+
+    def keep(function: AnyFunction) -> AnyFunction:
+        _shown_by[kind] = function
+        return function
+
+    return keep
+
+
+def show(kind: str, *content: Any) -> Any:
+    """Show something by the function that is registered for its *kind*; providers are imported when first needed."""
+    if kind not in _shown_by:
+        for module in PROVIDERS:
+            import_module(module)
+    return _shown_by[kind](*content)

@@ -33,7 +33,7 @@ from shoal.sources.base import SourceOptions
 from shoal.sources.frames import as_table
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders import TaxonomyBuilder
-from shoal.taxonomies.builders.mask import MaskTaxonomy
+from shoal.taxonomies.builders.listed import MaskTaxonomy
 from shoal.taxonomies.tree import Taxonomy
 from shoal.verify.covers import Cover
 

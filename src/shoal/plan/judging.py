@@ -10,9 +10,8 @@ import numpy as np
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.models.base import ClassHistograms, Whole
-from shoal.plan.induced import Induced
 from shoal.plan.plan import KEPT, Plan
-from shoal.plan.problem import Problem, Requirement
+from shoal.plan.problem import Induced, Problem, Requirement
 
 _HISTOGRAM_ENTRIES = 1 << 22
 

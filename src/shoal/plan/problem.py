@@ -1,18 +1,23 @@
-"""What a method is asked to solve: cells, taxonomies, requirements. No files, no engine."""
+"""What a method is asked to solve: cells, taxonomies, requirements. No files, no engine.
+
+Requirements may count people instead of records, and judge generalized sensitive values by induced frequencies.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from shoal.core import kernels
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import PolicyError
+from shoal.core.kernels import compiled
 from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
 from shoal.plan.cells import Cells
-from shoal.plan.induced import Induced
-from shoal.plan.people import People
 from shoal.taxonomies.tree import Taxonomy
 
 
@@ -152,3 +157,165 @@ class Problem:
     def smallest_class(self) -> int:
         """A size below which no class meets all requirements."""
         return max((requirement.model.smallest_class for requirement in self.requirements), default=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """Whose records the cells are, and what a model sees of classes when it counts people (docs/adr/0036-people.md).
+
+    A person counts once in a class, however many records they have there, and once for each value that they have there.
+    """
+
+    person: CodeArray  # (n_cells,) codes below n_persons
+    n_persons: int
+    pair: CodeArray | None = None  # (n_cells,) codes of the different pairs of person and value; None: no values
+    value_of: CodeArray | None = None  # (n_pairs,)
+
+    @classmethod
+    def of(cls, person: AnyIntArray, values: CodeArray | None) -> People:
+        """Number the persons of the cells, and the pairs of person and value."""
+        names, inverse = np.unique(person, return_inverse=True)
+        code = inverse.reshape(-1).astype(np.int32)
+        if values is None:
+            return cls(code, len(names))
+        key = values.astype(np.int64) * len(names) + code
+        _, first, pair = np.unique(key, return_index=True, return_inverse=True)
+        return cls(code, len(names), pair.reshape(-1).astype(np.int32), values[first])
+
+    @property
+    def some_have_several_values(self) -> bool:
+        """Whether a person has records with different values."""
+        return self.value_of is not None and len(self.value_of) > self.n_persons
+
+    def histograms(
+        self, model: PrivacyModel, class_of: AnyIntArray, cells: AnyIntArray, n_classes: int, n_values: int
+    ) -> ClassHistograms:
+        """Return what a model sees of classes, given the class of each of some cells.
+
+        >>> from shoal.models.k_anonymity import KAnonymity
+        >>> stays = People.of(np.array([7, 7, 7, 9]), None)
+        >>> stays.histograms(KAnonymity(k=2), np.array([0, 0, 1, 1]), np.arange(4), 2, 0).sizes.tolist()
+        [1, 2]
+        """
+        first, order = kernels.group_items(np.asarray(class_of, dtype=np.int32), n_classes)
+        cells = cells[order]
+        one = np.zeros(self.n_persons, dtype=np.int32)
+        sizes = _count_once(first, self.person[cells], one, np.zeros((n_classes, 1), dtype=np.int64))[:, 0]
+        if self.pair is None or self.value_of is None:
+            return ClassHistograms(sizes)
+        counts = np.zeros((n_classes, n_values), dtype=np.int64)
+        _count_once(first, self.pair[cells], self.value_of, counts)
+        return ClassHistograms(sizes, counts if model.knows_values else most_concentrated(counts, sizes))
+
+
+@compiled
+def _count_once(first: IntArray, code: CodeArray, column_of: CodeArray, counts: IntArray) -> IntArray:
+    """Add 1 in the row of each class and the column of each code, however often the class has the code."""
+    last = np.full(len(column_of), -1, dtype=np.int32)  # class in which each code was met
+    for c in range(len(first) - 1):
+        for item in range(first[c], first[c + 1]):
+            if last[code[item]] != c:
+                last[code[item]] = c
+                counts[c, column_of[code[item]]] += 1
+    return counts
+
+
+def most_concentrated(counts: IntArray, sizes: IntArray) -> IntArray:
+    """Return (n_classes, n_values) counts that add up to the sizes, the most frequent values first.
+
+    Somebody with several values is in several counts. Whichever of their values one picks for everybody, the k most
+    frequent together have no more people than here, for every k: so a model that wants values evenly spread, and does
+    not care which they are, holds for every choice if it holds for this one.
+
+    >>> most_concentrated(np.array([[1, 4, 3], [1, 1, 0]]), np.array([5, 2])).tolist()
+    [[0, 4, 1], [1, 1, 0]]
+    """
+    if bool((counts.sum(axis=1) == sizes).all()):
+        return counts
+    order = np.argsort(-counts, axis=1, kind="stable")
+    falling = np.take_along_axis(counts, order, axis=1)
+    before = np.cumsum(falling, axis=1) - falling
+    found = np.empty_like(counts)
+    np.put_along_axis(found, order, np.clip(sizes[:, np.newaxis] - before, 0, falling), axis=1)
+    return found
+
+
+_WIDEST = 1 << 61
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Induced:
+    """A record published as a node counts for each leaf below it in proportion to the adversary's weights.
+
+    Tian and Zhang, Definition 2. To stay exact, a record is cut into ``factor`` units, so many that every share is
+    a whole number of them; a record that keeps its own value gives all units to that. Nodes that would need
+    more units than 64-bit sums hold are not ``allowed``; the root always is.
+
+    >>> from shoal.taxonomies.files import from_nested
+    >>> disease = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
+    >>> induced = Induced.of(disease, [Fraction(1)] * 4, 12)
+    >>> induced.factor, induced.counts(np.array([[2, 0, 1, 0, 1, 0, 0]])).tolist()
+    (4, [[10, 2, 4, 0]])
+    """
+
+    taxonomy: Taxonomy
+    weights: IntArray  # (n_leaves,) in whole numbers
+    totals: IntArray  # (n_nodes,) weight below each node
+    allowed: BoolArray  # (n_nodes,) whether a record may be published as this node
+    factor: int
+
+    @classmethod
+    def of(cls, taxonomy: Taxonomy, weights: Sequence[Fraction], n_records: int) -> Induced:
+        """Find the units in which shares of *n_records* records are whole numbers."""
+        scale = math.lcm(*(weight.denominator for weight in weights))
+        whole = [int(weight * scale) for weight in weights]
+        common = math.gcd(*whole) or 1
+        if sum(whole) // common * max(n_records, 1) >= _WIDEST:
+            raise PolicyError("the weights are too fine to be added exactly; give them with fewer digits")
+        exact = np.array(whole, dtype=np.int64) // common
+        running = np.concatenate([[0], np.cumsum(exact)])
+        totals = running[taxonomy.hi] - running[taxonomy.lo]
+        allowed = np.zeros(taxonomy.n_nodes, dtype=np.bool_)
+        allowed[: taxonomy.n_leaves] = True
+        factor = 1
+        inner = range(taxonomy.n_leaves, taxonomy.n_nodes)
+        for node in sorted(inner, key=lambda node: (int(taxonomy.level[node]), node)):
+            below = exact[taxonomy.lo[node] : taxonomy.hi[node]]
+            if not totals[node]:
+                continue
+            needed = math.lcm(factor, int(totals[node]) // int(np.gcd.reduce(below)))
+            if needed * max(n_records, 1) < _WIDEST:
+                factor = needed
+                allowed[node] = True
+        return cls(taxonomy, exact, totals, allowed, factor)
+
+    def units(self, node: int) -> IntArray:
+        """Return the units that a record published as *node* gives to each leaf from ``lo[node]`` to ``hi[node]``."""
+        if node < self.taxonomy.n_leaves:
+            return np.array([self.factor], dtype=np.int64)
+        below = self.weights[self.taxonomy.lo[node] : self.taxonomy.hi[node]]
+        share = int(self.totals[node]) // int(np.gcd.reduce(below))
+        result: IntArray = below // int(np.gcd.reduce(below)) * (self.factor // share)
+        return result
+
+    def counts(self, by_node: IntArray) -> IntArray:
+        """Return (n_classes, n_leaves) units of each leaf, given (n_classes, n_nodes) records of each node."""
+        n_leaves = self.taxonomy.n_leaves
+        result = by_node[:, :n_leaves] * self.factor
+        for node in (np.flatnonzero(by_node[:, n_leaves:].any(axis=0)) + n_leaves).tolist():
+            below = slice(self.taxonomy.lo[node], self.taxonomy.hi[node])
+            result[:, below] += by_node[:, node, np.newaxis] * self.units(node)
+        return result
+
+    def steps(self, allowed: BoolArray) -> CodeArray:
+        """Return (n_nodes,) the next *allowed* node above each that spreads over more leaves; the root is its own."""
+        parent = self.taxonomy.parent
+        spread = np.concatenate([[0], np.cumsum(self.weights > 0)])
+        wide = spread[self.taxonomy.hi] - spread[self.taxonomy.lo]
+        following = np.empty(self.taxonomy.n_nodes, dtype=np.int32)
+        for node in range(self.taxonomy.n_nodes):
+            up = node
+            while up != self.taxonomy.root and (up == node or not allowed[up] or wide[up] <= wide[node]):
+                up = int(parent[up])
+            following[node] = up
+        return following

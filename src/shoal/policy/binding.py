@@ -14,8 +14,7 @@ from shoal.core.kernels import same_rows
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.plan.cells import Cells
 from shoal.plan.counted import SeenValues
-from shoal.plan.people import People
-from shoal.plan.problem import Attribute, Requirement
+from shoal.plan.problem import Attribute, People, Requirement
 from shoal.taxonomies.parse import texts
 
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from shoal.columns.base import Technique
 from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
+from shoal.core.documents import load_with_lines, read_text
 from shoal.core.registry import discover
 from shoal.core.results import Finding
-from shoal.core.yaml_lines import load_with_lines, read_text
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.sources.base import SourceOptions

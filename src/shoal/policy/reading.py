@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from shoal.columns.base import Technique
 from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
+from shoal.core.documents import Place
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.registry import find
-from shoal.core.yaml_lines import Place
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Policy, TableOptions

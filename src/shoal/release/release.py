@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from shoal.core.display import show
+from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError
-from shoal.core.strict_json import read_json
+from shoal.core.progress import show
 from shoal.sources.addresses import is_address_as_path
 
 if sys.platform != "win32":

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from shoal.core.display import register
-from shoal.core.progress import Progress, Silent, Step
+from shoal.core.progress import Progress, Silent, Step, register
 from shoal.core.wording import counted_text, model_text, parameters_text, percent
 from shoal.release.forms.base import read_form
 from shoal.reports.plots import DARK, LIGHT, class_sizes, colour_variables, plot_style, release_plots

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.core.display import register
 from shoal.core.errors import InputError, UsageError
+from shoal.core.progress import register
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_report

@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from shoal.core.documents import load_with_lines
 from shoal.core.errors import PolicyError
 from shoal.core.registry import discover
-from shoal.core.yaml_lines import load_with_lines
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow

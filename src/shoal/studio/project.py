@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from shoal.core.documents import load_with_lines
 from shoal.core.errors import PolicyError, ShoalError, UsageError
-from shoal.core.yaml_lines import load_with_lines
 from shoal.policy.drafting import WIDTH, Draft, flow, scalar
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import PolicyReader

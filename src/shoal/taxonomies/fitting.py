@@ -12,9 +12,8 @@ from shoal.core.arrays import AnyIntArray, CodeArray
 from shoal.core.wording import counted_text
 from shoal.sources.columns import is_text
 from shoal.taxonomies.builders import TaxonomyBuilder
-from shoal.taxonomies.builders.dates import DatesTaxonomy
+from shoal.taxonomies.builders.intervals import DatesTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.taxonomies.builders.numbers import NumbersTaxonomy
 from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 
 MOST_EXAMPLES = 5

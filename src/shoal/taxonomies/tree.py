@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
-from shoal.core.display import show
+from shoal.core.progress import show
 
 Kind = Literal["category", "number", "date", "prefix"]
 Cover = dict[str, Any]
@@ -289,7 +289,7 @@ def free_label(wanted: str, taken: Iterable[str]) -> str:
 def widen(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, *, ranges: bool) -> tuple[CodeArray, CodeArray]:
     """Return (n,) the narrowest leaf ranges around ``[lo, hi)`` that may be published: nodes or, if asked for, ranges.
 
-    >>> from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+    >>> from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
     >>> ages = IntervalsTaxonomy(min=0, max=99, widths=(10, 50)).build(None)
     >>> few = np.array([23, 23]), np.array([24, 35])
     >>> [bounds.tolist() for bounds in widen(ages, *few, ranges=False)]

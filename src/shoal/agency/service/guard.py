@@ -24,8 +24,8 @@ from shoal.agency.service.messages import describe_errors
 from shoal.agency.service.refusals import Refusal, invalid
 from shoal.agency.service.tokens import Holder, Role, find, read_digest
 from shoal.agency.service.visits import Service, Visit
+from shoal.core.documents import AmbiguousJsonError, read_json
 from shoal.core.errors import ShoalError, UnreachableError
-from shoal.core.strict_json import AmbiguousJsonError, read_json
 
 ROLES_KEY, BODY_KEY = "x-roles", "x-body-limit"
 _MOST_KNOWN = 20_000

@@ -23,10 +23,9 @@ from shoal.methods.sweep.rules import Models, Parts, all_within, caps_of, inform
 from shoal.models.base import Whole, round_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan.induced import Induced
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
-from shoal.plan.problem import Problem
+from shoal.plan.problem import Induced, Problem
 
 
 def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:

@@ -16,10 +16,9 @@ from shoal.core.kernels import same_rows
 from shoal.models.base import Curve
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
-from shoal.plan.induced import Induced
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.plan import Parts as PlanParts
-from shoal.plan.problem import Attribute, Problem, Requirement
+from shoal.plan.problem import Attribute, Induced, Problem, Requirement
 
 _FINEST = 1 << 30
 

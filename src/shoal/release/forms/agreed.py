@@ -20,9 +20,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import pack
-from shoal.core.strict_json import read_json
 from shoal.methods.base import AnyPlan
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity

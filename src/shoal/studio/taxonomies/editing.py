@@ -21,8 +21,8 @@ from shoal.studio.taxonomies.entries import (
 )
 from shoal.studio.taxonomies.trees import MOST_IN_POLICY, ValueTree, start_taxonomy
 from shoal.studio.taxonomies.views import by_hand, view
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import READERS
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
 from shoal.taxonomies.files import to_arx_csv, to_nested_yaml
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy

@@ -13,7 +13,7 @@ from shoal.studio.taxonomies.entries import EntryError, Fields, builder_of, edge
 from shoal.studio.taxonomies.trees import KINDS, MOST_IN_POLICY, ValueTree, list_offered, start_taxonomy
 from shoal.studio.taxonomies.views import Branch, ScaleView, TreeView, levels_of, scale_view, view
 from shoal.taxonomies.builders import TaxonomyBuilder
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.scales import number_text
 
 WIDE_OPEN = 60  # nodes up to which every group is shown open

@@ -13,7 +13,7 @@ import pyarrow as pa
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.policy.profiling import ColumnProfile
 from shoal.studio.taxonomies.entries import EntryError
-from shoal.taxonomies.builders.numbers import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.fitting import Uncovered, find_uncovered
 from shoal.taxonomies.parse import decimal_numbers, texts
 from shoal.taxonomies.scales import Number, Numbers, number_text
