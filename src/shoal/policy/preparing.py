@@ -44,12 +44,7 @@ def chance_of(policy: Policy, chance: Chance, purpose: str = "") -> Chance:
     if not chance.seeded:
         return chance
     techniques = [technique.model_dump_json(exclude={"key"}) for technique in policy.techniques.values()]
-    parts = [
-        policy.document,
-        repr(policy.method),
-        repr(policy.sample),
-        techniques,
-    ]  # paths of keys as they were written
+    parts = [policy.document, repr(policy.method), repr(policy.sample), techniques]  # paths of keys as written
     return chance.apart(purpose + json.dumps(parts, default=str))
 
 
