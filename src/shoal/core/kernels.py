@@ -54,25 +54,6 @@ def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes)
 
 
 @compiled
-def count_sorted(keys: Keys) -> tuple[Keys, Ints]:
-    """Return the distinct keys of a sorted array and how often each occurs."""
-    distinct = 1 if len(keys) else 0
-    for i in range(1, len(keys)):
-        if keys[i] != keys[i - 1]:
-            distinct += 1
-    out = np.empty(distinct, dtype=np.uint64)
-    counts = np.empty(distinct, dtype=np.int64)
-    place = -1
-    for i in range(len(keys)):
-        if i == 0 or keys[i] != keys[i - 1]:
-            place += 1
-            out[place] = keys[i]
-            counts[place] = 0
-        counts[place] += 1
-    return out, counts
-
-
-@compiled
 def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tuple[Keys, Ints]:
     """Return the union of two ascending runs of distinct keys, counts added."""
     keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)

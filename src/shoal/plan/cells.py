@@ -66,9 +66,10 @@ class Run:
         """Reduce the keys of rows to distinct keys; sorts *keys* in place when they are single words."""
         if len(keys) == 1:
             keys[0].sort()
-            distinct, counts = kernels.count_sorted(keys[0])
-            return cls(distinct[np.newaxis], counts)
-        return cls._reduce(keys, np.ones(keys.shape[1], dtype=np.int64))
+        else:
+            keys = keys[:, np.lexsort(keys)]
+        starts = _find_starts(keys)
+        return cls(np.ascontiguousarray(keys[:, starts]), np.diff(starts, append=keys.shape[1]))
 
     def merge(self, other: Run) -> Run:
         """Return the union of both, counts added."""
@@ -112,10 +113,14 @@ class Run:
     def _reduce(cls, keys: KeyArray, counts: IntArray) -> Run:
         order = np.lexsort(keys)
         ordered = keys[:, order]
-        first = np.ones(ordered.shape[1], dtype=np.bool_)
-        first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
-        starts = np.flatnonzero(first)
+        starts = _find_starts(ordered)
         return cls(np.ascontiguousarray(ordered[:, starts]), np.add.reduceat(counts[order], starts))
+
+
+def _find_starts(keys: KeyArray) -> IntArray:
+    """Return where another key starts among those of (n_words, n) sorted rows."""
+    changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return np.flatnonzero(np.append(True, changes))[: keys.shape[1]]
 
 
 class RunStack:
