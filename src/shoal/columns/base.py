@@ -105,11 +105,6 @@ class NumberDomain:
     high: Number | None = None
 
     @property
-    def bounded(self) -> bool:
-        """Whether there is an end."""
-        return bool(self.ends)
-
-    @property
     def ends(self) -> dict[str, Number]:
         """The ends by the names that policies and manifests give them, ``min`` and ``max``."""
         named = {"min": self.low, "max": self.high}

@@ -126,7 +126,7 @@ class Noise(Technique):
         return self
 
     def _check_edges(self, domain: NumberDomain) -> None:
-        if domain.bounded and self.edges is None:
+        if domain.ends and self.edges is None:
             raise ValueError(
                 "noise has no ends but the domain has: say what happens at its edges, edges: clamp, reflect or redraw"
             )
@@ -145,7 +145,7 @@ class Noise(Technique):
             self._check_edges(domain)
         except ValueError as error:
             raise PolicyError(f"column {column!r}: {error}") from None
-        if self.edges is not None and not domain.bounded:
+        if self.edges is not None and not domain.ends:
             raise PolicyError(f"column {column!r}: edges need a domain; give min, max or a taxonomy of intervals")
         grid = Grid(self.decimals)
         low = None if domain.low is None else grid.step_of(domain.low, f"column {column!r}: min")
@@ -187,12 +187,7 @@ class NoiseTreatment(NumberTreatment):
         return round_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)
 
     def _outside(self, steps: IntArray) -> BoolArray:
-        outside = np.zeros(len(steps), dtype=np.bool_)
-        if self.low is not None:
-            outside |= steps < self.low
-        if self.high is not None:
-            outside |= steps > self.high
-        return outside
+        return np.asarray(clamp(steps, self.low, self.high) != steps)
 
     def _redraw(self, true: IntArray, noisy: IntArray, valid: BoolArray, first_row: int) -> IntArray:
         noisy, turn = noisy.copy(), 0

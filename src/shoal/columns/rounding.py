@@ -82,12 +82,10 @@ class RoundingTreatment(NumberTreatment):
         if (np.abs(scaled) > _FARTHEST / self.unit).any():
             raise InputError(f"column {self.column!r} has numbers too large to be rounded")
         below = np.floor(scaled)
-        up = scaled - below >= 0.5 if self.random is None else scaled - below > self._uniform(first_row, len(numbers))
+        if self.random is None:
+            up = scaled - below >= 0.5
+        else:
+            drawn = self.random.draw(first_row, len(numbers), lambda words: uniform(words[:, 0]))
+            up = scaled - below > drawn - 2.0**-53  # of [0, 1): multiples stay, the rest goes up as often as it should
         multiples = below.astype(np.int64) + up
         return clamp(multiples, self.low, self.high) * self.unit
-
-    def _uniform(self, first_row: int, n_rows: int) -> FloatArray:
-        if self.random is None:
-            raise TypeError("this rounding is not random")
-        drawn: FloatArray = self.random.draw(first_row, n_rows, lambda words: uniform(words[:, 0]))
-        return drawn - 2.0**-53  # in [0, 1): what is a multiple stays, and the rest goes up as often as it should

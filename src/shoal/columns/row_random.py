@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import FloatArray, IntArray, KeyArray
 from shoal.core.randomness import Chance
 
 BLOCK_ROWS = 4096
@@ -88,8 +88,3 @@ def round_normal(words: KeyArray, deviation: float) -> IntArray:
     radius = np.sqrt(2.0 * exponential(words[:, 0], words[:, 1]))
     angle = np.cos(2.0 * math.pi * uniform(words[:, 2]))
     return np.rint(deviation * radius * angle).astype(np.int64)
-
-
-def choose_rows(words: KeyArray, share: float) -> BoolArray:
-    """Return whether each row is one of a random *share*."""
-    return np.asarray(uniform(words[:, 0]) <= share)

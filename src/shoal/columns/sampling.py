@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.columns.base import ChangedSource
-from shoal.columns.row_random import RowRandom, choose_rows
+from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray
 from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factor_column
 from shoal.core.errors import InputError
@@ -80,9 +80,8 @@ class SampledSource(ChangedSource):
             if len(kept) < n_rows:
                 raise InputError(f"{self.given.name} changed while it was being read; nothing was published")
             return kept
-        drawn: BoolArray = self.random.draw(
-            first_row, n_rows, lambda words: choose_rows(words, self.sampling.share or 0)
-        )
+        share = self.sampling.share or 0.0
+        drawn: BoolArray = self.random.draw(first_row, n_rows, lambda words: uniform(words[:, 0]) <= share)
         return drawn
 
 

@@ -246,9 +246,10 @@ class Plan:
         population: Mapping[str, IntArray] | None = None,
     ) -> Plan:
         """Build from parts of cells that may publish ranges of sensitive values; records in no part are withheld."""
-        parts = _with_withheld(cells, parts)
-        pieces = parts.cell, parts.owner, parts.records
-        return cls.of_pieces(lo, hi, cells.n_cells, *pieces, population, (parts.lo, parts.hi))
+        cell, owner, records = withhold_rest(cells.counts, parts.cell, parts.owner, parts.records)
+        more = ((0, len(cell) - len(parts.cell)), (0, 0))
+        shown = np.pad(parts.lo, more, constant_values=KEPT), np.pad(parts.hi, more)
+        return cls.of_pieces(lo, hi, cells.n_cells, cell, owner, records, population, shown)
 
 
 def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) -> tuple[CodeArray, Targets]:
@@ -262,17 +263,11 @@ def _targets(owner: CodeArray, lo: CodeArray, hi: CodeArray, records: IntArray) 
     return target, Targets(class_of[first], lo[first], hi[first], kernels.sum_groups(target, records, len(first)))
 
 
-def _with_withheld(cells: Cells, parts: Parts) -> Parts:
-    """Add what is missing to make every cell complete, as withheld records."""
-    missing = cells.counts - kernels.sum_groups(parts.cell.astype(np.int32), parts.records, cells.n_cells)
+def withhold_rest(
+    counts: IntArray, cell: IntArray, owner: AnyIntArray, records: IntArray
+) -> tuple[IntArray, CodeArray, IntArray]:
+    """Return pieces of cells with their owners and records, and last those that make every cell complete, withheld."""
+    missing = counts - kernels.sum_groups(cell.astype(np.int32), records, len(counts))
     rest = np.flatnonzero(missing)
-    if not len(rest):
-        return parts
-    nothing = np.zeros((len(rest), parts.lo.shape[1]), dtype=np.int32)
-    return Parts(
-        np.concatenate([parts.cell, rest]),
-        np.concatenate([parts.owner, np.full(len(rest), WITHHELD)]),
-        np.concatenate([parts.lo, nothing + KEPT]),
-        np.concatenate([parts.hi, nothing]),
-        np.concatenate([parts.records, missing[rest]]),
-    )
+    owners = np.append(owner, np.full(len(rest), WITHHELD)).astype(np.int32)
+    return np.append(cell, rest), owners, np.append(records, missing[rest])

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.plan.plan import WITHHELD, Assignment
+from shoal.plan.plan import Assignment, withhold_rest
 from shoal.plan.problem import Problem, Requirement
 
 T = TypeVar("T", bound=Hashable)
@@ -72,14 +72,8 @@ class SlicedPlan:
     def of_pieces(cls, parts: tuple[Part, ...], counts: IntArray, pieces: Pieces, n_buckets: int) -> SlicedPlan:
         """Build from pieces that go to a bucket or are WITHHELD, as are records that are in no piece."""
         sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
-        left = counts - kernels.sum_groups(pieces.cell.astype(np.int32), pieces.records, len(counts))
-        rest = np.flatnonzero(left)
-        assignment = Assignment.of_pieces(
-            len(counts),
-            np.concatenate([pieces.cell, rest]),
-            np.concatenate([pieces.bucket, np.full(len(rest), WITHHELD, dtype=np.int32)]),
-            np.concatenate([pieces.records, left[rest]]),
-        )
+        whole = withhold_rest(counts, pieces.cell, pieces.bucket, pieces.records)
+        assignment = Assignment.of_pieces(len(counts), *whole)
         return cls(parts, sizes, assignment, int(counts.sum() - sizes.sum()))
 
     def pieces(self, counts: IntArray) -> Pieces:
