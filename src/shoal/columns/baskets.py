@@ -86,10 +86,8 @@ def split_items(texts: pa.Array, separator: str) -> Baskets:
     lists = pc.split_pattern(texts, pattern=separator)
     coded = pc.utf8_trim_whitespace(pc.list_flatten(lists)).dictionary_encode()
     text = np.asarray(pc.list_parent_indices(lists), dtype=np.int64)
-    order = np.asarray(pc.sort_indices(coded.dictionary))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    item, names = rank[np.asarray(coded.indices)], coded.dictionary.take(pa.array(order))
+    rank = np.asarray(pc.rank(coded.dictionary), dtype=np.int64) - 1
+    item, names = rank[np.asarray(coded.indices)], coded.dictionary.sort()
     if len(names) and names[0].as_py() == "":  # the empty text is first in the order
         text, item, names = text[item > 0], item[item > 0] - 1, names[1:]
     text, item = distinct_pairs(text, item, len(names))
@@ -153,7 +151,9 @@ def item_groups(
     n_frequent = max(n_groups, min(FREQUENT, int((records * RARE >= n_baskets).sum())))
     together = np.zeros((len(items), n_frequent), dtype=np.int64)
     for baskets, people in _batches(source, name, separator):
-        _count_pairs(*_rank_items(baskets, items), people, together)
+        rank = pc.index_in(baskets.names, value_set=pa.array(items, pa.string())).fill_null(-1)
+        place = np.asarray(rank, dtype=np.int64)[baskets.item]  # (n_pairs,) -1: of another item
+        _count_pairs(baskets.text[place >= 0], place[place >= 0], people, together)
     association = going_together(together, records, n_baskets)
     distances = 1.0 - association[:n_frequent]
     np.fill_diagonal(distances, 0.0)
@@ -186,13 +186,6 @@ def _batches(source: Source, name: str, separator: str) -> Iterator[tuple[Basket
         column = batch.column(0)
         codes = np.asarray(column.indices.drop_null())
         yield split_items(column.dictionary, separator), np.bincount(codes, minlength=len(column.dictionary))
-
-
-def _rank_items(baskets: Baskets, items: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Return the pairs of texts and places in *items*; other items are left out."""
-    rank = pc.index_in(baskets.names, value_set=pa.array(items, pa.string())).fill_null(-1)
-    place = np.asarray(rank, dtype=np.int64)[baskets.item]
-    return baskets.text[place >= 0], place[place >= 0]
 
 
 @compiled
@@ -358,9 +351,7 @@ def baskets(
     names = pc.utf8_trim_whitespace(what.dictionary.cast(pa.string()))
     if pc.any(pc.match_substring(names, separator)).as_py():
         raise InputError(f"items of {item!r} in {source.name} contain {separator!r}; choose another separator")
-    order = np.asarray(pc.sort_indices(who.dictionary))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
+    rank = np.asarray(pc.rank(who.dictionary), dtype=np.int64) - 1
     named = names.unique().sort()
     place = np.asarray(pc.index_in(names, value_set=named), dtype=np.int64)
     there = np.asarray(what.is_valid())
@@ -368,6 +359,6 @@ def baskets(
     which = place[np.asarray(what.indices.drop_null())]
     full = np.asarray(pc.not_equal(named, ""))[which]
     owner, which = distinct_pairs(owner[full], which[full], len(named))  # items in the order of their names
-    edges = np.searchsorted(owner, np.arange(len(order) + 1)).astype(np.int32)
+    edges = np.searchsorted(owner, np.arange(len(rank) + 1)).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(edges), named.take(pa.array(which)))
-    return pa.table({person: who.dictionary.take(pa.array(order)), item: pc.binary_join(lists, separator)})
+    return pa.table({person: who.dictionary.sort(), item: pc.binary_join(lists, separator)})

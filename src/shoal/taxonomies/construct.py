@@ -134,7 +134,7 @@ def _numbers(texts: pa.Array, pattern: str) -> Numbers | None:
         return None
     whole = "." not in pattern
     points = texts.cast(pa.int64() if whole else pa.float64()).to_numpy()
-    if not bool(np.all(np.diff(points) > 0)):
+    if not np.all(np.diff(points) > 0):
         return None
     stops = points + 1 if whole else np.nextafter(points, np.inf)
     return Numbers(points, stops, np.ones(len(points), dtype=bool))
