@@ -1,8 +1,8 @@
-"""Requirements that no classes of a table can meet, told before any work starts."""
+"""Requirements that no classes of a table can meet, found before any work starts, and what to say of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -67,3 +67,24 @@ def flatten(counts: IntArray, n_fewer: int) -> tuple[IntArray, int]:
     following = np.append(largest[1:], 0)
     n_cut = int(np.argmax(above >= following * np.arange(1, len(counts) + 1))) + 1
     return np.minimum(counts * n_cut, above[n_cut - 1]), n_cut
+
+
+def find_blocking(failures: Iterable[Sequence[tuple[Requirement, float]]]) -> tuple[int, float] | None:
+    """Return the number of the model that alone keeps a table from having several classes, and what it reaches.
+
+    *failures* are the requirements that some tables of several classes fail, each with what it reaches there. Only
+    models that compare with the whole are looked at; the one is taken of which least is lacking, None if others fail
+    too wherever they do.
+    """
+    offers: dict[int, float] = {}
+    for failing in failures:
+        numbers = {requirement.number for requirement, _ in failing}
+        if len(numbers) == 1 and all(requirement.model.relative_to_whole for requirement, _ in failing):
+            number, reached = min(numbers), max(reached for _, reached in failing)
+            offers[number] = min(reached, offers.get(number, np.inf))
+    return min(offers.items(), key=lambda offer: (offer[1], offer[0]), default=None)
+
+
+def name_together(requirements: Sequence[Requirement]) -> str:
+    """Return what messages call a model of the policy, which may be about several attributes."""
+    return requirements[0].model.subject if len(requirements) == 1 else requirements[0].model.name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.core import kernels
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Induced, Problem, Requirement
@@ -31,6 +31,19 @@ class Judge:
     def of(cls, requirement: Requirement, counts: IntArray, *, induced: bool = False) -> Judge:
         """Prepare for a table of *counts* records of each cell; if *induced*, some publish generalized values."""
         return cls(requirement, requirement.induce(counts) if induced else None, requirement.whole(counts))
+
+    def holds(
+        self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None
+    ) -> BoolArray:
+        """Return (n_classes,) whether each class meets the requirement; arguments are those of ``histograms``."""
+        blocks = self.histograms(first, values, records, population)
+        holding = [self.requirement.model.holds(classes, self.whole) for classes in blocks]
+        return np.concatenate([np.zeros(0, dtype=np.bool_), *holding])
+
+    def reach(self, first: IntArray, values: CodeArray | None, records: IntArray) -> FloatArray:
+        """Return (n_classes,) the strongest main parameter that each class meets."""
+        blocks = self.histograms(first, values, records)
+        return np.concatenate([np.zeros(0), *(self.requirement.model.reach(some, self.whole) for some in blocks)])
 
     def histograms(
         self, first: IntArray, values: CodeArray | None, records: IntArray, population: IntArray | None = None

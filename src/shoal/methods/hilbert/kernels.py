@@ -1,32 +1,19 @@
 """Compiled loops that group records along a curve.
 
-Records stand in curve order: ``codes`` (n, d) are their leaves. What a group would publish, and how wide that is, the
-arrays of ``Widths`` tell.
+Records stand in curve order: ``codes`` (n, d) are their leaves.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import heapq
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled
-
-
-class Widths(NamedTuple):
-    """How wide labels are: of taxonomy nodes or, where ``ranges``, of runs of leaves between permitted edges."""
-
-    ranges: BoolArray  # (d,)
-    parent: CodeArray  # (d, n_nodes)
-    start: CodeArray  # (d, n_nodes) first leaf
-    end: CodeArray  # (d, n_nodes) leaf after the last
-    node: FloatArray  # (d, n_nodes) width
-    first: CodeArray  # (d, n_leaves) where a range that has this leaf lowest begins
-    last: CodeArray  # (d, n_leaves) where a range that has this leaf highest ends, inclusive
-    place: FloatArray  # (d, n_leaves) along the line from 0 to the attribute's weight; missing at twice that
-    full: FloatArray  # (d,) the width of a whole domain
+from shoal.methods.labels import Trees, covering_node, range_width
 
 
 @compiled
@@ -41,38 +28,29 @@ def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArr
 
 
 @compiled
-def covering(j: int, node: int, low: int, high: int, widths: Widths) -> int:
-    """Return the lowest node from *node* upwards that covers the leaves from *low* to *high*."""
-    while widths.start[j, node] > low or widths.end[j, node] <= high:
-        node = widths.parent[j, node]
-    return node
-
-
-@compiled
-def label_width(j: int, low: int, high: int, node: int, widths: Widths) -> float:
-    """Return the width of the label for leaves from *low* to *high*, of which *node* is the lowest node."""
-    if not widths.ranges[j]:
-        return float(widths.node[j, node])
+def label_width(trees: Trees, j: int, low: int, high: int) -> float:
+    """Return the width of the label for leaves of attribute j from *low* to *high*."""
+    base = trees.first_leaf[j]
+    if trees.low_end[base + low] < 0:
+        return float(trees.width[trees.first_node[j] + covering_node(trees, j, low, high)])
     if low == high:
         return 0.0
-    apart = widths.place[j, widths.last[j, high]] - widths.place[j, widths.first[j, low]]
-    return float(min(apart, widths.full[j]))
+    return range_width(trees, j, trees.low_end[base + low], trees.high_end[base + high] + 1)
 
 
 @compiled
-def group_widths(low: CodeArray, high: CodeArray, widths: Widths) -> FloatArray:
+def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
     """Return (n_groups,) the width of each group's label, over all attributes."""
     n, d = low.shape
     out = np.zeros(n)
     for g in range(n):
         for j in range(d):
-            node = covering(j, low[g, j], low[g, j], high[g, j], widths)
-            out[g] += label_width(j, low[g, j], high[g, j], node, widths)
+            out[g] += label_width(trees, j, low[g, j], high[g, j])
     return out
 
 
 @compiled
-def optimal_cuts(low: CodeArray, high: CodeArray, records: IntArray, smallest: int, widths: Widths) -> CodeArray:
+def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArray, smallest: int) -> CodeArray:
     """Return (n_units,) the group of each unit so that the total width over all records is least.
 
     Units (consecutive records with the extents ``low`` and ``high``) are cut into runs of at least *smallest* records.
@@ -82,12 +60,10 @@ def optimal_cuts(low: CodeArray, high: CodeArray, records: IntArray, smallest: i
     best = np.full(n + 1, np.inf)
     best[0] = 0.0
     back = np.zeros(n + 1, dtype=np.int64)  # where the last run begins
-    node = np.empty(d, dtype=np.int64)
     lowest = np.empty(d, dtype=np.int64)
     highest = np.empty(d, dtype=np.int64)
     for stop in range(1, n + 1):
         for j in range(d):
-            node[j] = low[stop - 1, j]
             lowest[j] = highest[j] = low[stop - 1, j]
         size = 0
         wide = 0.0
@@ -97,7 +73,6 @@ def optimal_cuts(low: CodeArray, high: CodeArray, records: IntArray, smallest: i
                 if low[start, j] < lowest[j] or high[start, j] > highest[j]:
                     lowest[j] = min(lowest[j], low[start, j])
                     highest[j] = max(highest[j], high[start, j])
-                    node[j] = covering(j, node[j], lowest[j], highest[j], widths)
                     stale = True
             size += records[start]
             if size < smallest:
@@ -105,7 +80,7 @@ def optimal_cuts(low: CodeArray, high: CodeArray, records: IntArray, smallest: i
             if stale:
                 wide = 0.0
                 for j in range(d):
-                    wide += label_width(j, lowest[j], highest[j], node[j], widths)
+                    wide += label_width(trees, j, lowest[j], highest[j])
                 stale = False
             cost = best[start] + size * wide
             if cost < best[stop]:
@@ -127,33 +102,6 @@ def optimal_cuts(low: CodeArray, high: CodeArray, records: IntArray, smallest: i
 
 
 @compiled
-def _sink(heap: IntArray, length: int, key: int) -> None:
-    """Put *key* in the place of the least entry."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= length:
-            break
-        if child + 1 < length and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= key:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = key
-
-
-@compiled
-def _rise(heap: IntArray, length: int, key: int) -> None:
-    """Add *key* to a heap of *length* entries."""
-    place = length
-    while place > 0 and heap[(place - 1) // 2] > key:
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = key
-
-
-@compiled
 def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> CodeArray:
     """Return (n,) the group of each record: *size* records each, of no value more than *cap*.
 
@@ -169,14 +117,10 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
     taken = np.zeros(n_values, dtype=np.int64)
     members = np.empty(size, dtype=np.int64)  # the values of the group's records
     aside = np.empty(n_values, dtype=np.int64)
-    heap = np.empty(n_values, dtype=np.int64)  # record * n_values + value; may be behind the value's head
-    length = 0
-    most = 0  # no value has more records left
-    for v in range(n_values):
-        most = max(most, first[v + 1] - first[v])
-        if first[v + 1] > first[v]:
-            _rise(heap, length, queue[first[v]] * n_values + v)
-            length += 1
+    # record * n_values + value; may be behind the value's head
+    heap = [queue[first[v]] * n_values + v for v in range(n_values) if first[v + 1] > first[v]]
+    heapq.heapify(heap)
+    most = remaining  # no value has more records left
     number = 0
     while remaining >= 2 * size:
         allowed = (remaining - size) * cap // size
@@ -205,8 +149,7 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
                 if head[v] < first[v + 1]:
                     aside[n_aside] = v
                     n_aside += 1
-                length -= 1
-                _sink(heap, length, heap[length])
+                heapq.heappop(heap)
                 continue
             record = queue[head[v]]
             if heap[0] // n_values == record:
@@ -218,11 +161,10 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
                 if head[v] == first[v + 1]:
                     continue
                 record = queue[head[v]]
-            _sink(heap, length, record * n_values + v)
+            heapq.heapreplace(heap, record * n_values + v)
         for i in range(n_aside):
             v = aside[i]
-            _rise(heap, length, queue[head[v]] * n_values + v)
-            length += 1
+            heapq.heappush(heap, queue[head[v]] * n_values + v)
         for member in members:
             taken[member] = 0
         remaining -= size
@@ -234,13 +176,13 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
 
 
 @compiled
-def pair_groups(failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray, widths: Widths) -> CodeArray:
+def pair_groups(trees: Trees, failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray) -> CodeArray:
     """Return (n,) new numbers of groups in curve order: each failing one joins a neighbour, if one is still free.
 
     Of two neighbours it joins the one with which the total width grows less.
     """
     n, d = low.shape
-    alone = group_widths(low, high, widths)
+    alone = group_widths(trees, low, high)
     partner = np.full(n, -1, dtype=np.int64)
     for g in range(n):
         if not failing[g] or partner[g] >= 0:
@@ -253,7 +195,7 @@ def pair_groups(failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntA
             for j in range(d):
                 lowest = min(low[g, j], low[other, j])
                 highest = max(high[g, j], high[other, j])
-                wide += label_width(j, lowest, highest, covering(j, lowest, lowest, highest, widths), widths)
+                wide += label_width(trees, j, lowest, highest)
             growth = sizes[g] * (wide - alone[g]) + sizes[other] * (wide - alone[other])
             if growth < least:
                 least = growth
@@ -272,27 +214,27 @@ def pair_groups(failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntA
 
 
 @compiled
-def _largest_child(j: int, records: IntArray, codes: CodeArray, node: int, widths: Widths, scratch: IntArray) -> int:
+def _largest_child(trees: Trees, j: int, node: int, records: IntArray, codes: CodeArray, scratch: IntArray) -> int:
     """Return the child of *node* that covers the most of the records; *scratch* (n_nodes,) is left all zero."""
-    best = -1
+    base, best = trees.first_node[j], -1
     for record in records:
         child = codes[record, j]
-        while child != node and widths.parent[j, child] != node:
-            child = widths.parent[j, child]
+        while child != node and trees.parent[base + child] != node:
+            child = trees.parent[base + child]
         scratch[child] += 1
         if best < 0 or scratch[child] > scratch[best] or (scratch[child] == scratch[best] and child < best):
             best = child
     for record in records:
         child = codes[record, j]
-        while child != node and widths.parent[j, child] != node:
-            child = widths.parent[j, child]
+        while child != node and trees.parent[base + child] != node:
+            child = trees.parent[base + child]
         scratch[child] = 0
     return best
 
 
 @compiled
 def _measure_rest(
-    records: IntArray, codes: CodeArray, j: int, least: int, most: int, widths: Widths
+    trees: Trees, j: int, least: int, most: int, records: IntArray, codes: CodeArray
 ) -> tuple[int, float]:
     """Return how many records have a code of attribute j from *least* to *most*, and the width of their label."""
     d = codes.shape[1]
@@ -308,14 +250,14 @@ def _measure_rest(
     wide = 0.0
     if kept:
         for i in range(d):
-            wide += label_width(i, low[i], high[i], covering(i, low[i], low[i], high[i], widths), widths)
+            wide += label_width(trees, i, low[i], high[i])
     return kept, wide
 
 
 @compiled
 def choose_withheld(
-    first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int, widths: Widths,
-) -> tuple[CodeArray, IntArray, FloatArray]:  # fmt: skip
+    trees: Trees, first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int
+) -> tuple[CodeArray, IntArray, FloatArray]:
     """Return the part of each group whose withholding narrows the rest the most: what to keep, its size, the gain.
 
     Rows of the first are attribute, least and greatest code to keep. A part lies outside the largest child of the
@@ -326,26 +268,27 @@ def choose_withheld(
     keep = np.zeros((n, 3), dtype=np.int32)
     shed = np.zeros(n, dtype=np.int64)
     gain = np.zeros(n)
-    lost = widths.full.sum()
-    scratch = np.zeros(widths.parent.shape[1], dtype=np.int64)
-    alone = group_widths(low, high, widths)
+    lost = trees.full.sum()
+    scratch = np.zeros(len(trees.parent), dtype=np.int64)
+    alone = group_widths(trees, low, high)
     for g in range(n):
         records = order[first[g] : first[g + 1]]
         size = len(records)
         for j in range(d):
             if size <= smallest or low[g, j] == high[g, j]:
                 continue
-            for upper in range(2 if widths.ranges[j] else 1):
+            leaves, as_range = trees.first_leaf[j], trees.low_end[trees.first_leaf[j]] >= 0
+            for upper in range(2 if as_range else 1):
                 least, most = low[g, j], high[g, j]
-                if not widths.ranges[j]:
-                    node = covering(j, least, least, most, widths)
-                    child = _largest_child(j, records, codes, node, widths, scratch)
-                    least, most = widths.start[j, child], widths.end[j, child] - 1
+                if not as_range:
+                    child = _largest_child(trees, j, covering_node(trees, j, least, most), records, codes, scratch)
+                    node = trees.first_node[j] + child
+                    least, most = trees.lo[node], trees.hi[node] - 1
                 elif upper:
-                    most = widths.first[j, most] - 1
+                    most = trees.low_end[leaves + most] - 1
                 else:
-                    least = widths.last[j, least] + 1
-                kept, wide = _measure_rest(records, codes, j, least, most, widths)
+                    least = trees.high_end[leaves + least] + 1
+                kept, wide = _measure_rest(trees, j, least, most, records, codes)
                 if kept < smallest or kept == size:
                     continue
                 net = (size * alone[g] - kept * wide) / (size - kept) - lost

@@ -7,19 +7,20 @@ threads does not change the result.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.methods.labels import Trees
 from shoal.methods.mondrian import kernels
-from shoal.methods.mondrian.kernels import Boxes, Trees
+from shoal.methods.mondrian.kernels import Boxes
 from shoal.models.base import ClassHistograms
-from shoal.plan.problem import Attribute, Problem, Requirement
-from shoal.taxonomies.tree import range_ends
+from shoal.plan.problem import Problem, Requirement
 
 _ITEMS_PER_CHUNK = 1 << 17
 
@@ -39,34 +40,25 @@ class Parts:
         """(n_parts,) the box of each part."""
         return np.repeat(np.arange(len(self.attribute)), np.diff(self.first))
 
-    def of_run(self, boxes: slice) -> Parts:
-        """Return the parts of a run of boxes."""
-        first = self.first[boxes.start : boxes.stop + 1]
-        return Parts(self.attribute[boxes], self.cut[boxes], first - first[0])
-
 
 class Items:
     """Codes, counts and values of all items, in the order of their boxes."""
 
     def __init__(self, problem: Problem, *, ranges: bool) -> None:
-        self.trees = _trees(problem.quasi, ranges=ranges)
+        numbers = [attribute.taxonomy.positions is not None for attribute in problem.quasi]
+        self.trees = Trees.of(problem.quasi, [ranges and number for number in numbers])
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
-        n, d = problem.cells.n_cells, len(problem.quasi)
+        n = problem.cells.n_cells
         leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
-        codes = np.empty((n, d), dtype=np.uint16 if leaves <= 1 << 16 else np.int32)
-        for j, column in enumerate(problem.quasi_codes):
-            codes[:, j] = column
-        self._value_columns = _distinct_columns(problem, "values")
-        self._value_widths = [_width_of(column, problem) for column in self._value_columns]
-        values = np.empty((n, len(self._value_columns)), dtype=np.int32)
-        for s, column in enumerate(self._value_columns):
-            values[:, s] = column
-        self._population_columns = _distinct_columns(problem, "population")
+        codes = _stack(problem.quasi_codes, n, np.uint16 if leaves <= 1 << 16 else np.int32)
+        self._value_columns = _distinct_columns([r.values for r in problem.requirements])
+        self._value_widths = [
+            next(r.n_values for r in problem.requirements if r.values is column) for column in self._value_columns
+        ]
+        self._population_columns = _distinct_columns([r.population for r in problem.requirements])
         self._everyone = bool(self._population_columns)  # labels cover the population, too
-        weights = np.empty((n, 1 + len(self._population_columns)), dtype=np.int64)
-        weights[:, 0] = problem.cells.counts
-        for w, column in enumerate(self._population_columns):
-            weights[:, 1 + w] = column
+        weights = _stack([problem.cells.counts, *self._population_columns], n, np.int64)
+        values = _stack(self._value_columns, n, np.int32)
         cells = np.arange(n, dtype=np.int32)
         self.arrays = kernels.Items(codes, weights, values, cells, np.zeros(n, dtype=np.int32))
 
@@ -81,35 +73,22 @@ class Items:
 
     def boxes(self, starts: IntArray, stops: IntArray, barred: BoolArray) -> Boxes:
         """Return ranges of items as boxes, labelled."""
-        shape, n_weights = barred.shape, self.arrays.weights.shape[1]
-        low, high, lo, hi = (np.zeros(shape, dtype=np.int32) for _ in range(4))
-        found = Boxes(starts, stops, barred, low, high, lo, hi, np.empty((len(starts), n_weights), dtype=np.int64))
-
-        def work(part: slice) -> None:
-            kernels.label_boxes(self.arrays, self.trees, self._everyone, found.take(part))
-
-        self.in_chunks(found, work)
+        low, high, lo, hi = (np.zeros(barred.shape, dtype=np.int32) for _ in range(4))
+        sizes = np.empty((len(starts), self.arrays.weights.shape[1]), dtype=np.int64)
+        found = Boxes(starts, stops, barred, low, high, lo, hi, sizes)
+        self._run(kernels.label_boxes, found, self._everyone)
         return found
 
     def rank_cuts(self, boxes: Boxes, smallest: int) -> tuple[FloatArray, CodeArray]:
         """Return (n, d) how good a cut on each attribute would be by sizes alone, 0 if there is none, and its place."""
         score, cut = np.zeros(boxes.lo.shape), np.full(boxes.lo.shape, -1, dtype=np.int32)
-
-        def work(part: slice) -> None:
-            kernels.rank_cuts(self.arrays, self.trees, boxes.take(part), smallest, score[part], cut[part])
-
-        self.in_chunks(boxes, work)
+        self._run(kernels.rank_cuts, boxes, smallest, score, cut)
         return score, cut
 
     def parts(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray) -> Parts:
         """Number the parts of a cut of each box, and mark every item with its part."""
         n_parts = np.empty(boxes.n, dtype=np.int64)
-
-        def work(part: slice) -> None:
-            some = boxes.take(part)
-            kernels.number_parts(self.arrays, self.trees, some, attribute[part], cut[part], n_parts[part])
-
-        self.in_chunks(boxes, work)
+        self._run(kernels.number_parts, boxes, attribute, cut, n_parts)
         return Parts(attribute, cut, np.concatenate([[0], np.cumsum(n_parts)]))
 
     def part_widths(self, boxes: Boxes, parts: Parts) -> FloatArray:
@@ -166,11 +145,9 @@ class Items:
         counted = row >= 0
         return requirement.histograms_of_people(row[counted], self.arrays.cells[items[counted]], rows[1])
 
-    def people_within(self, boxes: Boxes, requirement: Requirement) -> IntArray:
-        """Return (n,) the population of a requirement within boxes."""
-        if requirement.population is None:
-            raise TypeError("the requirement looks at no population")
-        return boxes.sizes[:, 1 + _place_of(requirement.population, self._population_columns)]
+    def people_within(self, boxes: Boxes, population: IntArray) -> IntArray:
+        """Return (n,) the people of a population within boxes."""
+        return boxes.sizes[:, 1 + _place_of(population, self._population_columns)]
 
     def split(self, boxes: Boxes, parts: Parts, piece: CodeArray) -> tuple[IntArray, IntArray]:
         """Move the items of boxes so that pieces, each some parts, lie together; return all starts and stops.
@@ -187,6 +164,15 @@ class Items:
         starts = np.append(0, ends[:-1])
         starts[parts.first[:-1]] = boxes.starts
         return starts, ends
+
+    def _run(self, kernel: Callable[..., None], boxes: Boxes, *arguments: Any) -> None:
+        """Run a compiled loop on runs of boxes, in threads; arrays among the arguments have an entry for each box."""
+
+        def work(run: slice) -> None:
+            own = (one[run] if isinstance(one, np.ndarray) else one for one in arguments)
+            kernel(self.arrays, self.trees, boxes.take(run), *own)
+
+        self.in_chunks(boxes, work)
 
     def in_chunks(self, boxes: Boxes, work: Callable[[slice], None], costs: IntArray | None = None) -> None:
         """Run *work* on runs of boxes with similar numbers of items, in threads; *costs* bounds a run further."""
@@ -205,13 +191,14 @@ class Items:
                 pass
 
 
-def _distinct_columns(problem: Problem, what: str) -> list[AnyIntArray]:
-    columns: list[AnyIntArray] = []
-    for requirement in problem.requirements:
-        column = getattr(requirement, what)
-        if column is not None and not any(column is other for other in columns):
-            columns.append(column)
-    return columns
+def _stack(columns: Sequence[AnyIntArray], n: int, dtype: Any) -> Any:
+    """Return (n, n_columns) in the order of rows."""
+    return np.ascontiguousarray(np.array(columns, dtype=dtype).reshape(len(columns), n).T)
+
+
+def _distinct_columns(columns: Sequence[AnyIntArray | None]) -> list[AnyIntArray]:
+    """Return the different arrays among columns; the same values in two arrays count as different."""
+    return list({id(column): column for column in columns if column is not None}.values())
 
 
 def _place_of(column: AnyIntArray, columns: list[AnyIntArray]) -> int:
@@ -220,51 +207,3 @@ def _place_of(column: AnyIntArray, columns: list[AnyIntArray]) -> int:
 
 def _width_of(column: AnyIntArray, problem: Problem) -> int:
     return next(r.n_values for r in problem.requirements if r.values is column)
-
-
-def _trees(quasi: tuple[Attribute, ...], *, ranges: bool) -> Trees:
-    """Lay the taxonomies out one after another; numbers and dates are cut into ranges if *ranges* says so."""
-    taxonomies = [attribute.taxonomy for attribute in quasi]
-    ends = [
-        range_ends(taxonomy) if ranges and taxonomy.positions is not None else (np.full(taxonomy.n_leaves, -1),) * 2
-        for taxonomy in taxonomies
-    ]
-    above = [
-        np.stack([taxonomy.node_at(taxonomy.height - level) for level in range(taxonomy.height + 1)])
-        for taxonomy in taxonomies
-    ]
-    n_leaves = np.array([taxonomy.n_leaves for taxonomy in taxonomies])
-
-    def lay_out(arrays: list[AnyIntArray]) -> CodeArray:
-        return np.concatenate([np.ravel(array) for array in arrays]).astype(np.int32)
-
-    def firsts(lengths: list[int]) -> IntArray:
-        return np.cumsum([0, *lengths[:-1]]).astype(np.int64)
-
-    return Trees(
-        parent=lay_out([taxonomy.parent for taxonomy in taxonomies]),
-        lo=lay_out([taxonomy.lo for taxonomy in taxonomies]),
-        hi=lay_out([taxonomy.hi for taxonomy in taxonomies]),
-        level=lay_out([taxonomy.level for taxonomy in taxonomies]),
-        first_node=firsts([taxonomy.n_nodes for taxonomy in taxonomies]),
-        ancestor=lay_out(list(above)),
-        first_ancestor=firsts([array.size for array in above]),
-        n_leaves=n_leaves.astype(np.int64),
-        place=np.concatenate([_places(attribute) for attribute in quasi]),
-        first_leaf=firsts(n_leaves.tolist()),
-        full=np.array([attribute.weight for attribute in quasi]),
-        low_end=lay_out([low for low, _ in ends]),
-        high_end=lay_out([high for _, high in ends]),
-    )
-
-
-def _places(attribute: Attribute) -> FloatArray:
-    """Return (n_leaves,) where each leaf stands, from 0 to the attribute's weight; missing stands apart."""
-    taxonomy = attribute.taxonomy
-    leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
-    line = taxonomy.positions
-    at = np.arange(leaves, dtype=np.float64) if line is None else np.asarray(line[:leaves], dtype=np.float64)
-    spread = at[-1] - at[0] if leaves > 1 else 1.0
-    place = np.full(taxonomy.n_leaves, 2 * attribute.weight)
-    place[:leaves] = (at - at[0]) / spread * attribute.weight
-    return place

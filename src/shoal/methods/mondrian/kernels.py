@@ -14,24 +14,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, places_ascending
-
-
-class Trees(NamedTuple):
-    """The taxonomies of all attributes one after another; attribute j's nodes start at ``first_node[j]``."""
-
-    parent: CodeArray  # (n_nodes of all,) within the attribute
-    lo: CodeArray
-    hi: CodeArray
-    level: CodeArray
-    first_node: IntArray  # (d,)
-    ancestor: CodeArray  # of each attribute: (height + 1, n_leaves) the node above a leaf at a level, or the leaf
-    first_ancestor: IntArray  # (d,)
-    n_leaves: IntArray  # (d,)
-    place: FloatArray  # (n_leaves of all,) where a leaf stands, scaled to the attribute's weight
-    first_leaf: IntArray  # (d,)
-    full: FloatArray  # (d,) the width of the whole domain
-    low_end: CodeArray  # (n_leaves of all,) the first leaf of a range that has this leaf lowest; -1: no ranges
-    high_end: CodeArray  # (n_leaves of all,) the last leaf of a range that has this leaf highest
+from shoal.methods.labels import Trees, covering_node, is_range, published_range, range_width
 
 
 class Boxes(NamedTuple):
@@ -77,39 +60,7 @@ class Items(NamedTuple):
 
 
 @compiled
-def _covering(trees: Trees, j: int, low: int, high: int) -> int:
-    """Return the lowest node of attribute j that contains two leaves."""
-    base, node = trees.first_node[j], low
-    while trees.hi[base + node] <= high:
-        node = trees.parent[base + node]
-    return node
-
-
-@compiled
-def _is_range(trees: Trees, j: int, low: int, high: int) -> bool:
-    """Whether leaves from *low* to *high* are published as a range: they go beyond one finest group."""
-    base = trees.first_leaf[j]
-    return bool(trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high])
-
-
-@compiled
-def _label(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
-    """Return the leaf range that is published for records from leaf *low* to leaf *high*."""
-    base = trees.first_leaf[j]
-    if _is_range(trees, j, low, high):
-        return trees.low_end[base + low], trees.high_end[base + high] + 1
-    node = trees.first_node[j] + _covering(trees, j, low, high)
-    return trees.lo[node], trees.hi[node]
-
-
-@compiled
-def _width(trees: Trees, j: int, lo: int, hi: int) -> float:
-    base = trees.first_leaf[j]
-    return float(min(trees.place[base + hi - 1] - trees.place[base + lo], trees.full[j]))
-
-
-@compiled
-def label_boxes(items: Items, trees: Trees, everyone: bool, boxes: Boxes) -> None:
+def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> None:
     """Fill in, box by box, the lowest and highest leaf, the published range and the records and population.
 
     Labels cover all records and, if *everyone* says so, also the people of the population.
@@ -128,7 +79,7 @@ def label_boxes(items: Items, trees: Trees, everyone: bool, boxes: Boxes) -> Non
                     highest[j] = max(highest[j], code)
         for j in range(codes.shape[1]):
             if highest[j] >= 0:
-                boxes.lo[box, j], boxes.hi[box, j] = _label(trees, j, lowest[j], highest[j])
+                boxes.lo[box, j], boxes.hi[box, j] = published_range(trees, j, lowest[j], highest[j])
 
 
 @compiled
@@ -149,13 +100,13 @@ def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: Fl
             low, high = boxes.low[box, j], boxes.high[box, j]
             if boxes.barred[box, j] or high <= low:
                 continue
-            if _is_range(trees, j, low, high):
+            if is_range(trees, j, low, high):
                 for item in range(begin, stop):
                     tally[codes[item, j] - low] += weights[item, 0]
                 score[box, j], cut[box, j] = _best_range_cut(trees, j, low, high, tally, smallest)
                 tally[: high - low + 1] = 0
                 continue
-            node = _covering(trees, j, low, high)
+            node = covering_node(trees, j, low, high)
             level = trees.level[trees.first_node[j] + node] + 1
             row = trees.first_ancestor[j] + level * trees.n_leaves[j]
             n_seen = 0
@@ -191,7 +142,7 @@ def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: In
             least = child
     back = least if 0 < rest < smallest else -1  # taken back, so that the rest is large enough
     base = trees.first_node[j]
-    width = _width(trees, j, trees.lo[base + node], trees.hi[base + node])
+    width = range_width(trees, j, trees.lo[base + node], trees.hi[base + node])
     gain, entropy = 0.0, 0.0
     for child in children:
         size = tally[child]
@@ -200,7 +151,7 @@ def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: In
         if child == back:
             rest += size
             continue
-        gain += size * (width - _width(trees, j, trees.lo[base + child], trees.hi[base + child]))
+        gain += size * (width - range_width(trees, j, trees.lo[base + child], trees.hi[base + child]))
         entropy -= size / total * np.log(size / total)
     if 0 < rest < total:
         entropy -= rest / total * np.log(rest / total)
@@ -213,8 +164,8 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray
     base, total = trees.first_leaf[j], 0
     for at in range(last - first + 1):
         total += tally[at]
-    lo, hi = _label(trees, j, first, last)
-    width = _width(trees, j, lo, hi)
+    lo, hi = published_range(trees, j, first, last)
+    width = range_width(trees, j, lo, hi)
     best, place = 0.0, -1
     left, left_high = 0, first
     for at in range(last - first):
@@ -230,10 +181,10 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray
         following = at + 1
         while tally[following] == 0:
             following += 1
-        left_lo, left_hi = _label(trees, j, first, left_high)
-        right_lo, right_hi = _label(trees, j, first + following, last)
-        gain = left * (width - _width(trees, j, left_lo, left_hi))
-        gain += right * (width - _width(trees, j, right_lo, right_hi))
+        left_lo, left_hi = published_range(trees, j, first, left_high)
+        right_lo, right_hi = published_range(trees, j, first + following, last)
+        gain = left * (width - range_width(trees, j, left_lo, left_hi))
+        gain += right * (width - range_width(trees, j, right_lo, right_hi))
         entropy = -(left / total * np.log(left / total) + right / total * np.log(right / total))
         if gain / entropy > best:
             best, place = gain / entropy, leaf
@@ -255,12 +206,12 @@ def number_parts(
     for box in range(len(boxes.starts)):
         begin, stop, j = boxes.starts[box], boxes.stops[box], attribute[box]
         lowest, highest = boxes.low[box, j], boxes.high[box, j]
-        if _is_range(trees, j, lowest, highest):
+        if is_range(trees, j, lowest, highest):
             for item in range(begin, stop):
                 part[item] = 1 if codes[item, j] > cut[box] else 0
             n_parts[box] = 2
             continue
-        node = _covering(trees, j, lowest, highest)
+        node = covering_node(trees, j, lowest, highest)
         row = trees.first_ancestor[j] + (trees.level[trees.first_node[j] + node] + 1) * trees.n_leaves[j]
         n_seen = 0
         for item in range(begin, stop):
@@ -316,8 +267,8 @@ def part_widths(
         for at in range(first[box], first[box + 1]):
             widths[at] = 0.0
             if high[at] >= 0:
-                lo, hi = _label(trees, j, low[at], high[at])
-                widths[at] = _width(trees, j, lo, hi)
+                lo, hi = published_range(trees, j, low[at], high[at])
+                widths[at] = range_width(trees, j, lo, hi)
 
 
 @compiled

@@ -122,7 +122,7 @@ class MondrianTree:
             inside[start:stop] = False
         classes[inside] = np.repeat(order.astype(np.int32), (boxes.stops - boxes.starts)[order])
         population = {
-            r.population_name: self._items.people_within(boxes, r)
+            r.population_name: self._items.people_within(boxes, r.population)
             for r in self._problem.requirements
             if r.population is not None
         }
@@ -197,9 +197,10 @@ class MondrianTree:
         cuts = Cuts.of_parts(parts)
 
         def work(run: slice) -> None:
-            some, own = boxes.take(run), parts.of_run(run)
-            decided = self._decide(some, own, publish_rest)
-            cuts.piece[parts.first[run.start] : parts.first[run.stop]] = decided.piece
+            first = parts.first[run.start : run.stop + 1]
+            some = Parts(attribute[run], cut[run], first - first[0])
+            decided = self._decide(boxes.take(run), some, publish_rest)
+            cuts.piece[first[0] : first[-1]] = decided.piece
             cuts.rest[run], cuts.score[run], cuts.withheld[run] = decided.rest, decided.score, decided.withheld
 
         self._items.in_chunks(boxes, work, np.diff(parts.first) * max(self._items.widest, 1))
