@@ -26,6 +26,7 @@ from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.t_closeness import TCloseness
 from shoal.models.tau_l_diversity import TauLDiversity
+from shoal.plan import judging
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.files import from_nested
@@ -99,7 +100,7 @@ def test_a_requirement_that_the_whole_table_fails_may_hold_for_what_is_not_withh
 
 @pytest.mark.parametrize("model", [EntropyLDiversity(l=3), DistinctLDiversity(l=4), KAnonymity(k=30)], ids=str)
 def test_what_no_withholding_mends_is_refused_before_any_search(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "search", None)
+    monkeypatch.setattr(solve, "Search", None)
     with pytest.raises(UnreachableError, match=model.name):
         plan_of(table_of([(0, 0, 0), (1, 0, 1), (3, 3, 2)], [20, 5, 3], model, max_withheld=8))
 
@@ -196,7 +197,7 @@ def test_keys_of_many_words_and_histograms_in_blocks(monkeypatch: pytest.MonkeyP
     assert Groupings(problem).base.keys.shape[1] == 2
     plan = plan_of(problem, measure="ncp")
     monkeypatch.setattr(groups, "_DENSE_ENTRIES", 0)
-    monkeypatch.setattr(groups, "_BLOCK_ENTRIES", 6)
+    monkeypatch.setattr(judging, "_HISTOGRAM_ENTRIES", 6)
     again = plan_of(problem, measure="ncp")
     assert plan.levels == again.levels
     assert plan.search["optimum"] == again.search["optimum"]

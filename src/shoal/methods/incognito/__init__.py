@@ -50,7 +50,7 @@ class Incognito(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""
-        from shoal.methods.incognito.solve import Solution, recode, solve
+        from shoal.methods.incognito.solve import Solution, recode
         from shoal.methods.reachability import refuse_unreachable
 
         if all(requirement.merge_monotone for requirement in problem.requirements):
@@ -59,7 +59,7 @@ class Incognito(Method):
         with progress.step("searching", unit="nodes") as step:
 
             def solve_part(part: Problem, budget: int) -> Solution:
-                return solve(part, self.measure, budget, max(end - time.monotonic(), 0.0), step)
+                return Solution.of(part, self.measure, budget, max(end - time.monotonic(), 0.0), step)
 
             if self.recode:
                 return recode(problem, solve_part, self.round_suppression)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import KeyLayout
-from shoal.plan.judging import people_of_classes
+from shoal.plan.judging import Judge, people_of_classes
 from shoal.plan.problem import Problem, Requirement
 from shoal.taxonomies.tree import Taxonomy
 
@@ -21,7 +22,6 @@ Levels = tuple[int, ...]  # one level for each quasi attribute, 0 = original
 
 _DENSE_ENTRIES = 1 << 24  # of one histogram that is kept
 _KEPT_ENTRIES = 1 << 26  # of all arrays that the store keeps
-_BLOCK_ENTRIES = 1 << 22
 _LARGE = 2048  # groups from which on a detour may pay
 _STEPS = (2, 4)  # so many of the widest attributes at a time
 
@@ -47,10 +47,6 @@ class Grouping:
         """(n_groups,) records."""
         return self.tallies[:, 0]
 
-    def forget_source(self) -> None:
-        """Forget the source, so that it need not stay in memory."""
-        self.source, self.group_of = None, self.group_of[:0]
-
     @property
     def n_entries(self) -> int:
         """Entries of all arrays that stay in memory with it."""
@@ -69,8 +65,12 @@ class Groupings:
             if requirement.population is not None and requirement.population_name not in self._populations:
                 self._populations[requirement.population_name] = len(columns)
                 columns.append(requirement.population)
-        fields = np.array([self.ladders.field(j) for j in range(self.ladders.n_attributes)], dtype=np.uint64)
-        self._fields = fields[:, 0].astype(np.int64), fields[:, 1].copy(), fields[:, 2].copy()  # word, shift, mask
+        layout = self.ladders.layout
+        self._fields = Fields(
+            np.array(layout.word, dtype=np.int64),
+            np.array(layout.shift, dtype=np.uint64),
+            np.array([(1 << bits) - 1 for bits in layout.bits], dtype=np.uint64),
+        )
         self._tables: dict[tuple[int, int, int], KeyArray] = {}
         group_of, keys, tallies = self._roll_up(keys, np.stack(columns, axis=1), (), len(keys))
         widths = [rung.width(0) for rung in self.ladders.rungs]
@@ -88,7 +88,8 @@ class Groupings:
         On the way from a large grouping to a node only the widest attributes are generalized at first: few nodes
         differ in these, so that what comes out serves many others too.
         """
-        source = self._smallest_finer(levels)
+        finer = np.flatnonzero((self._levels <= np.array(levels)).all(axis=1))
+        source = self._kept[int(finer[self._groups[finer].argmin()])]
         for n_widest in _STEPS:
             if source.n_groups < _LARGE:
                 break
@@ -97,10 +98,6 @@ class Groupings:
                 meeting = tuple(map(max, source.levels, between))
                 source = self._make(source, between if source is self.base else meeting)
         return source if source.levels == levels else self._make(source, levels)
-
-    def _smallest_finer(self, levels: Levels) -> Grouping:
-        finer = np.flatnonzero((self._levels <= np.array(levels)).all(axis=1))
-        return self._kept[int(finer[self._groups[finer].argmin()])]
 
     def _make(self, source: Grouping, levels: Levels) -> Grouping:
         changed = self._find_changes(source.levels, levels)
@@ -142,27 +139,23 @@ class Groupings:
             return
         counts = self.dense(grouping, requirement)
         if counts is not None:
-            if len(wanted) < len(counts):
-                counts = counts[wanted]
-            yield wanted, ClassHistograms(grouping.sizes[wanted], counts)
+            yield (
+                wanted,
+                ClassHistograms(grouping.sizes[wanted], counts[wanted] if len(wanted) < len(counts) else counts),
+            )
             return
         place = np.full(grouping.n_groups, -1, dtype=np.int32)
         place[wanted] = np.arange(len(wanted), dtype=np.int32)
         first, order = kernels.group_items(place[self.group_of_cells(grouping)], len(wanted))
         if requirement.people is not None:
-            done = 0
-            for classes in people_of_classes(requirement, first, order):
-                yield wanted[done : done + len(classes.sizes)], classes
-                done += len(classes.sizes)
-            return
-        values, records = requirement.values_at(order), self._counts[order]
-        step = max(_BLOCK_ENTRIES // requirement.n_values, 1)
-        for start in range(0, len(wanted), step):
-            edges = first[start : start + step + 1]
-            counts = np.zeros((len(edges) - 1, requirement.n_values), dtype=np.int64)
-            kernels.tally_classes(edges, values, records, counts)
-            these = wanted[start : start + step]
-            yield these, ClassHistograms(grouping.sizes[these], counts)
+            blocks = people_of_classes(requirement, first, order)
+        else:
+            judge = Judge.of(requirement, self._counts)
+            blocks = judge.histograms(first, requirement.values_at(order), self._counts[order])
+        done = 0
+        for classes in blocks:
+            yield wanted[done : done + len(classes.sizes)], classes
+            done += len(classes.sizes)
 
     def dense(self, grouping: Grouping, requirement: Requirement) -> IntArray | None:
         """Return (n_groups, n_values) records of each sensitive value; None if too large or if none is looked at."""
@@ -175,9 +168,9 @@ class Groupings:
         if of_source is not None:
             made = add_rows(grouping.group_of, of_source, grouping.n_groups)
         else:
-            made = tally_values(
-                self.group_of_cells(grouping), requirement.values, self._counts, grouping.n_groups, requirement.n_values
-            )
+            entry = self.group_of_cells(grouping) * np.int64(requirement.n_values) + requirement.values
+            entries = np.bincount(entry, self._counts, grouping.n_groups * requirement.n_values)
+            made = entries.astype(np.int64).reshape(grouping.n_groups, requirement.n_values)
         grouping.histograms[id(requirement.values)] = made
         self._entries += made.size
         return made
@@ -194,9 +187,9 @@ class Groupings:
         tables = [self._table(*step) for step in changed]
         first = np.zeros(len(tables), dtype=np.int64)
         np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
-        word, shift, mask = self._fields
         table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
-        return roll_up(keys, tallies, word[attributes], shift[attributes], mask[attributes], first, table, room)
+        fields = Fields._make(column[attributes] for column in self._fields)
+        return roll_up(keys, tallies, fields, first, table, room)
 
     def _table(self, attribute: int, start: int, end: int) -> KeyArray:
         known = self._tables.get((attribute, start, end))
@@ -213,7 +206,7 @@ class Groupings:
         if self._entries > _KEPT_ENTRIES:
             smallest = sorted(self._kept[1:], key=lambda grouping: grouping.n_entries)[: len(self._kept) // 2]
             for grouping in smallest:
-                grouping.forget_source()
+                grouping.source, grouping.group_of = None, grouping.group_of[:0]
             self._kept = [self.base, *smallest]
             self._levels = np.array([kept.levels for kept in self._kept], dtype=np.int64)
             self._groups = np.array([kept.n_groups for kept in self._kept], dtype=np.int64)
@@ -315,41 +308,37 @@ class Ladders:
         """Return how many combinations of values a node can have."""
         return math.prod(rung.width(level) for rung, level in zip(self.rungs, levels, strict=True))
 
-    def field(self, attribute: int) -> tuple[int, int, int]:
-        """Return word, shift and mask of an attribute's code in the key."""
-        return (
-            self.layout.word[attribute],
-            self.layout.shift[attribute],
-            (1 << self.layout.bits[attribute]) - 1,
-        )
+    def codes(self, keys: KeyArray, attribute: int) -> IntArray:
+        """Return (n_groups,) the codes of an attribute in packed keys."""
+        shifted = keys[:, self.layout.word[attribute]] >> np.uint64(self.layout.shift[attribute])
+        return (shifted & np.uint64((1 << self.layout.bits[attribute]) - 1)).astype(np.int64)
 
     def ranges(self, keys: KeyArray, levels: Levels) -> tuple[CodeArray, CodeArray]:
         """Return (n_groups, n_attributes) the leaf ranges that keys of a node stand for."""
         lo = np.empty((len(keys), self.n_attributes), dtype=np.int32)
         hi = np.empty_like(lo)
         for j, (rung, level) in enumerate(zip(self.rungs, levels, strict=True)):
-            word, shift, mask = self.field(j)
-            code = ((keys[:, word] >> np.uint64(shift)) & np.uint64(mask)).astype(np.int64)
+            code = self.codes(keys, j)
             lo[:, j], hi[:, j] = rung.lo[level][code], rung.hi[level][code]
         return lo, hi
 
 
+class Fields(NamedTuple):
+    """Where the codes of some attributes stand in packed keys."""
+
+    word: IntArray  # (n_fields,)
+    shift: KeyArray  # (n_fields,)
+    mask: KeyArray  # (n_fields,)
+
+
 @compiled
 def roll_up(
-    keys: KeyArray,
-    tallies: IntArray,
-    word: IntArray,
-    shift: KeyArray,
-    mask: KeyArray,
-    first: IntArray,
-    table: KeyArray,
-    room: int,
+    keys: KeyArray, tallies: IntArray, fields: Fields, first: IntArray, table: KeyArray, room: int
 ) -> tuple[CodeArray, KeyArray, IntArray]:
     """Recode some fields of packed keys and put equal ones together.
 
-    Field c lies in ``word[c]`` at ``shift[c]``; its code v becomes ``table[first[c] + v]``. *room* is at least the
-    number of different keys that can come out. Returns the new group of each old one, and the new groups' keys and
-    tallies.
+    Code v of field c becomes ``table[first[c] + v]``. *room* is at least the number of different keys that can come
+    out. Returns the new group of each old one, and the new groups' keys and tallies.
     """
     n, n_words = keys.shape
     n_slots = 16
@@ -364,10 +353,10 @@ def roll_up(
     for i in range(n):
         for w in range(n_words):
             key[w] = keys[i, w]
-        for c in range(len(word)):
-            w = word[c]
-            code = (key[w] >> shift[c]) & mask[c]
-            key[w] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
+        for c in range(len(first)):
+            w = fields.word[c]
+            code = (key[w] >> fields.shift[c]) & fields.mask[c]
+            key[w] ^= (code ^ table[first[c] + np.int64(code)]) << fields.shift[c]
         mixed = np.uint64(0)
         for w in range(n_words):
             mixed = (mixed ^ key[w]) * np.uint64(0x9E3779B97F4A7C15)
@@ -406,14 +395,4 @@ def add_rows(group_of: CodeArray, histograms: IntArray, n_groups: int) -> IntArr
         group = group_of[i]
         for v in range(histograms.shape[1]):
             total[group, v] += histograms[i, v]
-    return total
-
-
-@compiled
-def tally_values(group_of: CodeArray, values: CodeArray, records: IntArray, n_groups: int, n_values: int) -> IntArray:
-    """Return (n_groups, n_values) the records of each value in each group; group -1 is left out."""
-    total = np.zeros((n_groups, n_values), dtype=np.int64)
-    for i in range(len(group_of)):
-        if group_of[i] >= 0:
-            total[group_of[i], values[i]] += records[i]
     return total

@@ -48,11 +48,6 @@ class Verdict:
     suppressed: BoolArray | None = None  # (n_groups,) when it holds
 
 
-def _bears_suppression(requirement: Requirement) -> bool:
-    """Whether classes that remain keep what they have; what remains of a table is not counted in people."""
-    return requirement.model.merge_monotone and not (requirement.people and requirement.model.relative_to_whole)
-
-
 class Judge:
     """Checks nodes: cheap tests first, models last; exact under suppression.
 
@@ -64,25 +59,24 @@ class Judge:
     def __init__(self, problem: Problem, groupings: Groupings, measure: NodeMeasure, budget: int) -> None:
         self.groupings = groupings
         self.measure = measure
-        self.requirements = sorted(
-            problem.requirements, key=lambda r: (r.model.relative_to_whole, _ORDER[r.model.sees])
+        self.asked = sorted(
+            ((requirement, requirement.whole(problem.cells.counts)) for requirement in problem.requirements),
+            key=lambda one: (one[0].model.relative_to_whole, _ORDER[one[0].model.sees]),
         )
-        self.wholes = [requirement.whole(problem.cells.counts) for requirement in self.requirements]
-        self.monotone = all(requirement.merge_monotone for requirement in self.requirements)
-        self.relative = any(requirement.model.relative_to_whole for requirement in self.requirements)
-        self.budget = budget if all(_bears_suppression(requirement) for requirement in self.requirements) else 0
+        requirements = problem.requirements
+        self.monotone = all(r.merge_monotone for r in requirements)
+        self.relative = any(r.model.relative_to_whole for r in requirements)
+        # whether classes that remain keep what they have; what remains of a table is not counted in people
+        bears = all(r.model.merge_monotone and not (r.people and r.model.relative_to_whole) for r in requirements)
+        self.budget = budget if bears else 0
         self.smallest = problem.smallest_class
         self.n_checked = 0
-        self._bounded = [
-            (requirement, whole)
-            for requirement, whole in zip(self.requirements, self.wholes, strict=True)
-            if has_bound(requirement)
-        ]
+        self._bounded = [(requirement, whole) for requirement, whole in self.asked if has_bound(requirement)]
         self._several = int(np.count_nonzero(groupings.base.sizes)) > 1
 
-    def sizes_suffice(self, levels: Levels) -> bool:
-        """Whether records in classes that are too small for any model fit the budget."""
-        return small_records(self.groupings.at(levels).sizes, self.smallest) <= self.budget
+    def count_small(self, sizes: IntArray) -> int:
+        """Return how many records are in classes that are too small for any model."""
+        return int(sizes[sizes < self.smallest].sum())
 
     def check(self, levels: Levels, best: float = np.inf) -> Verdict:
         """Judge a node; one that cannot cost less than *best* is not examined further."""
@@ -91,7 +85,7 @@ class Judge:
         sizes = grouping.sizes
         nothing = np.zeros(len(sizes), dtype=np.bool_)
         plain = self.measure.cost(grouping, nothing)
-        n_small = small_records(sizes, self.smallest)
+        n_small = self.count_small(sizes)
         if n_small > self.budget:
             return Verdict(levels, Finding.FAILS_DOWN, False, plain)
         failing = nothing
@@ -110,11 +104,15 @@ class Judge:
             return Verdict(levels, Finding.FAILS, True, plain)  # a table of one class is like itself: no protection
         return Verdict(levels, Finding.HOLDS, True, plain, self.measure.cost(grouping, suppressed), suppressed)
 
-    def all_keep(self, grouping: Grouping, requirement: Requirement, whole: Whole) -> bool:
-        """Whether all groups keep a requirement, nothing being suppressed."""
-        failing = np.zeros(grouping.n_groups, dtype=np.bool_)
-        self._judge(grouping, requirement, whole, failing)
-        return not failing.any()
+    def find_failing(self, grouping: Grouping) -> list[tuple[Requirement, Whole]]:
+        """Return the requirements that some groups fail, nothing being suppressed."""
+        found = []
+        for requirement, whole in self.asked:
+            failing = np.zeros(grouping.n_groups, dtype=np.bool_)
+            self._judge(grouping, requirement, whole, failing)
+            if failing.any():
+                found.append((requirement, whole))
+        return found
 
     def _surely_fails(self, grouping: Grouping) -> bool:
         """Whether this node and all that are finer need more suppression than the budget allows."""
@@ -129,16 +127,11 @@ class Judge:
     def _suppress(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
         """Return which groups have to be suppressed, or None if that is more than the budget."""
         failing = failing.copy()
-        for requirement, whole in zip(self.requirements, self.wholes, strict=True):
-            if not requirement.model.relative_to_whole:
-                self._judge(grouping, requirement, whole, failing)
-                if self._exceeds(grouping, failing):
-                    return None
-        relative = [
-            (requirement, whole)
-            for requirement, whole in zip(self.requirements, self.wholes, strict=True)
-            if requirement.model.relative_to_whole
-        ]
+        relative = [(requirement, whole) for requirement, whole in self.asked if requirement.model.relative_to_whole]
+        for requirement, whole in self.asked[: len(self.asked) - len(relative)]:
+            self._judge(grouping, requirement, whole, failing)
+            if self._exceeds(grouping, failing):
+                return None
         changed = bool(relative)
         while changed:
             before = int(np.count_nonzero(failing))
@@ -174,16 +167,6 @@ class Judge:
             if histograms.counts is not None:
                 counts -= histograms.counts.sum(axis=0)
         return replace(whole, size=int(counts.sum()), counts=counts)
-
-
-@compiled
-def small_records(sizes: IntArray, smallest: int) -> int:
-    """Return how many records are in groups smaller than *smallest*."""
-    total = 0
-    for i in range(len(sizes)):
-        if sizes[i] < smallest:
-            total += sizes[i]
-    return total
 
 
 def has_bound(requirement: Requirement) -> bool:

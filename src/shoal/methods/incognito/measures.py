@@ -16,8 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.arrays import BoolArray, FloatArray
 from shoal.methods.incognito.groups import Grouping, Ladder, Ladders, Levels
 from shoal.utility.information import relative_widths
 
@@ -31,6 +30,7 @@ class NodeMeasure(ABC):
     def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
         self.ladders = ladders
         self.n_sensitive = n_sensitive
+        self.parts: list[FloatArray] = []  # n_attributes x (n_levels,) what each level adds to the cost, if separable
 
     @abstractmethod
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
@@ -40,23 +40,25 @@ class NodeMeasure(ABC):
         """Return the measure's figure for a cost."""
         return cost
 
-    def parts(self) -> tuple[FloatArray, ...]:
-        """Return n_attributes x (n_levels,) what each level adds to the cost; nothing if not separable."""
-        return ()
-
     def lattice(self) -> FloatArray:
         """Return the costs of all nodes without suppression, as an array over the levels; 0 if not separable."""
         total = np.zeros(self.ladders.shape)
-        for j, part in enumerate(self.parts()):
+        for j, part in enumerate(self.parts):
             total += part.reshape([-1 if i == j else 1 for i in range(self.ladders.n_attributes)])
         return total
 
     def plain(self, levels: Levels) -> float:
         """Return the cost of one node without suppression; a lower bound of 0 if not separable."""
         total = 0.0
-        for part, level in zip(self.parts(), levels, strict=False):
+        for part, level in zip(self.parts, levels, strict=False):
             total += float(part[level])
         return total
+
+    def tally_suppressed(self, grouping: Grouping, suppressed: BoolArray, attribute: int) -> FloatArray:
+        """Return (width,) how many suppressed records have each value of an attribute."""
+        width = self.ladders.rungs[attribute].width(grouping.levels[attribute])
+        codes = self.ladders.codes(grouping.keys[suppressed], attribute)
+        return np.asarray(np.bincount(codes, grouping.sizes[suppressed], width), dtype=np.float64)
 
 
 class _Shares(NodeMeasure):
@@ -69,7 +71,7 @@ class _Shares(NodeMeasure):
             np.array([np.dot(rung.records_at(level), lost) for level, lost in enumerate(losses)])
             for rung, losses in zip(ladders.rungs, self._lost, strict=True)
         ]
-        self._parts = tuple(self.part(j, totals) for j, totals in enumerate(self._totals))
+        self.parts = [self.part(j, totals) for j, totals in enumerate(self._totals)]
 
     @abstractmethod
     def shares_lost(self, rung: Ladder, level: int) -> FloatArray:
@@ -79,22 +81,18 @@ class _Shares(NodeMeasure):
     def part(self, attribute: int, totals: FloatArray) -> FloatArray:
         """Return what an attribute adds to the cost if its values lose these totals."""
 
-    def parts(self) -> tuple[FloatArray, ...]:
-        return self._parts
-
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
         n_suppressed = int(grouping.sizes[suppressed].sum())
         if not n_suppressed:
             return self.plain(grouping.levels)
-        total = self._besides(n_suppressed)
+        total = self.besides(n_suppressed)
         for j, level in enumerate(grouping.levels):
-            lost = self._lost[j][level]
-            gone = tally_codes(grouping.keys, grouping.sizes, suppressed, *self.ladders.field(j), len(lost))
-            more = self._totals[j][level] - np.dot(gone, lost) + n_suppressed
-            total += float(self.part(j, np.array([more]))[0])
+            kept = self._totals[j][level] - np.dot(self.tally_suppressed(grouping, suppressed, j), self._lost[j][level])
+            total += float(self.part(j, np.array([kept + n_suppressed]))[0])
         return total
 
-    def _besides(self, n_suppressed: int) -> float:  # noqa: ARG002
+    def besides(self, n_suppressed: int) -> float:  # noqa: ARG002
+        """Return what suppressed records lose beside their quasi values."""
         return 0.0
 
 
@@ -140,7 +138,7 @@ class UmCost(_Shares):
     def _all(self) -> float:
         return self.ladders.n_records * (sum(self.ladders.weights) + self.n_sensitive)
 
-    def _besides(self, n_suppressed: int) -> float:
+    def besides(self, n_suppressed: int) -> float:
         return self.n_sensitive * n_suppressed / self._all
 
 
@@ -167,21 +165,13 @@ class EntropyCost(NodeMeasure):
 
     def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
         super().__init__(ladders, n_sensitive)
-        self._parts = tuple(
-            np.array([self._part(rung, level) for level in range(rung.top + 1)]) for rung in ladders.rungs
-        )
-
-    def parts(self) -> tuple[FloatArray, ...]:
-        return self._parts
+        self.parts = [np.array([self._part(rung, level) for level in range(rung.top + 1)]) for rung in ladders.rungs]
 
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
         total = self.plain(grouping.levels)
         n_suppressed = int(grouping.sizes[suppressed].sum())
-        if not n_suppressed:
-            return total
-        for j, level in enumerate(grouping.levels):
-            width = self.ladders.rungs[j].width(level)
-            gone = tally_codes(grouping.keys, grouping.sizes, suppressed, *self.ladders.field(j), width)
+        for j in range(len(grouping.levels) if n_suppressed else 0):
+            gone = self.tally_suppressed(grouping, suppressed, j)
             gone = gone[gone > 0]
             total += float(np.dot(gone, np.log2(n_suppressed / gone)))
         return total
@@ -230,15 +220,3 @@ class ClassSizeCost(NodeMeasure):
 MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
     kind.name: kind for kind in (UmCost, LossCost, NcpCost, EntropyCost, DiscernibilityCost, ClassSizeCost)
 }
-
-
-@compiled
-def tally_codes(
-    keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, n_codes: int
-) -> IntArray:
-    """Return (n_codes,) the records of the chosen groups by their code in one field."""
-    total = np.zeros(n_codes, dtype=np.int64)
-    for i in range(len(sizes)):
-        if chosen[i]:
-            total[np.int64((keys[i, word] >> np.uint64(shift)) & np.uint64(mask))] += sizes[i]
-    return total

@@ -7,8 +7,6 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,16 +17,41 @@ from shoal.core.progress import Step
 from shoal.methods.incognito.groups import Levels
 from shoal.methods.incognito.judge import Finding, Judge, Verdict
 
+_MOST_WAITING = 1 << 20  # nodes of the frontier, for the sake of memory
+_MOVED = 3  # attributes at most, in one round of wandering
+_ROUNDS = 40  # of wandering before the proof is taken up
+_ROUNDS_BETWEEN = 4  # whenever the proof has taken as long as these
+_WORSE = 1.01  # times the best cost: a node from which wandering may go on
+_TABULATED_NODES = 1 << 18  # lattices up to this size are kept as arrays
 
-class Walk(ABC):
+
+class Search(ABC):
     """A search that keeps the best node it has seen; when it ends, no node costs less than ``bound``."""
 
-    def __init__(self, judge: Judge, deadline: float) -> None:
+    def __init__(self, judge: Judge, seconds: float) -> None:
         self.judge = judge
+        self.seconds = seconds
         self.best: Verdict | None = None
         self.bound = 0.0
         self.complete = False
-        self._deadline = deadline
+        self.n_nodes = math.prod(judge.groupings.ladders.shape)
+        self._deadline = time.monotonic() + seconds
+
+    @classmethod
+    def of(cls, judge: Judge, seconds: float, step: Step) -> Search:
+        """Find the cheapest node that holds; of equally cheap ones of a tabulated lattice the least general."""
+        small = math.prod(judge.groupings.ladders.shape) <= _TABULATED_NODES
+        found: Search = _Tabulated(judge, seconds) if small else _Frontier(judge, seconds)
+        for _ in found.run():
+            step.advance(1)
+        if found.best is None and not found.complete:
+            found.improves(judge.check(judge.groupings.ladders.top))
+        return found
+
+    @property
+    def n_checked(self) -> int:
+        """Nodes that were checked."""
+        return min(self.judge.n_checked, self.n_nodes)
 
     @property
     def late(self) -> bool:
@@ -52,6 +75,21 @@ class Walk(ABC):
         self.bound = min(bound, self.limit)
         self.complete = not bound < self.limit
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures for the evidence: the best node, and the proof that nothing below a bound is possible."""
+        measure = self.judge.measure
+        figures: dict[str, Any] = {
+            "measure": measure.name,
+            "lattice": self.n_nodes,
+            "checked": self.n_checked,
+            "pruned": self.n_nodes - self.n_checked if self.complete else None,
+            "complete": self.complete,
+        }
+        if self.best is not None:
+            optimum, bound = measure.value(self.best.cost), measure.value(self.bound)
+            figures |= {"optimum": optimum, "bound": bound, "gap": abs(optimum - bound)}
+        return figures
+
     @abstractmethod
     def run(self) -> Iterator[None]:
         """Search, yielding after every node that was checked."""
@@ -71,54 +109,7 @@ def _rank(verdict: Verdict) -> tuple[float, int, Levels]:
     return verdict.cost, sum(verdict.levels), verdict.levels
 
 
-_MOST_WAITING = 1 << 20  # nodes of the frontier, for the sake of memory
-_MOST_FAILURES = 4096
-_MOVED = 3  # attributes at most, in one round of wandering
-_ROUNDS = 40  # of wandering before the proof is taken up
-_ROUNDS_BETWEEN = 4  # whenever the proof has taken as long as these
-_WORSE = 1.01  # times the best cost: a node from which wandering may go on
-_TABULATED_NODES = 1 << 18  # lattices up to this size are kept as arrays
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The best node, and the search's proof: nothing below ``bound`` is possible."""
-
-    best: Verdict | None
-    bound: float  # cost
-    complete: bool
-    n_nodes: int
-    n_checked: int
-
-    def as_dict(self, judge: Judge) -> dict[str, Any]:
-        """Return the figures for the evidence."""
-        told: dict[str, Any] = {
-            "measure": judge.measure.name,
-            "lattice": self.n_nodes,
-            "checked": self.n_checked,
-            "pruned": self.n_nodes - self.n_checked if self.complete else None,
-            "complete": self.complete,
-        }
-        if self.best is not None:
-            told["optimum"] = judge.measure.value(self.best.cost)
-            told["bound"] = judge.measure.value(self.bound)
-            told["gap"] = abs(told["optimum"] - told["bound"])
-        return told
-
-
-def search(judge: Judge, seconds: float, step: Step) -> Outcome:
-    """Return the cheapest node that holds; of equally cheap ones of a tabulated lattice the least general."""
-    deadline = time.monotonic() + seconds
-    n_nodes = math.prod(judge.groupings.ladders.shape)
-    walk: Walk = _Tabulated(judge, deadline) if n_nodes <= _TABULATED_NODES else Frontier(judge, deadline)
-    for _ in walk.run():
-        step.advance(1)
-    if walk.best is None and not walk.complete:
-        walk.improves(judge.check(judge.groupings.ladders.top))
-    return Outcome(walk.best, walk.bound, walk.complete, n_nodes, min(judge.n_checked, n_nodes))
-
-
-class _Tabulated(Walk):
+class _Tabulated(Search):
     """A lattice as an array: every check rules out as many nodes as possible.
 
     Alive are the nodes that may still be the best. One that fails with everything finer kills its down-set; one
@@ -126,8 +117,8 @@ class _Tabulated(Walk):
     the smaller of both numbers. Once no alive node can be ruled out easily, the cheapest comes next.
     """
 
-    def __init__(self, judge: Judge, deadline: float) -> None:
-        super().__init__(judge, deadline)
+    def __init__(self, judge: Judge, seconds: float) -> None:
+        super().__init__(judge, seconds)
         self._costs: FloatArray = judge.measure.lattice()
         shape = self._costs.shape
         self._alive: BoolArray = np.ones(shape, dtype=np.bool_)
@@ -198,20 +189,18 @@ class _Tabulated(Walk):
         return tuple(int(level) for level in np.unravel_index(place, self._alive.shape))
 
 
-class Frontier(Walk):
+class _Frontier(Search):
     """Climb to a node that holds, look and wander around it, then raise the lower bound until the time is over.
 
     No node is better than the cheapest of the frontier, all costs being without suppression: nodes leave it cheapest
-    first, and those that do not hold are replaced by their generalizations. Nodes below one that is known to fail with
-    everything finer need no check, unless only a check tells what they cost.
+    first, and those that do not hold are replaced by their generalizations.
     """
 
-    def __init__(self, judge: Judge, deadline: float) -> None:
-        super().__init__(judge, deadline)
+    def __init__(self, judge: Judge, seconds: float) -> None:
+        super().__init__(judge, seconds)
         self._top = judge.groupings.ladders.top
         self._floor: Levels = (0,) * len(self._top)
         self._known: dict[Levels, tuple[float, float]] = {}  # of checked nodes: cost, and cost without suppression
-        self._failures: set[Levels] = set()
         self._start: Levels = self._floor  # of the next round of wandering
         self._chance = np.random.default_rng(0)  # protects nobody: it only says where to look
 
@@ -222,7 +211,6 @@ class Frontier(Walk):
         yield from self._climb(self._floor)
         yield from self._look_around()
         yield from self._wander(_ROUNDS)
-        yield from self._compare_pairs()
         yield from self._prove()
         while not self.complete and self.best is not None and not self.late:  # memory ended the proof
             yield from self._wander(_ROUNDS)
@@ -234,16 +222,18 @@ class Frontier(Walk):
         floor = []
         for j, height in enumerate(top):
             level = 0
-            while level < height and not self.judge.sizes_suffice((*top[:j], level, *top[j + 1 :])):
+            while level < height and self._too_small((*top[:j], level, *top[j + 1 :])):
                 level += 1
             floor.append(level)
         return tuple(floor)
 
+    def _too_small(self, levels: Levels) -> bool:
+        """Whether classes that are too small for any model have more records than may be suppressed."""
+        return self.judge.count_small(self.judge.groupings.at(levels).sizes) > self.judge.budget
+
     def _check(self, levels: Levels, best: float = np.inf) -> Verdict:
         verdict = self.judge.check(levels, best)
         self._known[levels] = verdict.cost, verdict.plain
-        if verdict.finding is Finding.FAILS_DOWN and len(self._failures) < _MOST_FAILURES:
-            self._failures.add(levels)
         self.improves(verdict)
         return verdict
 
@@ -319,29 +309,12 @@ class Frontier(Walk):
                     break
                 yield
 
-    def _compare_pairs(self) -> Iterator[None]:
-        """Find the levels of any two attributes that fail with all others at the top: so does everything below."""
-        for i, j in combinations(range(len(self._top)), 2):
-            high = self._top[j]
-            for low in range(self._floor[i], self._top[i] + 1):
-                while high >= self._floor[j]:
-                    if self.late:
-                        return
-                    levels = tuple(low if a == i else high if a == j else top for a, top in enumerate(self._top))
-                    if levels not in self._known:
-                        self._check(levels)
-                        yield
-                    if levels in self._failures:
-                        break
-                    high -= 1
-
     def _prove(self) -> Iterator[None]:
         """Take nodes cheapest first; every node is made once, from the one where its last raised attribute is lower.
 
         Half of the time goes on wandering, for a proof may be far away.
         """
-        plain, separable = self.judge.measure.plain, self.judge.measure.separable
-        failures = self._largest_failures()
+        plain = self.judge.measure.plain
         waiting = [(plain(self._floor), sum(self._floor), self._floor, 0)]
         pause = 0.0
         while waiting and len(waiting) < _MOST_WAITING and not self.late and waiting[0][0] < self.limit:
@@ -349,11 +322,10 @@ class Frontier(Walk):
                 yield from self._wander(_ROUNDS_BETWEEN)
                 pause = 2 * time.monotonic() - now
             cost, height, levels, first = heapq.heappop(waiting)
-            if not separable or not (np.array(levels) <= failures).all(axis=1).any():
-                if levels not in self._known:
-                    self._check(levels, self.limit)
-                    yield
-                cost = max(cost, self._known[levels][1])
+            if levels not in self._known:
+                self._check(levels, self.limit)
+                yield
+            cost = max(cost, self._known[levels][1])
             for j in range(first, len(levels)):
                 if levels[j] < self._top[j]:
                     node = (*levels[:j], levels[j] + 1, *levels[j + 1 :])
@@ -361,16 +333,6 @@ class Frontier(Walk):
                     if least < self.limit:
                         heapq.heappush(waiting, (least, height + 1, node, j))
         self.finish(waiting[0][0] if waiting else np.inf)
-
-    def _largest_failures(self) -> IntArray:
-        """Return (n, n_attributes) the nodes that fail with everything finer, without those below another."""
-        nodes = np.array(sorted(self._failures, key=lambda node: (-sum(node), node)), dtype=np.int64)
-        nodes = nodes.reshape(-1, len(self._top))
-        kept: list[int] = []
-        for place, node in enumerate(nodes):
-            if not (node <= nodes[kept]).all(axis=1).any():
-                kept.append(place)
-        return np.asarray(nodes[kept])
 
 
 @compiled

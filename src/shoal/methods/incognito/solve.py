@@ -16,9 +16,9 @@ from shoal.core.progress import Step
 from shoal.methods.incognito.groups import Groupings, Levels
 from shoal.methods.incognito.judge import Judge
 from shoal.methods.incognito.measures import MEASURES
-from shoal.methods.incognito.search import Outcome, search
-from shoal.methods.reachability import failing_as_one_class
-from shoal.models.base import Whole, round_up
+from shoal.methods.incognito.search import Search
+from shoal.methods.reachability import failing_as_one_class, find_blocking, name_together
+from shoal.models.base import round_up
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem, Requirement
@@ -27,24 +27,28 @@ from shoal.utility.information import NormalizedCertaintyPenalty
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The outcome of a search together with what it searched."""
+    """A search together with what it searched."""
 
     problem: Problem
-    judge: Judge
-    outcome: Outcome
-    seconds: float
+    search: Search
+
+    @classmethod
+    def of(cls, problem: Problem, measure: str, budget: int, seconds: float, step: Step) -> Solution:
+        """Search the lattice of a problem with at most *budget* records suppressed."""
+        groupings = Groupings(problem)
+        judge = Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
+        return cls(problem, Search.of(judge, seconds, step))
 
     @property
     def found(self) -> bool:
         """Whether some node holds."""
-        return self.outcome.best is not None
+        return self.search.best is not None
 
     def plan(self) -> Plan:
         """Return the best node's classes, with the search's figures, or raise what stands in the way."""
-        best = self.outcome.best
+        best, groupings = self.search.best, self.search.judge.groupings
         if best is None or best.suppressed is None:
             raise UnreachableError(self._why_none())
-        groupings = self.judge.groupings
         grouping = groupings.at(best.levels)
         published = (grouping.sizes > 0) & ~best.suppressed
         number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
@@ -53,32 +57,30 @@ class Solution:
         class_of = number[groupings.group_of_cells(grouping)]
         plan = Plan.of_cells(lo, hi, class_of, self.problem.cells.counts, people)
         levels = dict(zip((attribute.name for attribute in self.problem.quasi), best.levels, strict=True))
-        told = self.outcome.as_dict(self.judge)
-        return replace(plan, levels=levels, search={**told, "levels": levels}, warnings=self._warnings())
-
-    def _warnings(self) -> tuple[str, ...]:
-        if self.outcome.complete:
-            return ()
-        told = self.outcome.as_dict(self.judge)
-        sentence = (
-            f"the search of {told['lattice']} combinations of levels ended at its time budget of {self.seconds:.3g} s "
-            f"with {told['checked']} checked: {told['measure']} is {told['optimum']:.6g}, and no combination is better "
-            f"than {told['bound']:.6g} (gap {told['gap']:.3g}); a larger time_budget may find a better one"
+        figures = self.search.as_dict()
+        plan = replace(plan, levels=levels, search={**figures, "levels": levels})
+        if self.search.complete:
+            return plan
+        return plan.warn(
+            f"the search of {figures['lattice']} combinations of levels ended at its time budget of "
+            f"{self.search.seconds:.3g} s with {figures['checked']} checked: {figures['measure']} is "
+            f"{figures['optimum']:.6g}, and no combination is better than {figures['bound']:.6g} "
+            f"(gap {figures['gap']:.3g}); a larger time_budget may find a better one"
         )
-        return (sentence,)
 
     def _why_none(self) -> str:
         """Say what stands in the way if no node holds."""
-        if not self.outcome.complete:
+        search = self.search
+        if not search.complete:
             return (
-                f"no combination of levels that keeps every requirement was found in {self.seconds:.3g} s "
-                f"({self.outcome.n_checked} of {self.outcome.n_nodes} checked); allow a larger time_budget"
+                f"no combination of levels that keeps every requirement was found in {search.seconds:.3g} s "
+                f"({search.n_checked} of {search.n_nodes} checked); allow a larger time_budget"
             )
         for _, _, reason in failing_as_one_class(self.problem):  # withholding was thought to help, and does not
             return reason
         return self._relative_model_that_blocks() or (
-            f"none of the {self.outcome.n_nodes} combinations of levels keeps every requirement at once "
-            f"with at most {self.judge.budget} records withheld; weaken one of them, or withhold more"
+            f"none of the {search.n_nodes} combinations of levels keeps every requirement at once "
+            f"with at most {search.judge.budget} records withheld; weaken one of them, or withhold more"
         )
 
     def _relative_model_that_blocks(self) -> str:
@@ -86,62 +88,35 @@ class Solution:
 
         These are the most general ones, where one attribute keeps a level; nothing is suppressed in them.
         """
-        top = self.judge.groupings.ladders.top
+        top = self.search.judge.groupings.ladders.top
         nodes = [(*top[:j], level, *top[j + 1 :]) for j, height in enumerate(top) for level in range(height)]
-        offers: dict[int, float] = {}  # by the number of the policy's model
-        for levels in nodes:
-            failing = self._failing(levels)
-            numbers = {requirement.number for requirement, _ in failing}
-            if len(numbers) == 1 and all(requirement.model.relative_to_whole for requirement, _ in failing):
-                reached = max(self._measure(levels, requirement, whole) for requirement, whole in failing)
-                offers[min(numbers)] = min(reached, offers.get(min(numbers), np.inf))
-        if not offers:
+        blocking = find_blocking(map(self._failing, nodes))
+        if blocking is None:
             return ""
-        number = min(offers, key=lambda place: (offers[place], place))
-        models = [requirement.model for requirement in self.problem.requirements if requirement.number == number]
+        number, reached = blocking
         offer = "in all of these a class lacks a value of the table, which no weaker parameter allows"
-        if offers[number] < np.inf:
-            offer = f"the best of these reaches {round_up(offers[number], 4)}, so ask for at least that"
-        subject = models[0].subject if len(models) == 1 else models[0].name
+        if reached < np.inf:
+            offer = f"the best of these reaches {round_up(reached, 4)}, so ask for at least that"
+        subject = name_together([r for r in self.problem.requirements if r.number == number])
         return (
             f"{subject} is met only by one class in which every quasi attribute is fully generalized, "
             f"not by tables where one attribute keeps more; {offer}"
         )
 
-    def _failing(self, levels: Levels) -> list[tuple[Requirement, Whole]]:
-        """Return the requirements that a node of several classes fails; none if it has but one class."""
-        grouping = self.judge.groupings.at(levels)
-        if np.count_nonzero(grouping.sizes) < 2:
-            return []
-        together = zip(self.judge.requirements, self.judge.wholes, strict=True)
-        return [(asked, whole) for asked, whole in together if not self.judge.all_keep(grouping, asked, whole)]
-
-    def _measure(self, levels: Levels, requirement: Requirement, whole: Whole) -> float:
-        grouping = self.judge.groupings.at(levels)
-        blocks = self.judge.groupings.blocks(grouping, requirement, grouping.sizes > 0)
-        return max(requirement.model.worst(histograms, whole) for _, histograms in blocks)
-
-
-def solve(problem: Problem, measure: str, budget: int, seconds: float, step: Step) -> Solution:
-    """Search the lattice of a problem with at most *budget* records suppressed."""
-    groupings = Groupings(problem)
-    judge = Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
-    return Solution(problem, judge, search(judge, seconds, step), seconds)
+    def _failing(self, levels: Levels) -> list[tuple[Requirement, float]]:
+        """Return what a node of several classes reaches of the requirements that it fails; none if it has one class."""
+        judge = self.search.judge
+        grouping = judge.groupings.at(levels)
+        failing = judge.find_failing(grouping) if np.count_nonzero(grouping.sizes) > 1 else []
+        reached = []
+        for requirement, whole in failing:
+            blocks = judge.groupings.blocks(grouping, requirement, grouping.sizes > 0)
+            reached.append((requirement, max(requirement.model.worst(classes, whole) for _, classes in blocks)))
+        return reached
 
 
 Solve = Callable[[Problem, int], Solution]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Round:
-    """One search over the cells that were left, and the plan it made."""
-
-    cells: IntArray  # which cells of the problem
-    plan: Plan
-
-    def find_left(self) -> IntArray:
-        """Return the cells that this round suppressed."""
-        return np.asarray(self.cells[self.plan.assignment.class_of == WITHHELD], dtype=np.int64)
+Round = tuple[IntArray, Plan]  # which cells of the problem were left, and the plan that one search made of them
 
 
 def recode(problem: Problem, solve: Solve, share: float) -> Plan:
@@ -154,26 +129,25 @@ def recode(problem: Problem, solve: Solve, share: float) -> Plan:
     """
     cells = np.flatnonzero(problem.cells.counts > 0)
     plain = solve(_restrict(problem, cells), problem.max_withheld)
-    plans = [_join_rounds(problem, _continue_rounds(problem, solve, share, cells, plain))]
+    plans = [_join_rounds(problem, _continue_rounds(problem, solve, share, (cells, plain.plan())))]
     rounds = _rounds(problem, solve, share, cells)
-    while rounds and _n_left(problem, rounds) > problem.max_withheld:
-        again = rounds.pop().cells
+    while rounds and int(problem.cells.counts[_find_left(rounds[-1])].sum()) > problem.max_withheld:
+        again, _ = rounds.pop()
         solution = solve(_restrict(problem, again), problem.max_withheld) if rounds else None
         if solution is not None and solution.found:
-            rounds += _continue_rounds(problem, solve, share, again, solution)
+            rounds += _continue_rounds(problem, solve, share, (again, solution.plan()))
     if rounds:
         plans.append(_join_rounds(problem, rounds))
     return min(plans, key=lambda plan: NormalizedCertaintyPenalty().of(problem, plan))
 
 
-def _continue_rounds(problem: Problem, solve: Solve, share: float, cells: IntArray, solution: Solution) -> list[_Round]:
-    """Return a round and those that recode what it suppressed; raise if it found nothing."""
-    first = _Round(cells, solution.plan())
-    return [first, *_rounds(problem, solve, share, first.find_left())]
+def _continue_rounds(problem: Problem, solve: Solve, share: float, first: Round) -> list[Round]:
+    """Return a round and those that recode what it suppressed."""
+    return [first, *_rounds(problem, solve, share, _find_left(first))]
 
 
-def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> list[_Round]:
-    rounds = []
+def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> list[Round]:
+    rounds: list[Round] = []
     while len(cells):
         part = _restrict(problem, cells)
         n_records = part.cells.n_records
@@ -181,13 +155,15 @@ def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> li
         solution = solve(part, budget) if budget >= 0 else None
         if solution is None or not solution.found:
             break
-        rounds.append(_Round(cells, solution.plan()))
-        cells = rounds[-1].find_left()
+        rounds.append((cells, solution.plan()))
+        cells = _find_left(rounds[-1])
     return rounds
 
 
-def _n_left(problem: Problem, rounds: list[_Round]) -> int:
-    return int(problem.cells.counts[rounds[-1].find_left()].sum())
+def _find_left(last: Round) -> IntArray:
+    """Return the cells that a round suppressed."""
+    cells, plan = last
+    return np.asarray(cells[plan.assignment.class_of == WITHHELD], dtype=np.int64)
 
 
 def _restrict(problem: Problem, cells: IntArray) -> Problem:
@@ -200,21 +176,20 @@ def _restrict(problem: Problem, cells: IntArray) -> Problem:
     return replace(problem, cells=kept, requirements=requirements)
 
 
-def _join_rounds(problem: Problem, rounds: list[_Round]) -> Plan:
-    lo = np.concatenate([one.plan.lo for one in rounds])
-    hi = np.concatenate([one.plan.hi for one in rounds])
+def _join_rounds(problem: Problem, rounds: list[Round]) -> Plan:
+    plans = [plan for _, plan in rounds]
     class_of = np.full(problem.cells.n_cells, WITHHELD, dtype=np.int32)
     first = 0
-    for one in rounds:
-        classes = one.plan.assignment.class_of
-        published = classes != WITHHELD
-        class_of[one.cells[published]] = classes[published] + first
-        first += one.plan.n_classes
+    for cells, plan in rounds:
+        published = plan.assignment.class_of != WITHHELD
+        class_of[cells[published]] = plan.assignment.class_of[published] + first
+        first += plan.n_classes
+    lo, hi = np.concatenate([plan.lo for plan in plans]), np.concatenate([plan.hi for plan in plans])
     every = np.arange(problem.cells.n_cells)
-    plan = Plan.of_pieces(lo, hi, problem.cells.n_cells, every, class_of, problem.cells.counts)
-    if len(rounds) == 1:
-        only = rounds[0].plan
-        return replace(plan, levels=only.levels, search=only.search, warnings=only.warnings)
-    told = [{**one.plan.search, "records": int(one.plan.sizes.sum())} for one in rounds]
-    warnings = tuple(dict.fromkeys(text for one in rounds for text in one.plan.warnings))
-    return replace(plan, search={"rounds": told}, warnings=warnings)
+    joined = Plan.of_pieces(lo, hi, problem.cells.n_cells, every, class_of, problem.cells.counts)
+    if len(plans) == 1:
+        return replace(joined, levels=plans[0].levels, search=plans[0].search, warnings=plans[0].warnings)
+    figures = [{**plan.search, "records": int(plan.sizes.sum())} for plan in plans]
+    return replace(joined, search={"rounds": figures}).warn(
+        *dict.fromkeys(text for plan in plans for text in plan.warnings)
+    )
