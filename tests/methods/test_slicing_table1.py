@@ -66,12 +66,12 @@ def test_the_sliced_table_1f_is_2_diverse_and_tells_of_t1_what_the_paper_says() 
     assert max(max(tuple_.values()) for tuple_ in told) == 0.5
     assert not beliefs.failing().any()
     assert beliefs.worst(0) == 2.0
-    columns = [beliefs.lists(0), beliefs.lists(1)]
+    columns = beliefs.lists
     t1 = [int(part) for part in beliefs._tuples[beliefs._tuple_of[0]]]
     entries = [range(lists.start[value], lists.start[value + 1]) for lists, value in zip(columns, t1, strict=True)]
     # t1 matches the first bucket only: f1 = 1/4, f2 = 2/4
-    assert [[int(lists.bucket[e]) for e in some] for lists, some in zip(columns, entries, strict=True)] == [[0], [0]]
-    assert [int(lists.count[some[0]]) for lists, some in zip(columns, entries, strict=True)] == [1, 2]
+    assert [[int(lists.second[e]) for e in some] for lists, some in zip(columns, entries, strict=True)] == [[0], [0]]
+    assert [int(lists.records[some[0]]) for lists, some in zip(columns, entries, strict=True)] == [1, 2]
 
 
 def test_the_sliced_table_1f_is_not_3_diverse() -> None:

@@ -14,7 +14,7 @@ from shoal.core.progress import Silent
 from shoal.datasets.uci import adult
 from shoal.engines.local import LocalEngine
 from shoal.methods.slicing.beliefs import Beliefs
-from shoal.methods.slicing.buckets import Items, code_spans, strict_cuts
+from shoal.methods.slicing.buckets import Items, strict_cuts
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Pieces, SlicedPlan
 from shoal.policy.encoding import encode
@@ -71,13 +71,13 @@ def test_no_bucket_could_have_been_cut_once_more(shared_data: Path) -> None:
     order = np.argsort(pieces.bucket, kind="stable")
     edges = np.searchsorted(pieces.bucket[order], np.arange(plan.n_buckets + 1))
     keys = plan.parts[-1].values
-    spans = code_spans(Items.of_one_bucket(problem, pieces.cell, keys, plan.parts[0].quasi))
+    spans = Items.of_one_bucket(problem, pieces.cell, keys, plan.parts[0].quasi).spans
     tried = 0
     for bucket in range(0, plan.n_buckets, 20):
         cells = pieces.cell[order[edges[bucket] : edges[bucket + 1]]]
         items = Items.of_one_bucket(problem, cells, keys, plan.parts[0].quasi)
         for attempt in itertools.count():
-            attribute, cut, _, _ = strict_cuts(items, items.starts, items.stops, np.array([attempt]), spans)
+            attribute, cut, _, _ = strict_cuts(items, np.array([attempt]), spans)
             if attribute[0] < 0:
                 break
             tried += 1

@@ -23,8 +23,6 @@ Places = tuple[tuple[int, ...], ...]
 Measure: TypeAlias = Literal["phi2", "pearson"]
 _DENSE_PAIRS = 1 << 20  # contingency tables up to this many entries are counted in full
 _DIGITS = 12  # beyond them is rounding, which must not decide between attributes that go together equally well
-
-
 _WHERE = "method.slicing.parts"
 _COLUMNS = 2
 
@@ -48,7 +46,7 @@ class Partition:
             return cls(places, carried, search, None)
         if method.columns == "each":
             places = one_each(problem)
-            return cls(places, _in_first(problem, places), {}, None)
+            return cls(places, (problem.carried, *((),) * (len(places) - 1)), {}, None)
         n_columns = _COLUMNS if method.columns is None else method.columns
         columns = partition_attributes(problem, n_columns, method.alpha, method.correlation, method.intervals)
         names = _names(problem)
@@ -57,29 +55,29 @@ class Partition:
             for i in range(len(names))
             for j in range(i)
         }
-        return cls(
-            columns.places,
-            _in_first(problem, columns.places),
-            {"correlations": told},
-            columns.correlations if method.alpha is None else None,
-        )
+        carried = (problem.carried, *((),) * (len(columns.places) - 1))
+        movable = columns.correlations if method.alpha is None else None
+        return cls(columns.places, carried, {"correlations": told}, movable)
 
     def slimmer(self, problem: Problem) -> Partition | None:
-        """Return it with one quasi attribute fewer in the sensitive part; None if none can or may leave it."""
-        n_quasi = len(problem.quasi)
-        last = self.places[-1]
-        if self.correlations is None or last[0] >= n_quasi or last[-1] < n_quasi:
+        """Return it with one quasi attribute fewer in the sensitive part; None if none can or may leave it.
+
+        The attribute that goes least with the sensitive ones moves to the part that it goes best with on average.
+        """
+        n_quasi, last, found = len(problem.quasi), self.places[-1], self.correlations
+        if found is None or last[0] >= n_quasi or last[-1] < n_quasi:
             return None
-        places, place = slimmer(self.places, self.correlations, n_quasi)
-        return replace(self, places=places, moved=(*self.moved, problem.quasi[place].name))
+        sensitive = [place for place in last if place >= n_quasi]
+        moved = min(last[: -len(sensitive)], key=lambda place: (found[sensitive, place].max(), place))
+        others = [list(group) for group in self.places[:-1]]
+        best = max(range(len(others)), key=lambda group: (found[others[group], moved].mean(), -group))
+        others[best] = sorted([*others[best], moved])
+        places = (*map(tuple, others), tuple(place for place in last if place != moved))
+        return replace(self, places=places, moved=(*self.moved, problem.quasi[moved].name))
 
 
 def _names(problem: Problem) -> list[str]:
     return [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
-
-
-def _in_first(problem: Problem, places: Places) -> tuple[tuple[str, ...], ...]:
-    return problem.carried, *((),) * (len(places) - 1)
 
 
 def _measure_gain(problem: Problem, places: Places, intervals: int) -> dict[str, Any]:
@@ -107,7 +105,7 @@ def places_by_hand(
 
     Insensitive attributes that are in no part go to the first that has no sensitive one.
     """
-    names = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
+    names = _names(problem)
     known = [*names, *problem.carried]
     for part in given:
         for name in part:
@@ -161,26 +159,26 @@ def _check_shared(problem: Problem, repeated: Sequence[str]) -> None:
         )
 
 
-def check_tree(parts: Sequence[Part]) -> None:
-    """Raise unless what is learned by joining parts can be computed."""
+def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> None:
+    """Raise unless what the parts give away can be computed."""
+    if method.overlapping and any(part.lo is not None for part in parts):
+        raise PolicyError(
+            "method.slicing: parts that overlap cannot be generalized too; leave out the parameter column_frequency "
+            "and the model column-frequency"
+        )
+    for requirement in problem.requirements:
+        wanted = problem.sensitive_places(requirement)
+        together = not method.overlapping and any(wanted <= set(part.sensitive) for part in parts)
+        if len(wanted) > 1 and not together:
+            raise PolicyError(
+                f"{requirement.model.subject}: its attributes must be in one part, and parts must not overlap; "
+                "joint values across parts are not published"
+            )
     if link_parts([part.members for part in parts]) is None:
         raise PolicyError(
             f"{_WHERE}: the shared attributes link the parts in a circle, and what an adversary learns by joining them "
             "cannot be computed then; let parts that share an attribute be linked by parts that have it too"
         )
-
-
-def check_joint(problem: Problem, parts: Sequence[Part], overlapping: bool) -> None:
-    """Raise unless the attributes of each model on joint values are in one part."""
-    for requirement in problem.requirements:
-        wanted = problem.sensitive_places(requirement)
-        if len(wanted) < 2:
-            continue
-        if overlapping or not any(wanted <= set(part.sensitive) for part in parts):
-            raise PolicyError(
-                f"{requirement.model.subject}: its attributes must be in one part, and parts must not overlap; "
-                "joint values across parts are not published"
-            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,21 +236,6 @@ def _cluster(points: FloatArray, some: list[int], k: int) -> tuple[list[tuple[in
     for point, label in zip(some, clusters.labels.tolist(), strict=True):
         groups[label].append(point)
     return [tuple(group) for group in groups], clusters.cost
-
-
-def slimmer(places: Places, found: FloatArray, n_quasi: int) -> tuple[Places, int]:
-    """Return the partition with one quasi attribute fewer in the sensitive column, and which one that is.
-
-    The attribute that goes least with the sensitive ones moves to the column that it goes best with on average.
-    """
-    last = places[-1]
-    sensitive = [place for place in last if place >= n_quasi]
-    moved = min((place for place in last if place < n_quasi), key=lambda place: (found[sensitive, place].max(), place))
-    others = [list(group) for group in places[:-1]]
-    best = max(range(len(others)), key=lambda group: (found[others[group], moved].mean(), -group))
-    others[best] = sorted([*others[best], moved])
-    slim = tuple(place for place in last if place != moved)
-    return (*(tuple(group) for group in others), slim), moved
 
 
 def one_each(problem: Problem) -> Places:
@@ -323,15 +306,10 @@ def correlations(problem: Problem, measure: Measure, intervals: int) -> FloatArr
     found = np.eye(len(values))
     for i, one in enumerate(values):
         for j in range(i):
-            found[i, j] = found[j, i] = _correlation(one, values[j], records, measure)
+            both_numbers = one.numbers is not None and values[j].numbers is not None
+            correlate = _pearson_squared if measure == "pearson" and both_numbers else _phi2
+            found[i, j] = found[j, i] = round(correlate(one, values[j], records), _DIGITS)
     return found
-
-
-def _correlation(one: _Values, other: _Values, records: FloatArray, measure: Measure) -> float:
-    if measure == "pearson" and one.numbers is not None and other.numbers is not None:
-        both = ~(np.isnan(one.numbers) | np.isnan(other.numbers))
-        return round(_pearson_squared(one.numbers[both], other.numbers[both], records[both]), _DIGITS)
-    return round(_phi2(one, other, records), _DIGITS)
 
 
 def _phi2(one: _Values, other: _Values, records: FloatArray) -> float:
@@ -357,13 +335,15 @@ def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntAr
     return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
 
 
-def _pearson_squared(one: FloatArray, other: FloatArray, records: FloatArray) -> float:
+def _pearson_squared(first: _Values, second: _Values, weights: FloatArray) -> float:
+    numbers = np.array([first.numbers, second.numbers], dtype=np.float64)
+    both = ~np.isnan(numbers).any(axis=0)
+    (one, other), records = numbers[:, both], weights[both]
     if not len(records) or one.min() == one.max() or other.min() == other.max():
         return 0.0
-    first = one - np.average(one, weights=records)
-    second = other - np.average(other, weights=records)
-    together = float(np.sum(records * first * second))
-    spread = float(np.sum(records * first * first)) * float(np.sum(records * second * second))
+    one, other = one - np.average(one, weights=records), other - np.average(other, weights=records)
+    together = float(np.sum(records * one * other))
+    spread = float(np.sum(records * one * one)) * float(np.sum(records * other * other))
     return min(together * together / spread, 1.0) if spread > 0.0 else 0.0
 
 

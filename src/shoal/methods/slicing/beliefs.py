@@ -21,9 +21,8 @@ from shoal.plan.problem import Problem, Requirement
 from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
-
-
 _BLOCK_ENTRIES = 1 << 21
+_ALL = np.iinfo(np.int64).max
 
 
 class Clues(NamedTuple):
@@ -42,18 +41,13 @@ class _View:
 
     entries: Entries
     clues: Clues
-    lists: tuple[Lists, ...]  # of the parts, then of the separators
+    lists: tuple[Pairs, ...]  # of the parts, then of the separators
     chosen: int  # the first informed part
 
     @property
-    def groups(self) -> Lists:
+    def groups(self) -> Pairs:
         """The groups of the first part that has the sensitive attribute."""
         return self.lists[self.chosen]
-
-    @property
-    def first_group(self) -> int:
-        """The number of its first entry."""
-        return int(self.entries.first_entry[self.chosen])
 
     @property
     def joins(self) -> bool:
@@ -64,7 +58,9 @@ class _View:
 class Beliefs:
     """p(t,.) of every distinct tuple of quasi values against all buckets of one slicing.
 
-    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is told by its values in all parts.
+    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is told by its values in all parts. The buckets of each value
+    of a part are ``lists``: pairs of value and bucket. Such a pair is a *group*, the records of one bucket that share a
+    value of one part.
     """
 
     def __init__(self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int) -> None:
@@ -74,10 +70,7 @@ class Beliefs:
         self._n_buckets = n_buckets
         sizes = counting.sum_groups(pieces.bucket, pieces.records, n_buckets)
         self._log_size = np.log(np.maximum(sizes, 1).astype(np.float64))
-        self._lists = [
-            Lists.of(part.values[pieces.cell], part.n_values, pieces.bucket, pieces.records, n_buckets)
-            for part in parts
-        ]
+        self.lists = [self._list(part.values[pieces.cell], part.n_values) for part in parts]
         self._tuple_of, self._tuples = _tuples(parts, pieces)
         published = counting.sum_groups(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
         self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]
@@ -92,9 +85,9 @@ class Beliefs:
         """Number of distinct tuples."""
         return len(self._tuples)
 
-    def lists(self, part: int) -> Lists:
-        """Return where the values of a part occur."""
-        return self._lists[part]
+    def _list(self, values: CodeArray, n_values: int) -> Pairs:
+        """Return the buckets of each value, given the pieces' values."""
+        return count_pairs(values, n_values, self._pieces.bucket, self._n_buckets, self._pieces.records)
 
     def failing(self, only: IntArray | None = None) -> BoolArray:
         """Return (n_tuples,) which tuples, of those in *only*, do not surely meet all requirements on values."""
@@ -105,10 +98,9 @@ class Beliefs:
             if not isinstance(model, ValueModel) or not len(rows):
                 continue
             view = self._view(judge.requirement)
-            holds = self._groups_hold(judge, view)
-            if view.joins:
-                unsure = rows
-            else:
+            unsure = rows
+            if not view.joins:
+                holds = judge.holds(*self._groups(judge, view))
                 matches, least = self._match(rows, view, holds.astype(np.float64))
                 out[rows[(least < 1) & (matches == 1)]] = True
                 unsure = rows[(least < 1) & (matches > 1)]
@@ -127,16 +119,18 @@ class Beliefs:
         ]
         if any(view.joins for _, view in views):
             return not self.failing().any()
-        return all(bool(self._groups_hold(judge, view).all()) for judge, view in views)
+        return all(bool(judge.holds(*self._groups(judge, view)).all()) for judge, view in views)
 
     def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
         """Return (n_buckets,) which of the buckets *among* some of these tuples match."""
-        return self._touch(tuples, among, every=True)[1]
+        entries = Entries.of(self.lists)
+        return match(tuples, self._tuples + entries.offset, entries, 0, entries.log_count, among, _ALL)[2]
 
     def touching(self, buckets: BoolArray) -> IntArray:
         """Return the tuples that match one of these buckets."""
-        rows = np.arange(self.n_tuples, dtype=np.int64)
-        return np.flatnonzero(self._touch(rows, buckets, every=False)[0])
+        entries, rows = Entries.of(self.lists), np.arange(self.n_tuples, dtype=np.int64)
+        found, _, _ = match(rows, self._tuples + entries.offset, entries, 0, entries.log_count, buckets, 1)
+        return np.flatnonzero(found)
 
     def worst(self, place: int) -> float:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
@@ -150,9 +144,7 @@ class Beliefs:
         rows = np.arange(self.n_tuples, dtype=np.int64)
         least = np.full(self.n_tuples, -np.inf)
         if not view.joins:
-            figures = np.empty(len(view.groups.bucket), dtype=np.float64)
-            for groups, classes in self._groups(judge, view):
-                figures[groups] = sign * model.reach(classes, judge.whole)
+            figures = sign * judge.reach(*self._groups(judge, view))
             matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]
@@ -161,30 +153,19 @@ class Beliefs:
             least[some] = np.maximum(least[some], reached)
         return sign * float(least.min())
 
-    def _touch(self, rows: IntArray, among: BoolArray, every: bool) -> tuple[BoolArray, BoolArray]:
-        entries = Entries.of(self._lists)
-        return touch(rows, self._tuples + entries.offset, entries, among, every)
-
     def _match(self, rows: IntArray, view: _View, figures: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return for tuples how many buckets they match, and the least figure of their groups there."""
         everywhere = np.zeros(len(view.entries.bucket), dtype=np.float64)
-        everywhere[view.first_group : view.first_group + len(figures)] = figures
-        return match(rows, view.clues.numbers, view.entries, view.chosen, everywhere)
+        first = view.entries.first_entry[view.chosen]
+        everywhere[first : first + len(figures)] = figures
+        every = np.ones(self._n_buckets, dtype=np.bool_)
+        matches, least, _ = match(rows, view.clues.numbers, view.entries, view.chosen, everywhere, every, _ALL)
+        return matches, least
 
-    def _groups_hold(self, judge: Judge, view: _View) -> BoolArray:
-        holds = np.zeros(len(view.groups.bucket), dtype=np.bool_)
-        for groups, classes in self._groups(judge, view):
-            holds[groups] = judge.requirement.model.holds(classes, judge.whole)
-        return holds
-
-    def _groups(self, judge: Judge, view: _View) -> Iterator[tuple[slice, ClassHistograms]]:
-        """Yield the groups of the sensitive part with their histograms, block by block."""
-        n_groups = len(view.groups.bucket)
-        first, order = counting.group_items(view.groups.entry_of.astype(np.int32), n_groups)
-        values = judge.requirement.values_at(self._pieces.cell[order])
-        start = 0
-        for classes in judge.histograms(first, values, self._pieces.records[order]):
-            yield slice(start, start + len(classes.sizes)), classes
-            start += len(classes.sizes)
+    def _groups(self, judge: Judge, view: _View) -> tuple[IntArray, CodeArray, IntArray]:
+        """Return where the groups of the sensitive part begin, and the values and records in their order."""
+        first, order = counting.group_items(view.groups.pair_of.astype(np.int32), len(view.groups.second))
+        return first, judge.requirement.values_at(self._pieces.cell[order]), self._pieces.records[order]
 
     def _shares(self, rows: IntArray, view: _View, requirement: Requirement) -> Iterator[tuple[IntArray, FloatArray]]:
         """Yield tuples with (n, n_values) what is believed of each, block by block."""
@@ -201,7 +182,7 @@ class Beliefs:
         """Return the sensitive values of all entries of informed parts and separators; others have none."""
         values = requirement.values_at(self._pieces.cell).astype(np.int32)
         telling = np.flatnonzero(np.concatenate([view.clues.informed, view.clues.between])).tolist()
-        entries = [view.lists[place].entry_of + view.entries.first_entry[place] for place in telling]
+        entries = [view.lists[place].pair_of + view.entries.first_entry[place] for place in telling]
         return count_pairs(
             np.concatenate(entries).astype(np.int32),
             len(view.entries.bucket),
@@ -210,48 +191,32 @@ class Beliefs:
             np.tile(self._pieces.records, len(telling)),
         )
 
-    def _of_parts(self, requirement: Requirement) -> tuple[list[int], list[Lists], list[int]]:
-        """Return the parts that say something, their lists, and which of them have the sensitive attribute."""
-        wanted = self._problem.sensitive_places(requirement)
-        informed = [wanted <= set(part.sensitive) for part in self._parts]
-        said = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]
-        return said, [self._lists[i] for i in said], [int(informed[i]) for i in said]
-
-    def _of_separators(self, requirement: Requirement) -> tuple[list[CodeArray], list[Lists], list[int]]:
-        """Return the pieces' values of separators that are not empty, their lists, and which are informed."""
-        wanted = {-1 - place for place in self._problem.sensitive_places(requirement)}
-        codes, lists, between = [], [], []
-        for link in self._links:
-            if not link:
-                continue
-            columns = [self._problem.value_codes[place][self._pieces.cell] for place in link if place >= 0]
-            values = same_rows(columns)[1] if columns else np.zeros(len(self._pieces.cell), dtype=np.int32)
-            n_values = int(values.max()) + 1
-            codes.append(values)
-            lists.append(Lists.of(values, n_values, self._pieces.bucket, self._pieces.records, self._n_buckets))
-            between.append(int(wanted <= set(link)))
-        return codes, lists, between
-
     def _view(self, requirement: Requirement) -> _View:
-        key = self._problem.sensitive_places(requirement)
-        if key in self._views:
-            return self._views[key]
-        said, lists, informed = self._of_parts(requirement)
-        codes, separator_lists, between = self._of_separators(requirement)
-        entries = Entries.of([*lists, *separator_lists])
-        separators = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
+        wanted = self._problem.sensitive_places(requirement)
+        if wanted in self._views:
+            return self._views[wanted]
+        informed = [wanted <= set(part.sensitive) for part in self._parts]
+        said = [i for i, part in enumerate(self._parts) if part.n_values > 1 or informed[i]]  # others say nothing
+        separators = [link for link in self._links if link]
+        codes = []  # n_separators x (n_pieces,)
+        for link in separators:
+            columns = [self._problem.value_codes[place][self._pieces.cell] for place in link if place >= 0]
+            codes.append(same_rows(columns)[1] if columns else np.zeros(len(self._pieces.cell), dtype=np.int32))
+        between = [self._list(values, int(values.max()) + 1) for values in codes]
+        lists = (*(self.lists[i] for i in said), *between)
+        entries = Entries.of(lists)
+        numbers = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
         for place, values in enumerate(codes):
-            separators[self._tuple_of, place] = values + entries.offset[len(said) + place]
-        n_empty = sum(1 for link in self._links if not link)
+            numbers[self._tuple_of, place] = values + entries.offset[len(said) + place]
+        linking = {-1 - place for place in wanted}
         clues = Clues(
             numbers=self._tuples[:, said] + entries.offset[: len(said)],
-            separators=separators,
-            n_sizes=n_empty + 1 - (len(self._parts) - len(said)),
-            informed=np.array(informed, dtype=np.int64),
-            between=np.array(between, dtype=np.int64),
+            separators=numbers,
+            n_sizes=len(self._links) - len(separators) + 1 - (len(self._parts) - len(said)),
+            informed=np.array([informed[i] for i in said], dtype=np.int64),
+            between=np.array([linking <= set(link) for link in separators], dtype=np.int64),
         )
-        view = _View(entries, clues, (*lists, *separator_lists), informed.index(1))
-        self._views[key] = view
+        view = self._views[wanted] = _View(entries, clues, lists, [informed[i] for i in said].index(True))
         return view
 
 
@@ -263,30 +228,6 @@ def _tuples(parts: Sequence[Part], pieces: Pieces) -> tuple[CodeArray, IntArray]
     number = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
     tuples = np.stack([part.values[first[occurs]] for part in parts], axis=1).astype(np.int64)
     return number[tuple_of_cell[pieces.cell]], tuples
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lists:
-    """The buckets of each value, ascending: value v has the entries ``start[v]:start[v + 1]``.
-
-    An entry is a *group*: the records of one bucket that share a value of one part.
-    """
-
-    start: IntArray  # (n_values + 1,)
-    bucket: CodeArray  # (n_entries,)
-    count: IntArray  # (n_entries,) records
-    entry_of: IntArray  # (n_pieces,) the group of each piece
-
-    @classmethod
-    def of(cls, values: CodeArray, n_values: int, bucket: CodeArray, records: IntArray, n_buckets: int) -> Lists:
-        """Collect the pieces' values.
-
-        >>> codes = np.array([0, 1, 0, 0], dtype=np.int32)
-        >>> lists = Lists.of(codes, 2, np.array([0, 0, 1, 1], dtype=np.int32), np.array([1, 2, 3, 4]), 2)
-        >>> lists.start.tolist(), lists.bucket.tolist(), lists.count.tolist()
-        ([0, 2, 3], [0, 1, 0], [1, 7, 2])
-        """
-        return cls(*count_pairs(values, n_values, bucket, n_buckets, records))
 
 
 class Entries(NamedTuple):
@@ -303,17 +244,17 @@ class Entries(NamedTuple):
     first_entry: IntArray  # (n_parts,) what to take from an entry's number to have that of its own list
 
     @classmethod
-    def of(cls, lists: list[Lists]) -> Entries:
+    def of(cls, lists: Sequence[Pairs]) -> Entries:
         """Put lists in a row."""
         values = np.array([len(one.start) - 1 for one in lists], dtype=np.int64)
-        entries = np.array([len(one.bucket) for one in lists], dtype=np.int64)
-        first = np.concatenate([[0], np.cumsum(entries)[:-1]]).astype(np.int64)
+        entries = np.array([len(one.second) for one in lists], dtype=np.int64)
+        first = np.cumsum(entries) - entries
         return cls(
-            offset=np.concatenate([[0], np.cumsum(values)[:-1]]).astype(np.int64),
+            offset=np.cumsum(values) - values,
             start=np.concatenate([one.start[:-1] + shift for one, shift in zip(lists, first, strict=True)]),
             stop=np.concatenate([one.start[1:] + shift for one, shift in zip(lists, first, strict=True)]),
-            bucket=np.concatenate([one.bucket for one in lists]),
-            log_count=np.log(np.concatenate([one.count for one in lists]).astype(np.float64)),
+            bucket=np.concatenate([one.second for one in lists]),
+            log_count=np.log(np.concatenate([one.records for one in lists]).astype(np.float64)),
             first_entry=first,
         )
 
@@ -345,35 +286,16 @@ def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, place
 
 @compiled
 def match(
-    rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Return for tuples how many buckets they match, and the least figure of the groups that they match there.
+    rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray, among: BoolArray, most: int
+) -> tuple[IntArray, FloatArray, BoolArray]:
+    """Return how many of the buckets *among* tuples match, the least figure of their groups there, and those buckets.
 
-    ``numbers[t]`` are tuple t's values; the entries of part *chosen* are the groups, each with its figure.
+    ``numbers[t]`` are tuple t's values; the entries of part *chosen* are the groups, each with its figure. A tuple that
+    matches *most* buckets is looked at no further.
     """
     matches = np.zeros(len(rows), dtype=np.int64)
     least = np.full(len(rows), np.inf, dtype=np.float64)
-    places = np.empty(numbers.shape[1], dtype=np.int64)
-    for row in range(len(rows)):
-        mine = numbers[rows[row]]
-        shortest = _shortest_part(entries, mine)
-        for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
-            if _find_all(entries, mine, shortest, entry, places):
-                matches[row] += 1
-                least[row] = min(least[row], figures[places[chosen]])
-    return matches, least
-
-
-@compiled
-def touch(
-    rows: IntArray, numbers: IntArray, entries: Entries, among: BoolArray, every: bool
-) -> tuple[BoolArray, BoolArray]:
-    """Return which tuples match some bucket *among* those given, and which of these they match.
-
-    Unless *every* such bucket is wanted, a tuple shows only the first that it matches.
-    """
-    tuples = np.zeros(len(rows), dtype=np.bool_)
-    buckets = np.zeros(len(among), dtype=np.bool_)
+    matched = np.zeros(len(among), dtype=np.bool_)
     places = np.empty(numbers.shape[1], dtype=np.int64)
     for row in range(len(rows)):
         mine = numbers[rows[row]]
@@ -381,11 +303,12 @@ def touch(
         for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
             here = entries.bucket[entry]
             if among[here] and _find_all(entries, mine, shortest, entry, places):
-                tuples[row] = True
-                buckets[here] = True
-                if not every:
+                matches[row] += 1
+                least[row] = min(least[row], figures[places[chosen]])
+                matched[here] = True
+                if matches[row] == most:
                     break
-    return tuples, buckets
+    return matches, least, matched
 
 
 @compiled

@@ -9,7 +9,7 @@ buckets needs to look at groups only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ Sides = NDArray[np.uint8]
 EIGHTHS = (4, 2, 6, 1, 7)  # of a bucket's records, where it is tried to be cut
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Items:
+class Items(NamedTuple):
     """Pieces of cells in the order of their buckets: bucket b has the items ``starts[b]:stops[b]``."""
 
     codes: CodeArray  # (n_items, n_cut) leaves of the attributes that are cut by
@@ -50,62 +49,52 @@ class Items:
             stops=np.array([len(order)], dtype=np.int64),
         )
 
-    def copy(self) -> Items:
-        """Return the same in arrays of its own, to move items about in."""
-        columns = self.codes.copy(), self.records.copy(), self.keys.copy(), self.cells.copy()
-        return Items(*columns, starts=self.starts, stops=self.stops)
+    @property
+    def n_buckets(self) -> int:
+        """The number of buckets."""
+        return len(self.starts)
 
     @property
-    def sizes(self) -> IntArray:
-        """(n_buckets,) records."""
-        running = np.concatenate([[0], np.cumsum(self.records)])
-        return np.asarray(running[self.stops] - running[self.starts])
+    def spans(self) -> FloatArray:
+        """(n_cut,) how far apart the outermost leaves of each attribute are, 1 where there is one leaf only."""
+        spans = self.codes.max(axis=0) - self.codes.min(axis=0)
+        return np.asarray(np.maximum(spans, 1), dtype=np.float64)
 
-    def bucket_of_item(self) -> IntArray:
-        """Return (n_items,) the bucket of each item."""
+    @property
+    def bucket(self) -> IntArray:
+        """(n_items,) the bucket of each item."""
         order = np.argsort(self.starts, kind="stable")
         return np.repeat(order, (self.stops - self.starts)[order])
 
     def pieces(self) -> Pieces:
         """Return the items as pieces."""
-        return Pieces(self.cells.astype(np.int64), self.bucket_of_item().astype(np.int32), self.records)
+        return Pieces(self.cells.astype(np.int64), self.bucket.astype(np.int32), self.records)
+
+    def select(self, items: IntArray, starts: IntArray, stops: IntArray) -> Items:
+        """Return copies of some items in other buckets."""
+        columns = (np.ascontiguousarray(column[items]) for column in (self.codes, self.records, self.keys, self.cells))
+        return Items._make([*columns, starts, stops])
 
     def take(self, buckets: BoolArray) -> Items:
         """Return some of the buckets, in the order that they have here."""
         lengths = (self.stops - self.starts)[buckets]
         stops = np.cumsum(lengths)
-        inside = np.arange(int(lengths.sum())) - np.repeat(stops - lengths, lengths)
-        items = np.repeat(self.starts[buckets], lengths) + inside
-        columns = self.codes[items], self.records[items], self.keys[items], self.cells[items]
-        return Items(*columns, starts=stops - lengths, stops=stops)
+        items = np.arange(int(lengths.sum())) + np.repeat(self.starts[buckets] - (stops - lengths), lengths)
+        return self.select(items, stops - lengths, stops)
 
-    @classmethod
-    def join(cls, one: Items, other: Items) -> Items:
+    def join(self, other: Items) -> Items:
         """Return the buckets of both."""
-        return cls(
-            np.concatenate([one.codes, other.codes]),
-            np.concatenate([one.records, other.records]),
-            np.concatenate([one.keys, other.keys]),
-            np.concatenate([one.cells, other.cells]),
-            np.concatenate([one.starts, other.starts + len(one.cells)]),
-            np.concatenate([one.stops, other.stops + len(one.cells)]),
-        )
+        shift = len(self.cells)
+        other = other._replace(starts=other.starts + shift, stops=other.stops + shift)
+        return Items._make(np.concatenate(columns) for columns in zip(*(self, other), strict=True))
 
 
-def code_spans(items: Items) -> FloatArray:
-    """Return (n_cut,) how far apart the outermost leaves of each attribute are, 1 where there is one leaf only."""
-    spans = items.codes.max(axis=0) - items.codes.min(axis=0)
-    return np.asarray(np.maximum(spans, 1), dtype=np.float64)
-
-
-def strict_cuts(
-    items: Items, starts: IntArray, stops: IntArray, attempts: IntArray, spans: FloatArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+def strict_cuts(items: Items, attempts: IntArray, spans: FloatArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return (n,) the attribute to cut next, -1 if there is none, the greatest code of its left side, eighths, records.
 
     Of the two cuts beside the code at which the wanted eighths are reached the nearer one is taken.
     """
-    attribute, cut, eighths, below, at, total = propose_cuts(items.codes, items.records, starts, stops, attempts, spans)
+    attribute, cut, eighths, below, at, total = propose_cuts(items, attempts, spans)
     nearer = total * eighths - 8 * below < 8 * (below + at) - total * eighths
     before = (below > 0) & ((below + at == total) | nearer)
     return attribute, cut - before, eighths, total
@@ -131,150 +120,115 @@ class Cutter:
 
     def cut(self, given: Items) -> Items:
         """Return the items in buckets that go no further."""
-        items = given.copy()
-        starts, stops, spans = items.starts, items.stops, code_spans(items)
-        attempts = np.zeros(len(starts), dtype=np.int64)
-        ended_starts, ended_stops = [], []
-        while len(starts):
-            attribute, cut, _, total = strict_cuts(items, starts, stops, attempts, spans)
+        items = Items._make(column.copy() for column in given)  # which are moved about
+        attempts, spans = np.zeros(items.n_buckets, dtype=np.int64), items.spans
+        ended = [(items.starts[:0], items.stops[:0])]
+        while items.n_buckets:
+            attribute, cut, _, total = strict_cuts(items, attempts, spans)
             going = (attribute >= 0) & (total >= 2 * self._smallest)
-            ended_starts.append(starts[~going])
-            ended_stops.append(stops[~going])
-            starts, stops, attempts = starts[going], stops[going], attempts[going]
-            good, side = self._sides_hold(items, starts, stops, attribute[going], cut[going])
-            middles = move_items(items.codes, items.records, items.keys, items.cells, side, starts[good], stops[good])
-            starts, stops, attempts = (
-                np.concatenate([starts[~good], starts[good], middles]),
-                np.concatenate([stops[~good], middles, stops[good]]),
-                np.concatenate([attempts[~good] + 1, np.zeros(2 * len(middles), dtype=np.int64)]),
+            ended.append((items.starts[~going], items.stops[~going]))
+            items = items._replace(starts=items.starts[going], stops=items.stops[going])
+            good, side = self._sides_hold(items, attribute[going], cut[going])
+            starts, stops = items.starts, items.stops
+            middles = move_items(items._replace(starts=starts[good], stops=stops[good]), side)
+            items = items._replace(
+                starts=np.concatenate([starts[~good], starts[good], middles]),
+                stops=np.concatenate([stops[~good], middles, stops[good]]),
             )
-        return replace(items, starts=np.concatenate(ended_starts), stops=np.concatenate(ended_stops))
+            attempts = np.concatenate([attempts[going][~good] + 1, np.zeros(2 * len(middles), dtype=np.int64)])
+        starts, stops = (np.concatenate(edges) for edges in zip(*ended, strict=True))
+        return items._replace(starts=starts, stops=stops)
 
-    def hold(self, items: Items) -> BoolArray:
-        """Return (n_buckets,) whether all groups of each bucket hold."""
-        bucket = items.bucket_of_item()
-        good = ~find_linked_buckets(self._mixed, items.cells, bucket, len(items.starts))
+    def accepts(self, items: Items, halves: Items, apart: BoolArray) -> BoolArray:  # noqa: ARG002
+        """Accept buckets of which all groups of both halves hold."""
+        bucket, everything = halves.bucket, np.arange(len(halves.cells))
+        good = ~find_linked_buckets(self._mixed, halves.cells, bucket, halves.n_buckets)
         for judge, part in self._judges:
-            key = bucket * part.n_values + part.values[items.cells]
-            distinct, own = np.unique(key, return_inverse=True)
-            group = own.reshape(-1).astype(np.int32)
-            holds = self._hold(judge, items, np.arange(len(group)), group, len(distinct))
-            good[distinct[~holds] // part.n_values] = False
-        return good
+            good[self._find_failing(judge, part, halves, everything, bucket)] = False
+        return apart & good[0::2] & good[1::2]
 
-    def _sides_hold(
-        self, items: Items, starts: IntArray, stops: IntArray, attribute: IntArray, cut: IntArray
-    ) -> tuple[BoolArray, NDArray[np.uint8]]:
+    def _sides_hold(self, items: Items, attribute: IntArray, cut: IntArray) -> tuple[BoolArray, Sides]:
         """Return (n,) whether both sides of each bucket are large enough and all their groups hold, and the sides."""
-        side, place, group, first, sizes = part_items(
-            items.codes, items.records, items.keys, starts, stops, attribute, cut
-        )
+        side, place, group, first, sizes = part_items(items, attribute, cut)
         good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
-        bucket = np.repeat(np.arange(len(starts)), stops - starts)
-        cells = items.cells[place]
-        linked = (
-            find_linked_buckets(self._mixed, cells, 2 * bucket + side[place], 2 * len(starts))
-            .reshape(-1, 2)
-            .any(axis=1)
-        )
+        bucket, cells = np.repeat(np.arange(items.n_buckets), items.stops - items.starts), items.cells[place]
+        half = 2 * bucket + side[place]
+        linked = find_linked_buckets(self._mixed, cells, half, 2 * items.n_buckets).reshape(-1, 2).any(axis=1)
         if linked.any():
-            good &= ~linked | find_linked_buckets(self._mixed, cells, bucket, len(starts))
+            good &= ~linked | find_linked_buckets(self._mixed, cells, bucket, items.n_buckets)
         for judge, part in self._judges:
             if not good.any():
                 break
             if part is self._judges[0][1]:  # whose values the items are ordered by
-                holds = self._hold(judge, items, place, group, int(first[-1]))
+                holds = _groups_hold(judge, items, place, group, int(first[-1]))
                 good &= np.logical_and.reduceat(holds, first[:-1])
             else:
-                key = (2 * bucket + side[place]) * part.n_values + part.values[items.cells[place]]
-                distinct, own = np.unique(key, return_inverse=True)
-                holds = self._hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
-                good[distinct[~holds] // (2 * part.n_values)] = False
+                good[self._find_failing(judge, part, items, place, half) // 2] = False
         return good, side
 
-    def _hold(self, judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
-        first, order = counting.group_items(group, n_groups)
-        place = place[order]
-        values, records = judge.requirement.values_at(items.cells[place]), items.records[place]
-        model = judge.requirement.model
-        blocks = [model.holds(classes, judge.whole) for classes in judge.histograms(first, values, records)]
-        return np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.bool_)
+    def _find_failing(self, judge: Judge, part: Part, items: Items, place: IntArray, owner: IntArray) -> IntArray:
+        """Return the owners of items at *place* that have a group which fails."""
+        distinct, own = np.unique(owner * part.n_values + part.values[items.cells[place]], return_inverse=True)
+        holds = _groups_hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
+        return np.asarray(distinct[~holds] // part.n_values)
 
 
-Accepts = Callable[
-    [Items, Items, BoolArray], BoolArray
-]  # buckets, their halves, (n_buckets,) which to cut -> which stay
+def _groups_hold(judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
+    """Return (n_groups,) whether groups of the items at *place* meet a requirement."""
+    first, order = counting.group_items(group, n_groups)
+    place = place[order]
+    return judge.holds(first, judge.requirement.values_at(items.cells[place]), items.records[place])
 
 
-class Rounds:
-    """Cuts buckets on, as long as some halves are accepted."""
-
-    def __init__(self, smallest: int, relaxed: bool, accepts: Accepts) -> None:
-        self._smallest = smallest
-        self._relaxed = relaxed
-        self._accepts = accepts
-
-    def cut(self, items: Items) -> Items:
-        """Return the items in smaller buckets."""
-        attempts, spans = np.zeros(len(items.starts), dtype=np.int64), code_spans(items)
-        while True:
-            in_middle, left, total = self._propose(items, attempts, spans)
-            trying = in_middle & (total >= 2 * self._smallest)
-            if not trying.any():
-                return items
-            halves = self._halves(items, left)
-            large = np.minimum(halves.sizes[0::2], halves.sizes[1::2]) >= self._smallest
-            apart = self._accepts(items, halves, trying & large)
-            items, attempts = _rejoin(items, halves, apart, np.where(trying, attempts + 1, len(spans) * len(EIGHTHS)))
-
-    def _propose(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
-        """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
-        if not self._relaxed:
-            attribute, cut, eighths, total = strict_cuts(items, items.starts, items.stops, attempts, spans)
-            code, _, limit = _along(items, attribute, cut)
-            left = np.where(code <= limit, items.records, 0)
-        else:
-            attribute, cut, eighths, below, at, total = propose_cuts(
-                items.codes, items.records, items.starts, items.stops, attempts, spans
-            )
-            code, tie, limit = _along(items, attribute, cut)
-            wanted = np.maximum(total // 2 - below, 0)
-            shared = share_ties(items.records, tie, items.starts, items.stops, wanted, np.maximum(at, 1))
-            left = np.where(code < limit, items.records, shared)
-        tried = (attribute >= 0) & (eighths == EIGHTHS[0])
-        return tried, np.where(tried[items.bucket_of_item()], left, items.records), total
-
-    def _halves(self, items: Items, left: IntArray) -> Items:
-        """Return items with two buckets for each: 2 b is the left half of b, 2 b + 1 the right one."""
-        bucket = items.bucket_of_item()
-        source = np.concatenate([np.flatnonzero(left > 0), np.flatnonzero(items.records > left)])
-        records = np.concatenate([left[left > 0], (items.records - left)[items.records > left]])
-        half = 2 * bucket[source]
-        half[int((left > 0).sum()) :] += 1
-        order = np.lexsort((source, half))
-        source, half = source[order], half[order]
-        edges = np.searchsorted(half, np.arange(2 * len(items.starts) + 1))
-        return Items(
-            codes=np.ascontiguousarray(items.codes[source]),
-            records=records[order],
-            keys=items.keys[source],
-            cells=items.cells[source],
-            starts=edges[:-1].astype(np.int64),
-            stops=edges[1:].astype(np.int64),
-        )
+Accepts = Callable[[Items, Items, BoolArray], BoolArray]  # buckets, their halves, which to cut -> which stay cut
 
 
-def by_groups(cutter: Cutter) -> Accepts:
-    """Accept buckets of which all groups of both halves hold."""
+def cut_in_rounds(items: Items, smallest: int, relaxed: bool, accepts: Accepts) -> Items:
+    """Return the items in smaller buckets: all are cut in the middle, as long as some halves are accepted."""
+    attempts, spans = np.zeros(items.n_buckets, dtype=np.int64), items.spans
+    while True:
+        in_middle, left, total = _propose(items, attempts, spans, relaxed)
+        trying = in_middle & (total >= 2 * smallest)
+        if not trying.any():
+            return items
+        halves = _halve(items, left)
+        sizes = np.bincount(halves.bucket, halves.records, halves.n_buckets).reshape(-1, 2)
+        apart = accepts(items, halves, trying & (sizes.min(axis=1) >= smallest))
+        attempts = np.where(trying, attempts + 1, len(spans) * len(EIGHTHS))
+        attempts = np.concatenate([attempts[~apart], np.zeros(2 * int(apart.sum()), dtype=np.int64)])
+        items = items.take(~apart).join(halves.take(np.repeat(apart, 2)))
 
-    def accepts(items: Items, halves: Items, apart: BoolArray) -> BoolArray:  # noqa: ARG001
-        holds = cutter.hold(halves)
-        return apart & holds[0::2] & holds[1::2]
 
-    return accepts
+def _propose(
+    items: Items, attempts: IntArray, spans: FloatArray, relaxed: bool
+) -> tuple[BoolArray, IntArray, IntArray]:
+    """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
+    bucket = items.bucket
+    if not relaxed:
+        attribute, cut, eighths, total = strict_cuts(items, attempts, spans)
+    else:
+        attribute, cut, eighths, below, at, total = propose_cuts(items, attempts, spans)
+    own = items.codes[np.arange(len(bucket)), np.maximum(attribute, 0)[bucket]]
+    left = np.where(own <= cut[bucket], items.records, 0)
+    if relaxed:
+        tie, wanted = own == cut[bucket], np.maximum(total // 2 - below, 0)
+        left = np.where(tie, share_ties(items, tie, wanted, np.maximum(at, 1)), left)
+    tried = (attribute >= 0) & (eighths == EIGHTHS[0])
+    return tried, np.where(tried[bucket], left, items.records), total
 
 
-def by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
+def _halve(items: Items, left: IntArray) -> Items:
+    """Return items with two buckets for each: 2 b is the left half of b, 2 b + 1 the right one."""
+    right = items.records - left
+    source = np.concatenate([np.flatnonzero(left > 0), np.flatnonzero(right > 0)])
+    records = np.concatenate([left[left > 0], right[right > 0]])
+    half = 2 * items.bucket[source] + (np.arange(len(source)) >= np.count_nonzero(left > 0))
+    order = np.lexsort((source, half))
+    edges = np.searchsorted(half[order], np.arange(2 * items.n_buckets + 1)).astype(np.int64)
+    return items.select(source[order], edges[:-1], edges[1:])._replace(records=records[order])
+
+
+def accept_by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
     """Accept buckets such that all tuples of the table hold.
 
     Tuples that match a changed bucket are judged anew, and changed buckets that a failing tuple matches are put
@@ -282,10 +236,15 @@ def by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
     """
 
     def accepts(items: Items, halves: Items, apart: BoolArray) -> BoolArray:
-        before = Beliefs(problem, parts, items.pieces(), len(items.starts))
+        before = Beliefs(problem, parts, items.pieces(), items.n_buckets)
         affected = before.touching(apart)
+        half, cells = halves.bucket, halves.cells.astype(np.int64)
         while apart.any():
-            failing = np.flatnonzero(Beliefs(problem, parts, *_merge(halves, apart)).failing(affected))
+            # halves of buckets that are not apart are one bucket
+            first = np.concatenate([[0], np.cumsum(np.where(apart, 2, 1))])
+            bucket = (first[half // 2] + np.where(apart[half // 2], half % 2, 0)).astype(np.int32)
+            beliefs = Beliefs(problem, parts, Pieces(cells, bucket, halves.records), int(first[-1]))
+            failing = np.flatnonzero(beliefs.failing(affected))
             if not len(failing):
                 return apart
             blamed = before.matching(failing, apart)
@@ -295,32 +254,9 @@ def by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
     return accepts
 
 
-def _along(items: Items, attribute: IntArray, code: IntArray) -> tuple[IntArray, BoolArray, IntArray]:
-    """Return (n_items,) each item's code in its bucket's attribute, whether that is the bucket's code, and that."""
-    bucket = items.bucket_of_item()
-    own = items.codes[np.arange(len(bucket)), np.maximum(attribute, 0)[bucket]].astype(np.int64)
-    return own, own == code[bucket], code[bucket]
-
-
-def _merge(halves: Items, apart: BoolArray) -> tuple[Pieces, int]:
-    """Return pieces with the halves of buckets that are not *apart* in one bucket, and the number of buckets."""
-    width = np.where(apart, 2, 1)
-    first = np.concatenate([[0], np.cumsum(width)])
-    half = halves.bucket_of_item()
-    bucket = (first[half // 2] + np.where(apart[half // 2], half % 2, 0)).astype(np.int32)
-    return Pieces(halves.cells.astype(np.int64), bucket, halves.records), int(first[-1])
-
-
-def _rejoin(items: Items, halves: Items, apart: BoolArray, attempts: IntArray) -> tuple[Items, IntArray]:
-    """Return items with the buckets that stay cut as two, which start anew, and the others as they were."""
-    old = items.take(~apart)
-    new = halves.take(np.repeat(apart, 2))
-    return Items.join(old, new), np.concatenate([attempts[~apart], np.zeros(len(new.starts), dtype=np.int64)])
-
-
 @compiled
 def propose_cuts(
-    codes: CodeArray, records: IntArray, starts: IntArray, stops: IntArray, attempts: IntArray, spans: FloatArray
+    items: Items, attempts: IntArray, spans: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Return for each bucket the attribute to try next, where to cut it, and how many records are where.
 
@@ -328,7 +264,8 @@ def propose_cuts(
     at an eighth from both ends; -1 where nothing is left to try. The code is that at which so many eighths of the
     records are reached; returned are also these eighths, the records below and at that code, and all records.
     """
-    n, d = len(starts), codes.shape[1]
+    codes, records = items.codes, items.records
+    n, d = len(items.starts), codes.shape[1]
     attribute = np.full(n, -1, dtype=np.int64)
     cut = np.zeros(n, dtype=np.int64)
     before = np.zeros(n, dtype=np.int64)
@@ -339,7 +276,7 @@ def propose_cuts(
     most = np.empty(d, dtype=np.int64)
     tally = np.zeros(0, dtype=np.int64)
     for b in range(n):
-        start, stop = starts[b], stops[b]
+        start, stop = items.starts[b], items.stops[b]
         for j in range(d):
             least[j] = most[j] = codes[start, j]
         total = 0
@@ -396,26 +333,18 @@ def propose_cuts(
 
 @compiled
 def part_items(
-    codes: CodeArray,
-    records: IntArray,
-    keys: CodeArray,
-    starts: IntArray,
-    stops: IntArray,
-    attribute: IntArray,
-    cut: IntArray,
+    items: Items, attribute: IntArray, cut: IntArray
 ) -> tuple[Sides, IntArray, CodeArray, IntArray, IntArray]:
     """Part the items of buckets at a code of an attribute, and number the groups of both sides.
 
-    *keys* ascend within a bucket; a group is one side's items with the same key. Returned are the side of every item, 0
+    A group is one side's items with the same key. Returned are the side of every item, 0
     (left: code <= cut, or in none of the buckets) or 1, the items of the buckets, their groups, (n + 1,) where each
     bucket's groups begin, and (n, 2) the records of both sides.
     """
-    side = np.zeros(len(codes), dtype=np.uint8)
-    n = len(starts)
-    n_items = 0
-    for b in range(n):
-        n_items += stops[b] - starts[b]
-    items = np.empty(n_items, dtype=np.int64)
+    side = np.zeros(len(items.codes), dtype=np.uint8)
+    n = len(items.starts)
+    n_items = (items.stops - items.starts).sum()
+    places = np.empty(n_items, dtype=np.int64)
     group = np.empty(n_items, dtype=np.int32)
     first = np.zeros(n + 1, dtype=np.int64)
     sizes = np.zeros((n, 2), dtype=np.int64)
@@ -425,69 +354,54 @@ def part_items(
         current[0] = current[1] = -1
         first[b] = number
         last = np.full(2, -1, dtype=np.int64)
-        for item in range(starts[b], stops[b]):
-            right = 0 if codes[item, attribute[b]] <= cut[b] else 1
+        for item in range(items.starts[b], items.stops[b]):
+            right = 0 if items.codes[item, attribute[b]] <= cut[b] else 1
             side[item] = right
-            sizes[b, right] += records[item]
-            if keys[item] != last[right]:
-                last[right] = keys[item]
+            sizes[b, right] += items.records[item]
+            if items.keys[item] != last[right]:
+                last[right] = items.keys[item]
                 current[right] = number
                 number += 1
-            items[place] = item
+            places[place] = item
             group[place] = current[right]
             place += 1
     first[n] = number
-    return side, items, group, first, sizes
+    return side, places, group, first, sizes
 
 
 @compiled
-def move_items(
-    codes: CodeArray,
-    records: IntArray,
-    keys: CodeArray,
-    cells: CodeArray,
-    side: Sides,
-    starts: IntArray,
-    stops: IntArray,
-) -> IntArray:
+def move_items(items: Items, side: Sides) -> IntArray:
     """Put the left items of each bucket before the right ones, keeping their order; return where the right begin."""
-    d = codes.shape[1]
-    middles = np.empty(len(starts), dtype=np.int64)
-    for b in range(len(starts)):
-        start, stop = starts[b], stops[b]
-        kept_codes, kept_records = codes[start:stop].copy(), records[start:stop].copy()
-        kept_keys, kept_cells, kept_side = keys[start:stop].copy(), cells[start:stop].copy(), side[start:stop].copy()
-        left = start
-        for item in range(stop - start):
-            if kept_side[item] == 0:
-                left += 1
-        middles[b] = left
-        right, left = left, start
+    middles = np.empty(len(items.starts), dtype=np.int64)
+    for b in range(len(items.starts)):
+        start, stop = items.starts[b], items.stops[b]
+        codes, records = items.codes[start:stop].copy(), items.records[start:stop].copy()
+        keys, cells, sides = items.keys[start:stop].copy(), items.cells[start:stop].copy(), side[start:stop].copy()
+        middles[b] = stop - sides.sum()
+        left, right = start, middles[b]
         for item in range(stop - start):
             target = left
-            if kept_side[item] == 0:
+            if sides[item] == 0:
                 left += 1
             else:
                 target = right
                 right += 1
-            for j in range(d):
-                codes[target, j] = kept_codes[item, j]
-            records[target], keys[target] = kept_records[item], kept_keys[item]
-            cells[target], side[target] = kept_cells[item], kept_side[item]
+            for j in range(codes.shape[1]):
+                items.codes[target, j] = codes[item, j]
+            items.records[target], items.keys[target] = records[item], keys[item]
+            items.cells[target], side[target] = cells[item], sides[item]
     return middles
 
 
 @compiled
-def share_ties(
-    records: IntArray, tie: BoolArray, starts: IntArray, stops: IntArray, wanted: IntArray, at: IntArray
-) -> IntArray:
+def share_ties(items: Items, tie: BoolArray, wanted: IntArray, at: IntArray) -> IntArray:
     """Return the records of tied items that go to the left: *wanted* of *at* in each bucket, evenly along the items."""
-    left = np.zeros(len(records), dtype=np.int64)
-    for b in range(len(starts)):
+    left = np.zeros(len(tie), dtype=np.int64)
+    for b in range(len(items.starts)):
         seen, given = 0, 0
-        for item in range(starts[b], stops[b]):
+        for item in range(items.starts[b], items.stops[b]):
             if tie[item]:
-                seen += records[item]
+                seen += items.records[item]
                 due = seen * wanted[b] // at[b]
                 left[item] = due - given
                 given = due

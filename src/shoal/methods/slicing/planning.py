@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal.core import kernels
-from shoal.core import kernels as counting
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.errors import UnreachableError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress, Step
 from shoal.methods.base import Labels
-from shoal.methods.slicing.attributes import Partition, check_joint, check_tree, correlations
-from shoal.methods.slicing.beliefs import Beliefs, Lists
-from shoal.methods.slicing.buckets import Cutter, Items, Rounds, by_beliefs, by_groups
+from shoal.methods.slicing.attributes import Partition, check_parts, correlations
+from shoal.methods.slicing.beliefs import Beliefs
+from shoal.methods.slicing.buckets import Cutter, Items, accept_by_beliefs, cut_in_rounds
 from shoal.methods.slicing.grouping import gather_rare, group_at_random
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole, round_down, round_up
+from shoal.models.base import PrivacyModel, round_down, round_up
 from shoal.models.column_frequency import ColumnFrequency
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -35,8 +33,6 @@ from shoal.plan.slices import Part, Pieces, SlicedPlan, sensitive_part
 if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
 
-
-Scalar = TypeVar("Scalar", np.bool_, np.float64)
 
 _MANY = 100  # records that a group has at least to be named by its values
 _INSTANTIATIONS: tuple[tuple[str, PrivacyModel], ...] = (
@@ -87,7 +83,7 @@ def _build_parts(method: Slicing, problem: Problem, frequency: int, progress: Pr
             part_of(problem, counts, frequency, method.labels, progress, group, names)
             for group, names in zip(partition.places, partition.carried, strict=True)
         )
-        _check(method, problem, parts)
+        check_parts(method, problem, parts)
         try:
             kept = reachable_counts(problem, parts, counts)
         except UnreachableError:
@@ -104,17 +100,6 @@ def _build_parts(method: Slicing, problem: Problem, frequency: int, progress: Pr
 def _names(problem: Problem, part: Part) -> list[str]:
     quasi, sensitive = problem.quasi, problem.sensitive
     return [*(quasi[place].name for place in part.quasi), *(sensitive[place].name for place in part.sensitive)]
-
-
-def _check(method: Slicing, problem: Problem, parts: Sequence[Part]) -> None:
-    """Raise unless what the parts give away can be computed."""
-    if method.overlapping and any(part.lo is not None for part in parts):
-        raise PolicyError(
-            "method.slicing: parts that overlap cannot be generalized too; leave out the parameter column_frequency "
-            "and the model column-frequency"
-        )
-    check_joint(problem, parts, method.overlapping)
-    check_tree(parts)
 
 
 def _refuse_joined(problem: Problem, parted: _Parted) -> None:
@@ -136,7 +121,9 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     Of the parts that they can be cut by, the one is taken that gives most buckets, times how much its attributes
     go with those of other parts: buckets along an attribute that has to do with nothing would tell nothing.
     """
-    choices = _choose_attributes(method, parted.parts)
+    choices = [part.quasi for part in parted.parts if part.quasi]
+    if method.cut_by == "all":
+        choices = [tuple(sorted({place for places in choices for place in places}))]
     cut = [_make_buckets_along(method, problem, parted, smallest, places) for places in choices]
     step.advance(int(parted.counts.sum()))
     if len(cut) == 1:
@@ -145,7 +132,7 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     inside = [np.array(places) for places in choices]
     others = [np.setdiff1d(np.arange(len(found)), places) for places in inside]
     scores = [
-        (len(items.starts) - 1) * float(found[np.ix_(places, rest)].mean()) if len(rest) else 0.0
+        (items.n_buckets - 1) * float(found[np.ix_(places, rest)].mean()) if len(rest) else 0.0
         for items, places, rest in zip(cut, inside, others, strict=True)
     ]
     return cut[int(np.argmax(scores))].pieces()
@@ -160,17 +147,10 @@ def _make_buckets_along(
     keys = sensitive_part(problem, parts, asked[0]).values if asked else np.zeros(len(counts), dtype=np.int32)
     items = Items.of_one_bucket(problem, np.flatnonzero(counts), keys, places)
     if method.overlapping and sum(1 for part in parts if part.sensitive) > 1:
-        return Rounds(smallest, relaxed, by_beliefs(problem, parts)).cut(items)
+        return cut_in_rounds(items, smallest, relaxed, accept_by_beliefs(problem, parts))
     cutter = Cutter(problem, parts, counts, smallest, mixed=method.cut_by == "part")
     items = cutter.cut(items)
-    return Rounds(smallest, relaxed, by_groups(cutter)).cut(items) if relaxed else items
-
-
-def _choose_attributes(method: Slicing, parts: Sequence[Part]) -> list[tuple[int, ...]]:
-    """Return the quasi attributes that buckets may be cut by, together: those of one part, or all."""
-    if method.cut_by == "all":
-        return [tuple(sorted({place for part in parts for place in part.quasi}))]
-    return [part.quasi for part in parts if part.quasi]
+    return cut_in_rounds(items, smallest, relaxed, cutter.accepts) if relaxed else items
 
 
 def _group_records(method: Slicing, problem: Problem, parted: _Parted, size: int, rng: np.random.Generator) -> Pieces:
@@ -196,12 +176,13 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
             "requirement cannot be met; it was moved to other parts"
         )
     pieces = plan.pieces(problem.cells.counts)
-    told += [
-        f"{problem.quasi[place].name} has a different value in every record, so that whoever knows it finds a person's "
-        "bucket; generalize it (column_frequency) or do not publish it (role: identifier)"
-        for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi})
-        if _all_differ(problem.value_codes[place], pieces)
-    ]
+    for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
+        records = np.bincount(problem.value_codes[place][pieces.cell], pieces.records)
+        if int(records.max()) == 1 < int(records.sum()):
+            told.append(
+                f"{problem.quasi[place].name} has a different value in every record, so that whoever knows it finds a "
+                "person's bucket; generalize it (column_frequency) or do not publish it (role: identifier)"
+            )
     told += [
         f"nothing is promised about {attribute.name}: no model of the policy is about its values"
         for place, attribute in enumerate(problem.sensitive)
@@ -220,20 +201,10 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
     return tuple(told)
 
 
-def _all_differ(codes: AnyIntArray, pieces: Pieces) -> bool:
-    """Whether no two published records share a value of an attribute, and there are several."""
-    own = codes[pieces.cell].astype(np.int32)
-    records = kernels.sum_groups(own, pieces.records, int(own.max()) + 1)
-    return int(records.max()) == 1 < int(records.sum())
-
-
 def _hides_members(plan: SlicedPlan, pieces: Pieces) -> bool:
     """Whether some bucket has several values of two parts, so that it matches tuples which are not in the table."""
-    mixed = np.zeros(plan.n_buckets, dtype=np.int64)
-    for part in plan.parts:
-        lists = Lists.of(part.values[pieces.cell], part.n_values, pieces.bucket, pieces.records, plan.n_buckets)
-        mixed += np.bincount(lists.bucket, minlength=plan.n_buckets) > 1
-    return bool((mixed > 1).any())
+    several = [kernels.varying(part.values, pieces.cell, pieces.bucket, plan.n_buckets) for part in plan.parts]
+    return bool((np.sum(several, axis=0) > 1).any())
 
 
 def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) -> IntArray:
@@ -261,63 +232,33 @@ def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) 
 def _failing(
     problem: Problem, parts: Sequence[Part], requirement: Requirement, counts: IntArray
 ) -> tuple[BoolArray, str | None]:
-    """Return (n_cells,) which cells are in groups that fail, and a sentence on the group that fails worst."""
-    groups = _Groups.of(problem, parts, requirement, counts)
-    holds = groups.measure(requirement.model.holds)
+    """Return (n_cells,) which cells are in groups that fail, and a sentence on the group that fails worst.
+
+    Groups are those of one bucket of all records: they share the quasi values of the sensitive part.
+    """
+    part, cells = sensitive_part(problem, parts, requirement), np.flatnonzero(counts)
+    present, group = np.unique(part.values[cells], return_inverse=True)
+    first, order = kernels.group_items(group.reshape(-1).astype(np.int32), len(present))
+    cells = cells[order]
+    items = first, requirement.values_at(cells), counts[cells]
+    judge = Judge.of(requirement, counts)
+    holds = judge.holds(*items)
     fails = np.zeros(len(counts), dtype=np.bool_)
     if holds.all():
         return fails, None
-    fails[groups.cells] = ~holds[groups.group_of]
-    return fails, _sentence(problem, groups, holds)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """The groups of one bucket of all records: those that share the quasi values of the sensitive part."""
-
-    judge: Judge
-    part: Part
-    cells: IntArray  # (n,) with records, by ascending group
-    records: IntArray  # (n,)
-    group_of: CodeArray  # (n,)
-    first: IntArray  # (n_groups + 1,)
-
-    @classmethod
-    def of(cls, problem: Problem, parts: Sequence[Part], requirement: Requirement, counts: IntArray) -> _Groups:
-        part = sensitive_part(problem, parts, requirement)
-        cells = np.flatnonzero(counts)
-        present, group = np.unique(part.values[cells], return_inverse=True)
-        first, order = counting.group_items(group.reshape(-1).astype(np.int32), len(present))
-        cells = cells[order]
-        group_of = np.repeat(np.arange(len(present), dtype=np.int32), np.diff(first))
-        return cls(Judge.of(requirement, counts), part, cells, counts[cells], group_of, first)
-
-    def measure(self, measure: Callable[[ClassHistograms, Whole], NDArray[Scalar]]) -> NDArray[Scalar]:
-        """Return (n_groups,) what a model says of each group."""
-        values = self.judge.requirement.values_at(self.cells)
-        blocks = self.judge.histograms(self.first, values, self.records)
-        return np.concatenate([measure(classes, self.judge.whole) for classes in blocks])
-
-
-def _sentence(problem: Problem, groups: _Groups, holds: BoolArray) -> str:
-    """Say which group that does not hold is the worst, and what would be reachable."""
-    model = groups.judge.requirement.model
-    more_is_better = model.achieved_is == "at least"
-    reached = groups.measure(model.reach)
-    figures = reached if more_is_better else -reached
-    blocking = int(np.where(holds, np.inf, figures).argmin())
-    figure = float(reached[blocking])
-    first = int(groups.first[blocking])
-    size = int(groups.records[first : int(groups.first[blocking + 1])].sum())
+    fails[cells] = np.repeat(~holds, np.diff(first))
+    more_is_better = requirement.model.achieved_is == "at least"
+    reached = judge.reach(*items)
+    blocking = int(np.where(holds, np.inf, reached if more_is_better else -reached).argmin())
+    figure, size = float(reached[blocking]), int(np.add.reduceat(counts[cells], first[:-1])[blocking])
     reach = "cannot reach it whatever its parameter is"
     if math.isfinite(figure):
         reach = f"can reach only {round_down(figure, 2) if more_is_better else round_up(figure, 4)}"
-    best = ", ".join(
-        f"{name} {round_down(float(groups.measure(other.reach).min()), 2)}" for name, other in _INSTANTIATIONS
-    )
-    who = _name_records(problem, groups.part, int(groups.cells[first]), size)
-    return (
-        f"{model.subject}: not reachable even with all {int(groups.records.sum()):,} records in one bucket: {who} "
+    others = {name: Judge(replace(requirement, model=model), None, judge.whole) for name, model in _INSTANTIATIONS}
+    best = ", ".join(f"{name} {round_down(float(other.reach(*items).min()), 2)}" for name, other in others.items())
+    who = _name_records(problem, part, int(cells[first[blocking]]), size)
+    return fails, (
+        f"{requirement.model.subject}: not reachable even with all {int(counts.sum()):,} records in one bucket: {who} "
         f"{reach}. The largest l of one bucket is {best}. Ask for less or for another kind of diversity, put "
         "fewer quasi attributes into the sensitive part (alpha), generalize columns (column_frequency), or allow "
         "records to be withheld (max_withheld)"
