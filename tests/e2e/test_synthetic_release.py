@@ -15,7 +15,7 @@ import pytest
 import shoal
 from shoal.core.errors import InputError, PolicyError, ShoalError
 from shoal.core.randomness import Chance
-from shoal.methods import synthetic
+from shoal.methods.synthetic import synthesis
 from shoal.methods.synthetic.synthesis import synthesize
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.verify.verifier import verify
@@ -79,7 +79,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"domains": domains, "chance": chance, "records": int(counts.sum())})
         return synthesize(codes, domains, options, chance, counts)
 
-    monkeypatch.setattr(synthetic, "synthesize", recorded)
+    monkeypatch.setattr(synthesis, "synthesize", recorded)
     return calls
 
 

@@ -19,7 +19,7 @@ from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep
-from shoal.methods.sweep.labels import Items, level_information
+from shoal.methods.sweep.labels import level_information, sort_items
 from shoal.plan.judging import judge_plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.encoding import encode
@@ -143,16 +143,16 @@ def test_um_counts_leaves_as_example_4_does() -> None:
         assert release.utility["um"] == pytest.approx(float(total / 36), abs=1e-12)
 
 
-def lattice() -> Items:
+def lattice() -> list[list[int]]:
     a, b = from_nested({"a0": ["a1", "a2"]}), from_nested({"b0": ["b1", "b2"]})
-    return Items.of([Attribute("A", a), Attribute("B", b)], [np.array([0, 1]), np.array([0, 1])])
+    return sort_items([Attribute("A", a), Attribute("B", b)], [np.array([0, 1]), np.array([0, 1])]).tolist()
 
 
 def test_level_vectors_of_example_5_and_their_order() -> None:
     shares = level_information(from_nested({"a0": ["a1", "a2"]}), np.array([0, 1]))
     average = {(i, j): (shares[i] + shares[j]) / 2 for i in range(2) for j in range(2)}
     assert average == {(0, 1): Fraction(3, 4), (1, 1): 1, (1, 0): Fraction(3, 4), (0, 0): Fraction(1, 2)}
-    assert lattice().levels.tolist() == [[1, 1], [1, 0], [0, 1], [0, 0]]  # a1b1, a1b0, a0b1, a0b0
+    assert lattice() == [[1, 1], [1, 0], [0, 1], [0, 0]]  # a1b1, a1b0, a0b1, a0b0
 
 
 def test_records_go_on_to_the_classes_of_example_7() -> None:

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from shoal.core.errors import PolicyError, UsageError
 from shoal.core.randomness import Chance
+from shoal.methods.synthetic import Synthetic
 from shoal.methods.synthetic.synthesis import (
     Measured,
-    SyntheticOptions,
     consistent,
     distances,
     draw_rows,
@@ -49,7 +49,7 @@ def people(n_rows: int = 20_000) -> list[np.ndarray]:
 
 def made(*, seed: int = 1, **options: object) -> SyntheticPlan:
     pytest.importorskip("opendp")
-    return synthesize(people(), DOMAINS, SyntheticOptions(**options), Chance.of(seed))
+    return synthesize(people(), DOMAINS, Synthetic(**options), Chance.of(seed))
 
 
 def shares(table: pa.Table, *names: str) -> np.ndarray:
@@ -81,7 +81,7 @@ def truth() -> pa.Table:
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        SyntheticOptions(**options)
+        Synthetic(**options)
 
 
 @pytest.mark.parametrize("builder", [FlatTaxonomy(), NumbersTaxonomy()])
@@ -160,8 +160,8 @@ def test_trees_of_unknown_or_too_large_pairs_are_refused() -> None:
     large = [domain("x", 600), domain("y", 600)]
     zeros = np.zeros(10, dtype=np.int32)
     with pytest.raises(PolicyError, match="360,000 joint values"):
-        synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1, tree=(("x", "y"),)), Chance.of(1))
-    release = synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1), Chance.of(1))
+        synthesize([zeros, zeros], large, Synthetic(epsilon=1, tree=(("x", "y"),)), Chance.of(1))
+    release = synthesize([zeros, zeros], large, Synthetic(epsilon=1), Chance.of(1))
     assert release.tree == ()
 
 
@@ -175,7 +175,7 @@ def test_equal_records_may_come_as_counts() -> None:
     pytest.importorskip("opendp")
     each, codes = people(3000), [np.array([3, 1]), np.array([0, 4]), np.array([2, 2]), np.array([5, 0])]
     for columns, counts, records in ((each, None, 3000), (codes, np.array([700, 1300]), 2000)):
-        release = synthesize(columns, DOMAINS, SyntheticOptions(epsilon=1000), Chance.of(1), counts)
+        release = synthesize(columns, DOMAINS, Synthetic(epsilon=1000), Chance.of(1), counts)
         assert abs(release.n_rows - records) <= 1
     assert abs(int(np.count_nonzero(release.codes[0] == 3)) - 700) <= 1
 
@@ -189,7 +189,7 @@ def test_the_holder_is_warned_of_what_promises_little() -> None:
     assert "delta" in warned(epsilon=1, delta=1e-4)
     assert warned(epsilon=1, tree=[]) == ""
     large, zeros = [domain("x", 600), domain("y", 600)], np.zeros(10, dtype=np.int32)
-    lonely = synthesize([zeros, zeros], large, SyntheticOptions(epsilon=1, rows=5), Chance.of(1))
+    lonely = synthesize([zeros, zeros], large, Synthetic(epsilon=1, rows=5), Chance.of(1))
     assert ["independent" in warning for warning in lonely.warnings] == [True]
 
 
@@ -215,7 +215,7 @@ def test_rows_can_be_asked_for() -> None:
 
 def test_one_attribute_gets_the_whole_budget() -> None:
     pytest.importorskip("opendp")
-    release = synthesize([people()[0]], DOMAINS[:1], SyntheticOptions(epsilon=1), Chance.of(1))
+    release = synthesize([people()[0]], DOMAINS[:1], Synthetic(epsilon=1), Chance.of(1))
     (entry,) = release.ledger
     assert entry.scale == pytest.approx(1.0, rel=1e-9)
 
@@ -225,7 +225,7 @@ def test_records_outside_the_domain_are_left_out_and_counted_for_the_holder() ->
     columns = people(1000)
     columns[1] = columns[1].copy()
     columns[1][:100] = -1
-    release = synthesize(columns, DOMAINS, SyntheticOptions(epsilon=500), Chance.of(1))
+    release = synthesize(columns, DOMAINS, Synthetic(epsilon=500), Chance.of(1))
     assert release.n_outside == 100
     assert abs(release.table.num_rows - 900) <= 1
     assert "outside" not in json.dumps(release.describe())
@@ -234,7 +234,7 @@ def test_records_outside_the_domain_are_left_out_and_counted_for_the_holder() ->
 def test_tables_without_records_are_published_as_such() -> None:
     pytest.importorskip("opendp")
     nobody = [column[:0] for column in people()]
-    assert synthesize(nobody, DOMAINS, SyntheticOptions(epsilon=1.0), Chance.of(1)).table.num_rows >= 1
+    assert synthesize(nobody, DOMAINS, Synthetic(epsilon=1.0), Chance.of(1)).table.num_rows >= 1
 
 
 def test_noise_does_not_follow_the_seed() -> None:
@@ -257,14 +257,14 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     mechanisms.opendp.cache_clear()
     monkeypatch.setattr(mechanisms.importlib, "import_module", absent)
     with pytest.raises(UsageError, match=r"shoal\[synthetic\]"):
-        synthesize(people(10), DOMAINS, SyntheticOptions(epsilon=1), Chance.of(1))
+        synthesize(people(10), DOMAINS, Synthetic(epsilon=1), Chance.of(1))
 
 
 def test_what_is_over_the_budget_is_refused() -> None:
     pytest.importorskip("opendp")
-    from shoal.methods.synthetic.mechanisms import mechanisms_of
+    from shoal.methods.synthetic.mechanisms import Mechanisms
 
-    mechanisms = mechanisms_of(1.0, 0.0)
+    mechanisms = Mechanisms.of(1.0, 0.0)
     mechanisms.noisy_counts(np.array([1, 2]), Fraction(3, 4), "first")
     with pytest.raises(UsageError, match="used up"):
         mechanisms.noisy_counts(np.array([1, 2]), Fraction(1, 2), "second")
@@ -275,11 +275,11 @@ def test_what_is_over_the_budget_is_refused() -> None:
 def test_a_budget_that_is_used_up_states_no_more_than_was_asked(seed: int) -> None:
     """The least noise at each step, whatever the shares: rounding must not add up to more than epsilon."""
     pytest.importorskip("opendp")
-    from shoal.methods.synthetic.mechanisms import mechanisms_of
+    from shoal.methods.synthetic.mechanisms import Mechanisms
 
     rng = np.random.default_rng(seed)
     epsilon, delta, steps = 10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-12, -1.1), int(rng.integers(1, 20))
-    for mechanisms in (mechanisms_of(epsilon, 0.0), mechanisms_of(epsilon, delta)):
+    for mechanisms in (Mechanisms.of(epsilon, 0.0), Mechanisms.of(epsilon, delta)):
         for step in range(steps):
             share = (1 - mechanisms.spent / mechanisms.budget) / (steps - step)
             mechanisms.noisy_counts(np.zeros(1, dtype=np.int64), share, f"step {step}")

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
+from shoal.methods.synthetic import Synthetic
+from shoal.methods.synthetic.synthesis import synthesize
 from shoal.plan.synthetic import Domain
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 
@@ -51,7 +52,7 @@ def outcomes(table: list[tuple[int, ...]], epsilon: float, delta: float, size: i
     columns = [np.array(column, dtype=np.int32) for column in zip(*table, strict=True)]
     found = []
     for seed in range(RUNS):
-        release = synthesize(columns, domains, SyntheticOptions(epsilon=epsilon, delta=delta), Chance.of(seed))
+        release = synthesize(columns, domains, Synthetic(epsilon=epsilon, delta=delta), Chance.of(seed))
         codes = [domain.encode(release.table[domain.name].combine_chunks()) for domain in domains]
         joint = sum(code.astype(np.int64) * size**j for j, code in enumerate(codes))
         found.append((*np.bincount(joint, minlength=size ** len(domains)).tolist(), len(release.pairs)))

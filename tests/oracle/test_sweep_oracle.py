@@ -19,7 +19,7 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
-from shoal.methods.sweep.labels import Items
+from shoal.methods.sweep.labels import sort_items
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
@@ -266,7 +266,7 @@ def check(this: Case, plan: Plan, seen: list[Any]) -> tuple[int, int]:
     assert plain.may_be_lifted(by_node(tree, before), by_node(tree, started))
     raised = sum(n for (_, node), n in started.items() if node >= tree.n_leaves)
     items = level_vectors(problem)
-    assert Items.of(problem.quasi, problem.quasi_codes).levels.tolist() == [list(item) for item in items]
+    assert sort_items(problem.quasi, problem.quasi_codes).tolist() == [list(item) for item in items]
     classes = published(problem, plan)
     root = tuple(attribute.taxonomy.root for attribute in problem.quasi)
     if any(after is None for _, after in seen):  # closed classes were dissolved, so what they were is not told

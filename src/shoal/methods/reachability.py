@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from shoal.core.arrays import IntArray
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.problem import Problem, Requirement
@@ -88,3 +88,15 @@ def find_blocking(failures: Iterable[Sequence[tuple[Requirement, float]]]) -> tu
 def name_together(requirements: Sequence[Requirement]) -> str:
     """Return what messages call a model of the policy, which may be about several attributes."""
     return requirements[0].model.subject if len(requirements) == 1 else requirements[0].model.name
+
+
+def afford(gain: FloatArray, records: IntArray, most: int) -> tuple[IntArray, bool]:
+    """Return which steps of withholding to take, of those that gain something the best first, and whether all fit.
+
+    The order does not depend on *most*, and the first step that does not fit ends it: so a larger budget never gives a
+    wider table.
+    """
+    worth = np.flatnonzero(gain)
+    worth = worth[np.lexsort((worth, -gain[worth]))]
+    fitting = np.cumsum(records[worth]) <= most
+    return worth[fitting], bool(fitting.all())

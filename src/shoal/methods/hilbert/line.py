@@ -23,7 +23,7 @@ from shoal.methods.hilbert.kernels import (
     pair_groups,
 )
 from shoal.methods.labels import Trees
-from shoal.methods.reachability import find_blocking, name_together, refuse_unreachable
+from shoal.methods.reachability import afford, find_blocking, name_together, refuse_unreachable
 from shoal.models.base import ClassHistograms, round_up
 from shoal.plan.judging import Judge
 from shoal.plan.plan import WITHHELD, Plan
@@ -85,20 +85,13 @@ class Line:
         return self._gather(number[unit])
 
     def withhold(self, groups: Groups, smallest: int, most: int) -> Groups:
-        """Withhold up to *most* records where that narrows the labels of the rest the most.
-
-        The order of steps does not depend on *most*, every step narrows the table by more than the withheld
-        records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
-        """
+        """Withhold up to *most* records where that narrows the labels of the rest by more than these records lose."""
         while True:
             first, order = group_items(groups.of, len(groups))
             keep, records, gain = choose_withheld(
                 self._trees, first, order, self._codes, groups.low, groups.high, smallest
             )
-            worth = np.flatnonzero(gain)
-            worth = worth[np.lexsort((worth, -gain[worth]))]
-            affordable = np.cumsum(records[worth]) <= most
-            taken = worth[affordable]
+            taken, all_fit = afford(gain, records, most)
             if not len(taken):
                 return groups
             most -= int(records[taken].sum())
@@ -110,7 +103,7 @@ class Line:
             number = groups.of.copy()
             number[at[(code < least) | (code > greatest)]] = WITHHELD
             groups = self._gather(number)
-            if not affordable.all():
+            if not all_fit:
                 return groups
 
     def deal(self, values: CodeArray, n_values: int, size: int, cap: int) -> Groups:

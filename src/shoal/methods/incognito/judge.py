@@ -74,10 +74,6 @@ class Judge:
         self._bounded = [(requirement, whole) for requirement, whole in self.asked if has_bound(requirement)]
         self._several = int(np.count_nonzero(groupings.base.sizes)) > 1
 
-    def count_small(self, sizes: IntArray) -> int:
-        """Return how many records are in classes that are too small for any model."""
-        return int(sizes[sizes < self.smallest].sum())
-
     def check(self, levels: Levels, best: float = np.inf) -> Verdict:
         """Judge a node; one that cannot cost less than *best* is not examined further."""
         self.n_checked += 1
@@ -85,7 +81,7 @@ class Judge:
         sizes = grouping.sizes
         nothing = np.zeros(len(sizes), dtype=np.bool_)
         plain = self.measure.cost(grouping, nothing)
-        n_small = self.count_small(sizes)
+        n_small = small_records(sizes, self.smallest)
         if n_small > self.budget:
             return Verdict(levels, Finding.FAILS_DOWN, False, plain)
         failing = nothing
@@ -167,6 +163,16 @@ class Judge:
             if histograms.counts is not None:
                 counts -= histograms.counts.sum(axis=0)
         return replace(whole, size=int(counts.sum()), counts=counts)
+
+
+@compiled
+def small_records(sizes: IntArray, smallest: int) -> int:
+    """Return how many records are in groups smaller than *smallest*."""
+    total = 0
+    for i in range(len(sizes)):
+        if sizes[i] < smallest:
+            total += sizes[i]
+    return total
 
 
 def has_bound(requirement: Requirement) -> bool:

@@ -15,7 +15,7 @@ from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.kernels import compiled
 from shoal.core.progress import Step
 from shoal.methods.incognito.groups import Levels
-from shoal.methods.incognito.judge import Finding, Judge, Verdict
+from shoal.methods.incognito.judge import Finding, Judge, Verdict, small_records
 
 _MOST_WAITING = 1 << 20  # nodes of the frontier, for the sake of memory
 _MOVED = 3  # attributes at most, in one round of wandering
@@ -229,7 +229,8 @@ class _Frontier(Search):
 
     def _too_small(self, levels: Levels) -> bool:
         """Whether classes that are too small for any model have more records than may be suppressed."""
-        return self.judge.count_small(self.judge.groupings.at(levels).sizes) > self.judge.budget
+        judge = self.judge
+        return small_records(judge.groupings.at(levels).sizes, judge.smallest) > judge.budget
 
     def _check(self, levels: Levels, best: float = np.inf) -> Verdict:
         verdict = self.judge.check(levels, best)

@@ -47,6 +47,6 @@ class Microaggregation(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:
         """Return the groups as a plan; classes that publish the same centres are one class."""
-        from shoal.methods.microaggregation.planning import Averages, plan_groups
+        from shoal.methods.microaggregation.planning import plan_groups
 
-        return plan_groups(problem, Averages(self.numbers, self.decimals), rng, progress)
+        return plan_groups(problem, self, rng, progress)

@@ -139,12 +139,10 @@ def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, 
     in halves at medians, each time along the attribute that varies most there, until no part has more; groups then
     never reach over a cut, which costs a little nearness and nothing else.
     """
-    if k < 1 or space.n_records < k:
-        raise UnreachableError(
-            f"microaggregation: k = {k} but the table has only {space.n_records} records"
-            if k >= 1
-            else f"microaggregation: k must be at least 1; received {k}"
-        )
+    if k < 1:
+        raise UnreachableError(f"microaggregation: k must be at least 1; received {k}")
+    if space.n_records < k:
+        raise UnreachableError(f"microaggregation: k = {k} but the table has only {space.n_records} records")
     by_record = np.empty(space.n_records, dtype=np.int32)
     n_groups = 0
     for members in _blocks(space, max(block_records, 2 * k)):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import same_rows
-from shoal.core.progress import Progress, Step
+from shoal.core.progress import Progress
 from shoal.methods.microaggregation.mdav import (
     Grouping,
     Space,
@@ -25,6 +25,9 @@ from shoal.methods.reachability import refuse_unreachable
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem
+
+if TYPE_CHECKING:
+    from shoal.methods.microaggregation import Microaggregation
 
 _FARTHEST = 2.0**52  # steps from 0, beyond which floats skip some
 
@@ -42,23 +45,26 @@ class _Part:
         return classes, Grouping(group.reshape(-1).astype(np.int32), len(classes))
 
 
-def plan_groups(problem: Problem, averages: Averages, rng: np.random.Generator, progress: Progress) -> Plan:
+def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return classes of near records that meet every requirement, or raise UnreachableError."""
     refuse_unreachable(problem, problem.max_withheld)
     cells = rng.permutation(np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts))
     with progress.step("grouping", len(cells), unit="records") as step:
-        parts = _parts(problem, cells)
-        owner = _group(parts, problem.smallest_class, len(cells), step)
-    n_groups = int(owner.max()) + 1
+        parts, n_groups = _parts(problem, cells), 0
+        owner = np.empty(len(cells), dtype=np.int32)
+        for part in parts:  # one of fewer records than a class needs is one group
+            grouping = microaggregate(part.space, min(problem.smallest_class, len(part.members)), step=step)
+            owner[part.members] = grouping.group + n_groups
+            n_groups += grouping.n_groups
     while True:
-        owner = _coincident(problem, averages, cells, owner)
+        owner = _coincident(problem, method, cells, owner)
         plan = _plan(problem, cells, owner)
         failing = ~_find_holding(problem, plan)
         if not failing.any():
             break
         owner = _join_failing(problem, parts, owner, failing)
     search = {"groups": n_groups, "variation_lost": _variation_lost(parts, owner)}
-    return replace(plan, search=search).warn(*_too_coarse(problem, averages))
+    return replace(plan, search=search).warn(*_too_coarse(problem, method))
 
 
 def _parts(problem: Problem, cells: IntArray) -> list[_Part]:
@@ -84,18 +90,7 @@ def _parts(problem: Problem, cells: IntArray) -> list[_Part]:
     return parts
 
 
-def _group(parts: list[_Part], k: int, n_records: int, step: Step) -> CodeArray:
-    """Return (n_records,) the group of each; a part of fewer than k records is one group."""
-    owner = np.empty(n_records, dtype=np.int32)
-    n_groups = 0
-    for part in parts:
-        grouping = microaggregate(part.space, min(k, len(part.members)), step=step)
-        owner[part.members] = grouping.group + n_groups
-        n_groups += grouping.n_groups
-    return owner
-
-
-def _coincident(problem: Problem, averages: Averages, cells: IntArray, owner: CodeArray) -> CodeArray:
+def _coincident(problem: Problem, method: Microaggregation, cells: IntArray, owner: CodeArray) -> CodeArray:
     """Return classes of which no two publish the same centres.
 
     The centre of two groups together may, in the last digit, be that of a third: what is published is computed once
@@ -107,7 +102,7 @@ def _coincident(problem: Problem, averages: Averages, cells: IntArray, owner: Co
     while True:
         grouping = Grouping(owner[shown], int(owner.max()) + 1)
         places = range(len(problem.quasi))
-        found = [centres(problem, place, cells[shown], grouping, averages).codes() for place in places]
+        found = [centres(problem, place, cells[shown], grouping, method).codes() for place in places]
         first, same = same_rows(found)
         if len(first) == grouping.n_groups:
             return owner
@@ -186,32 +181,19 @@ def _variation_lost(parts: list[_Part], owner: CodeArray) -> float:
     return lost / total if total else 0.0
 
 
-def _too_coarse(problem: Problem, averages: Averages) -> list[str]:
+def _too_coarse(problem: Problem, method: Microaggregation) -> list[str]:
     """Tell of the columns of which rounding leaves next to nothing."""
     warnings = []
     for attribute, column in zip(problem.quasi, problem.numbers, strict=True):
         if column is None or attribute.taxonomy.scale.kind != "number":
             continue
         known = column[~np.isnan(column)]
-        if 0.0 < float(np.std(known)) < averages.step:
+        if 0.0 < float(np.std(known)) < 10.0**-method.decimals:
             warnings.append(
-                f"column {attribute.name!r}: its numbers differ by less than {averages.decimals} decimals show; ask "
+                f"column {attribute.name!r}: its numbers differ by less than {method.decimals} decimals show; ask "
                 "for more decimals"
             )
     return warnings
-
-
-@dataclass(frozen=True, slots=True)
-class Averages:
-    """How numbers are averaged and written down."""
-
-    numbers: Literal["mean", "median"]
-    decimals: int
-
-    @property
-    def step(self) -> float:
-        """The difference between two neighbouring numbers that can be published."""
-        return float(10.0**-self.decimals)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,7 +209,7 @@ class Centres:
         return np.unique(known, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
-def centres(problem: Problem, place: int, cells: AnyIntArray, grouping: Grouping, averages: Averages) -> Centres:
+def centres(problem: Problem, place: int, cells: AnyIntArray, grouping: Grouping, method: Microaggregation) -> Centres:
     """Return the centre of each group of records, given their *cells*, for the quasi attribute at *place*.
 
     What a group publishes depends on nothing but which records are in it and, where several values of a category are
@@ -241,10 +223,10 @@ def centres(problem: Problem, place: int, cells: AnyIntArray, grouping: Grouping
         if attribute.taxonomy.missing is not None:
             missing = leaves == attribute.taxonomy.missing
         return Centres(leaves.astype(np.int64), missing)
-    average = group_means if averages.numbers == "mean" else group_medians
+    average = group_means if method.numbers == "mean" else group_medians
     found = average(column[cells], grouping)
     missing = np.isnan(found)
-    decimals = averages.decimals if attribute.taxonomy.scale.kind == "number" else 0
+    decimals = method.decimals if attribute.taxonomy.scale.kind == "number" else 0
     steps = np.rint(np.where(missing, 0.0, found) * 10.0**decimals)
     if (np.abs(steps) > _FARTHEST).any():
         raise InputError(f"column {attribute.name!r} has numbers too large for {decimals} decimals; ask for fewer")

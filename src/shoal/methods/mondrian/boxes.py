@@ -203,7 +203,3 @@ def _distinct_columns(columns: Sequence[AnyIntArray | None]) -> list[AnyIntArray
 
 def _place_of(column: AnyIntArray, columns: list[AnyIntArray]) -> int:
     return next(i for i, other in enumerate(columns) if other is column)
-
-
-def _width_of(column: AnyIntArray, problem: Problem) -> int:
-    return next(r.n_values for r in problem.requirements if r.values is column)

@@ -15,7 +15,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
 from shoal.methods.mondrian.boxes import Items, Parts, Tally
 from shoal.methods.mondrian.kernels import Boxes
-from shoal.methods.reachability import refuse_unreachable
+from shoal.methods.reachability import afford, refuse_unreachable
 from shoal.models.base import round_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem
@@ -79,24 +79,17 @@ class MondrianTree:
             boxes = Boxes.join(pieces) if pieces else boxes.take(np.zeros(0, dtype=np.int64))
 
     def withhold(self, most: int, step: Step) -> None:
-        """Withhold up to *most* records where that narrows the labels of the rest the most, and cut on.
-
-        The order of steps does not depend on *most*, every step narrows the table by more than the withheld
-        records lose, and the first that does not fit ends it: so a larger budget never gives a wider table.
-        """
+        """Withhold up to *most* records where that narrows labels by more than these records lose, and cut on."""
         while True:
             boxes = Boxes.join(self._closed)
             _, cut = self._items.rank_cuts(boxes, 1)
             hope = np.where(boxes.high > boxes.low, np.inf, 0.0)  # sizes do not tell what withholding gains: try all
             attempts, chosen = self._choose(boxes, hope, cut, publish_rest=False)
-            worth = np.flatnonzero(chosen >= 0)
             gain, records = np.zeros(boxes.n), np.zeros(boxes.n, dtype=np.int64)
             for number, (where, cuts) in enumerate(attempts):
                 own = chosen[where] == number
                 gain[where[own]], records[where[own]] = cuts.score[own], cuts.withheld[own]
-            worth = worth[np.lexsort((worth, -gain[worth]))]
-            affordable = np.cumsum(records[worth]) <= most
-            taken = worth[affordable]
+            taken, all_fit = afford(gain, records, most)
             if not len(taken):
                 return
             most -= int(records[taken].sum())
@@ -109,7 +102,7 @@ class MondrianTree:
                 self._withheld.extend(zip(gone.starts.tolist(), gone.stops.tolist(), strict=True))
             self._open = Boxes.join(kept)
             self.grow(step)
-            if not affordable.all():
+            if not all_fit:
                 return
 
     def plan(self) -> Plan:

@@ -8,8 +8,8 @@ buckets needs to look at groups only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,8 @@ class Items(NamedTuple):
         """Return the buckets of both."""
         shift = len(self.cells)
         other = other._replace(starts=other.starts + shift, stops=other.stops + shift)
-        return Items._make(np.concatenate(columns) for columns in zip(*(self, other), strict=True))
+        columns: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
+        return Items._make(np.concatenate(both) for both in columns)
 
 
 def strict_cuts(items: Items, attempts: IntArray, spans: FloatArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -48,7 +48,8 @@ def gather_rare(parts_values: Sequence[CodeArray], counts: IntArray, size: int, 
     cell = np.repeat(np.arange(len(counts)), counts)
     rarity = np.zeros(len(counts))
     for values in parts_values:
-        rarity += np.log(np.maximum(_frequencies(values, counts), 1.0))
+        frequency = np.bincount(values, weights=counts)[values]  # (n_cells,) the records that share each cell's value
+        rarity += np.log(np.maximum(frequency, 1.0))
     order = np.lexsort((rng.random(len(cell)), rarity[cell]))
     numbers = rng.permutation(len(sizes)).astype(np.int32)
     n_rare = len(sizes) // 2
@@ -76,12 +77,6 @@ def bucket_sizes(n_records: int, size: int) -> IntArray:
     sizes = np.full(n_buckets, n_records // n_buckets, dtype=np.int64)
     sizes[: n_records % n_buckets] += 1
     return sizes
-
-
-def _frequencies(values: AnyIntArray, counts: IntArray) -> FloatArray:
-    """Return (n_cells,) the records that share each cell's value."""
-    total = np.bincount(values, weights=counts)
-    return np.asarray(total[values], dtype=np.float64)
 
 
 def _spread(parts_values: Sequence[AnyIntArray], sizes: IntArray, rng: np.random.Generator) -> CodeArray:

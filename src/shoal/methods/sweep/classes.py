@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,9 +11,8 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.kernels import Members, find_prunable, settle
-from shoal.methods.sweep.labels import Items, Scouts, TreeTables, group_by_label, group_cells
+from shoal.methods.sweep.labels import TreeTables, find_scouts, group_by_label, group_cells
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
-from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
 
 _SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be pruned
@@ -35,10 +33,9 @@ class Sweep:
     """One run over the items of V."""
 
     problem: Problem
-    items: Items
+    items: CodeArray  # (n_items, n_quasi) levels
     trees: TreeTables
     models: Models
-    others: Others
     rng: np.random.Generator
 
     def run(self, parts: Parts, step: Step) -> tuple[Classes, Parts]:
@@ -46,7 +43,7 @@ class Sweep:
         live = Live(self.problem, self.items, self.trees, self.models.rules, parts)
         closed: list[Parts] = []
         items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
-        labels: list[CodeArray] = [np.zeros((0, self.items.levels.shape[1]), dtype=np.int32)]
+        labels: list[CodeArray] = [np.zeros((0, self.items.shape[1]), dtype=np.int32)]
         n_classes = 0
         for item in range(len(self.items) - 1):
             if not live.any_class_can_close():
@@ -63,10 +60,8 @@ class Sweep:
                 continue
             number = np.full(len(nodes), -1, dtype=np.int64)
             number[held] = n_classes + np.arange(len(held))
-            taken = live.parts.take(members[staying])
-            taken.records = stay[staying]
-            taken.owner = number[class_of[order[staying]]]
-            closed.append(taken)
+            owner = number[class_of[order[staying]]]
+            closed.append(replace(live.parts.take(members[staying]), records=stay[staying], owner=owner))
             items.append(np.full(len(held), item, dtype=np.int64))
             labels.append(nodes[held])
             n_classes += len(held)
@@ -83,16 +78,16 @@ class Sweep:
         n = len(nodes)
         most, focus = np.full(n, _NO_LIMIT), np.full(n, -1, dtype=np.int64)
         sizes = settle(everyone, patterns, rules, most, focus, self.rng, stay)
-        if not self.others.bound:
+        if not self.models.others:
             return sizes
-        population = self.others.population_under(self.trees, self.items.levels[item], nodes)
+        population = [population_under(self.trees, other, self.items[item], nodes) for other in self.models.others]
         parts = live.parts.take(members)
         asked = np.arange(n)
         while True:
             asked = asked[sizes[asked] > 0]
             inside, edges = _ranges(first, asked)
             people = [under[asked] for under in population]
-            holds, rule = self.others.hold(edges, parts.take(inside), stay[inside], people)
+            holds, rule = self.models.others_hold(edges, parts.take(inside), stay[inside], people)
             asked, rule = asked[~holds], rule[~holds]
             if not len(asked):
                 return sizes
@@ -120,7 +115,7 @@ class Live:
     the scout has no subset that could close at one of its items, now or later, so its parts are passed over there.
     """
 
-    def __init__(self, problem: Problem, items: Items, trees: TreeTables, rules: Rules, parts: Parts) -> None:
+    def __init__(self, problem: Problem, items: CodeArray, trees: TreeTables, rules: Rules, parts: Parts) -> None:
         self._problem = problem
         self._items = items
         self._trees = trees
@@ -129,9 +124,9 @@ class Live:
         n_leaves = np.array([attribute.taxonomy.n_leaves for attribute in problem.sensitive], dtype=np.int64)
         self._raised: BoolArray = np.asarray((parts.nodes >= n_leaves).any(axis=1))
         self._live = np.arange(len(parts.cell))
-        self._scouts = Scouts.of(items)
-        self._bits = np.uint64(1) << np.arange(len(self._scouts.levels), dtype=np.uint64)
-        self._scouted = np.full(len(self._scouts.levels), np.inf)  # how many parts were live then
+        self._scouts, self._scout_of_item = find_scouts(items)
+        self._bits = np.uint64(1) << np.arange(len(self._scouts), dtype=np.uint64)
+        self._scouted = np.full(len(self._scouts), np.inf)  # how many parts were live then
         self._pruned = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
         # of a generalized value it matters which it is, where labels are defended
         defended = np.isin(np.arange(parts.nodes.shape[1]), rules.place[np.diff(rules.first_pair) > 0])
@@ -145,11 +140,11 @@ class Live:
     def group_at(self, item: int) -> tuple[IntArray, CodeArray, CodeArray]:
         """Return the parts that may close at an item, their classes (-1: too small), and the classes' nodes."""
         self._move_together()
-        scout = self._scouts.of_item[item]
+        scout = self._scout_of_item[item]
         if len(self._live) < _SCOUT_AGAIN * self._scouted[scout]:
             self._ask(scout)
         possible = self._live[self._pruned[self._live] & self._bits[scout] == 0]
-        return possible, *self._at(self._items.levels[item], possible)
+        return possible, *self._at(self._items[item], possible)
 
     def take(self, members: IntArray, stay: IntArray) -> None:
         """Take the records that stay in classes out."""
@@ -175,27 +170,17 @@ class Live:
 
     def take_left(self) -> Parts:
         """Return what no class has taken."""
-        parts = self.parts.take(self._live)
-        parts.records = self.remaining[self._live]
-        parts.owner = np.full(len(self._live), -1, dtype=np.int64)
-        return parts
+        owner = np.full(len(self._live), -1, dtype=np.int64)
+        return replace(self.parts.take(self._live), records=self.remaining[self._live], owner=owner)
 
     def _at(self, levels: CodeArray, live: IntArray) -> tuple[CodeArray, CodeArray]:
-        return group_by_label(
-            self._trees,
-            levels,
-            live,
-            self._row,
-            self.remaining,
-            self._raised,
-            self._rules.plain_records,
-            self._rules.records,
-        )
+        enough = self._rules.plain_records, self._rules.records
+        return group_by_label(self._trees, levels, live, self._row, self.remaining, self._raised, *enough)
 
     def _ask(self, scout: int) -> None:
         """Find out which parts are pruned at all items of a scout."""
         self._scouted[scout] = len(self._live)
-        class_of, nodes = self._at(self._scouts.levels[scout], self._live)
+        class_of, nodes = self._at(self._scouts[scout], self._live)
         lost = find_prunable(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
         self._pruned[self._live] &= ~self._bits[scout]
         self._pruned[self._live[lost]] |= self._bits[scout]
@@ -212,59 +197,9 @@ class Live:
         self._row = self._live = np.arange(len(live))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Others:
-    """The other models of a problem, with the table that they compare classes with."""
-
-    bound: tuple[Bound, ...]
-    judges: tuple[Judge, ...]  # (n_others,)
-
-    @classmethod
-    def of(cls, problem: Problem, bound: Sequence[Bound]) -> Others:
-        """Prepare them for the table."""
-        return cls(tuple(bound), tuple(Judge.of(other.requirement, problem.cells.counts) for other in bound))
-
-    def hold(
-        self, first: IntArray, members: Parts, records: IntArray, population: Sequence[IntArray]
-    ) -> tuple[BoolArray, IntArray]:
-        """Return whether classes meet all models, and the rule of the first that each does not meet.
-
-        Class c has the parts ``first[c]:first[c + 1]`` with *records* of each; *population* are the people under the
-        labels of all classes, for each model.
-        """
-        n = len(first) - 1
-        holds, rule = np.ones(n, dtype=np.bool_), np.full(n, -1, dtype=np.int64)
-        for other, judge, people in zip(self.bound, self.judges, population, strict=True):
-            verdicts = [
-                other.requirement.model.holds(classes, judge.whole)
-                for classes in judge.histograms(first, values_of(other, members), records, people)
-            ]
-            verdict = np.concatenate([holds[:0], *verdicts])
-            rule[holds & ~verdict] = other.rule
-            holds &= verdict
-        return holds, rule
-
-    def accept(self, members: Parts) -> bool:
-        """Whether one class under the root of all taxonomies meets all models."""
-        populations = [other.requirement.population for other in self.bound]
-        people = [np.array([0 if population is None else population.sum()]) for population in populations]
-        holds, _ = self.hold(np.array([0, len(members.cell)]), members, members.records, people)
-        return bool(holds[0])
-
-    def population_under(self, trees: TreeTables, levels: CodeArray, nodes: CodeArray) -> list[IntArray]:
-        """Return for each model (n_classes,) the people under the labels of one item; 0 where it counts none."""
-        return [population_under(trees, other, levels, nodes) for other in self.bound]
-
-
-def values_of(other: Bound, members: Parts) -> CodeArray | None:
-    """Return what a model sees of parts: values, which are never generalized where it looks, or nothing."""
-    values = other.requirement.values
-    return None if values is None else values[members.cell]
-
-
 def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
     """Return (n_classes,) the people of a model's population under the labels of one item."""
-    population = other.requirement.population
+    population = other.judge.requirement.population
     if population is None:
         return np.zeros(len(nodes), dtype=np.int64)
     cells = np.flatnonzero(population)

@@ -13,16 +13,16 @@ from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, inlined
 from shoal.methods.sweep.classes import Classes, Sweep
 from shoal.methods.sweep.kernels import (
+    add_records,
     add_units,
     decodable,
     judge,
     limit_of,
     pair_of,
     room_for_judging,
-    tally_pairs,
-    tally_units,
+    tally_classes,
 )
-from shoal.methods.sweep.labels import MIX, TreeTables, label_node
+from shoal.methods.sweep.labels import TreeTables, label_node, slot_of
 from shoal.methods.sweep.rules import Parts, Rules, information_of
 
 _LOOKED_AT = 32  # parts of a class, where others are looked for
@@ -72,8 +72,8 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         np.concatenate([np.zeros(0, dtype=np.int32), *steps]),
     )
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
-    units, sizes = tally_units(rules, parts.nodes, parts.owner, parts.records, last + 1)  # kept up to date by pull
-    lifted = tally_pairs(rules, parts.nodes, parts.own_values(problem), parts.owner, parts.records, last + 1)
+    own = parts.own_values(problem)
+    tallies = tally_classes(rules, parts.nodes, own, parts.owner, parts.records, last + 1)  # kept up to date by pull
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
     for _ in range(_ROUNDS):
@@ -91,8 +91,14 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         records = parts.records.copy()
         members = kernels.group_items(parts.owner.astype(np.int32), last + 1)
         moving = Moving(row_of, own, parts.nodes, parts.owner, records)
-        tallies = Tallies(units, lifted, sizes, information, changed, *members)
-        world = World(rules, moving, tallies, detail, candidates, -1 if settled else last)
+        world = World(
+            rules,
+            moving,
+            Tallies(*tallies, information, changed, *members),
+            detail,
+            candidates,
+            -1 if settled else last,
+        )
         part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts.records = records
@@ -121,7 +127,7 @@ def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: Float
             rows[some],
             floor[some],
             sweep.trees,
-            sweep.items.levels,
+            sweep.items,
             classes.item,
             classes.nodes,
             information[:-1],
@@ -131,12 +137,6 @@ def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: Float
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(look, np.array_split(asked, _THREADS)))
     return rows, found
-
-
-@inlined
-def _place(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
-    mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * MIX
-    return (mixed >> np.uint64(20)) & mask
 
 
 @compiled
@@ -164,7 +164,7 @@ def covering_classes(
         key = np.uint64(0)
         for j in range(d):
             key += np.uint64(nodes[c, j]) * trees.multiplier[j]
-        slot = _place(key, item[c], mask)
+        slot = slot_of(key, item[c], mask)
         while slots[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
         slots[slot] = c
@@ -198,14 +198,12 @@ def covering_classes(
                 key += np.uint64(code) * trees.multiplier[j]
             if shallow:
                 continue
-            slot = _place(key, number, mask)
+            slot = slot_of(key, number, mask)
             while slots[slot] >= 0:
                 c = slots[slot]
                 same = item[c] == number
                 for j in range(d):
-                    if not same:
-                        break
-                    same = nodes[c, j] == codes[j]
+                    same = same and nodes[c, j] == codes[j]
                 if same:
                     if information[c] > floor[row]:
                         found[row, n_found[row]] = c
@@ -226,17 +224,6 @@ def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, bes
         if judge(rules, r, size, units, touched, rules.n_leaves[r], best) != 0:
             return r
     return -1
-
-
-@inlined
-def add_record(rules: Rules, nodes: CodeArray, own: CodeArray, records: int, units: IntArray, lifted: IntArray) -> None:
-    """Add records that publish some nodes to the units and pairs of a class, or take them away."""
-    for r in range(len(rules.place)):
-        node = nodes[rules.place[r]]
-        add_units(rules, r, node, records, units)
-        pair = pair_of(rules, r, node, own[rules.place[r]])
-        if pair >= 0:
-            lifted[pair] += records
 
 
 @inlined
@@ -370,7 +357,7 @@ def _try_nodes(
     rules, moving, tallies, detail = world.rules, world.moving, world.tallies, world.detail
     own, units, lifted = moving.own[part], tallies.units[there], tallies.lifted[there]
     size, place, n_lent, cost = tallies.sizes[there] + 1, 0, 0, 0.0
-    add_record(rules, trial.nodes, own, 1, units, lifted)
+    add_records(rules, trial.nodes, own, 1, units, lifted)
     failing = class_holds(rules, size, units, trial.touched, trial.best)
     if failing < 0:
         failing = rule_of_decodable(rules, trial.nodes, lifted)
@@ -387,7 +374,7 @@ def _try_nodes(
     for i in range(n_lent):
         other = trial.lent[i]
         relabel(rules, moving.nodes[other], moving.own[other], place, trial.nodes[place], -1, units, lifted)
-    add_record(rules, trial.nodes, own, -1, units, lifted)
+    add_records(rules, trial.nodes, own, -1, units, lifted)
     return failing, n_lent, place, cost
 
 
@@ -461,7 +448,7 @@ def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntAr
             now = tallies.information[here]
             for s in range(n_sensitive):
                 now += detail_of(world.detail, s, moving.nodes[part, s])
-            add_record(rules, moving.nodes[part], own, -1, units, lifted)
+            add_records(rules, moving.nodes[part], own, -1, units, lifted)
             tallies.sizes[here] -= 1
             may_lose = here == last or rule_of_decodable(rules, moving.nodes[part], lifted) < 0
             may_leave = tallies.sizes[here] >= rules.records and (
@@ -470,11 +457,11 @@ def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntAr
             at_stake[0], at_stake[1] = now, 1e-9
             goal, n_lent, place = _find_goal(world, part, may_lose, may_leave, trial, chosen, rng)
             if goal < 0:
-                add_record(rules, moving.nodes[part], own, 1, units, lifted)
+                add_records(rules, moving.nodes[part], own, 1, units, lifted)
                 tallies.sizes[here] += 1
                 break
             # put it where it tells most, and its companions' labels there
-            add_record(rules, chosen.nodes, own, 1, tallies.units[goal], tallies.lifted[goal])
+            add_records(rules, chosen.nodes, own, 1, tallies.units[goal], tallies.lifted[goal])
             tallies.sizes[goal] += 1
             moving.records[part] -= 1
             total += at_stake[1]

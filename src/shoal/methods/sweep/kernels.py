@@ -25,20 +25,6 @@ def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) ->
         units[leaf] += records * (rules.weights[leaf] // rules.common[place]) * rules.share[place]
 
 
-@compiled
-def tally_units(
-    rules: Rules, nodes: CodeArray, owner: IntArray, records: IntArray, n_classes: int
-) -> tuple[IntArray, IntArray]:
-    """Return (n_classes, n_leaves of all rules) units and (n_classes,) records of classes."""
-    units = np.zeros((n_classes, len(rules.weights)), dtype=np.int64)
-    sizes = np.zeros(n_classes, dtype=np.int64)
-    for part in range(len(owner)):
-        sizes[owner[part]] += records[part]
-        for r in range(len(rules.place)):
-            add_units(rules, r, nodes[part, rules.place[r]], records[part], units[owner[part]])
-    return units, sizes
-
-
 @inlined
 def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     """Return the units that a record published as a node gives to one leaf."""
@@ -116,32 +102,6 @@ def dominant(
 
 
 @inlined
-def choose_group(
-    rules: Rules,
-    r: int,
-    leaf: int,
-    n_groups: int,
-    pattern: IntArray,
-    patterns: CodeArray,
-    remaining: IntArray,
-    rng: np.random.Generator,
-) -> int:
-    """Return the pattern that takes most from a leaf; among equal ones every record has the same chance."""
-    chosen, most, equal = -1, 0, 0
-    for g in range(n_groups):
-        if remaining[g] <= 0:
-            continue
-        gives = unit_share(rules, r, patterns[pattern[g], rules.place[r]], leaf)
-        if gives > most:
-            chosen, most, equal = g, gives, remaining[g]
-        elif gives == most and gives > 0:
-            equal += remaining[g]
-            if rng.random() * equal < remaining[g]:
-                chosen = g
-    return chosen
-
-
-@inlined
 def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
     """Return where records of a value that publish a node are counted; -1 if nobody asks."""
     if node < rules.n_leaves[r] or rules.first_pair[r] == rules.first_pair[r + 1]:
@@ -169,18 +129,34 @@ def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, i
     return -1, 0
 
 
+@inlined
+def add_records(
+    rules: Rules, nodes: CodeArray, own: CodeArray, records: int, units: IntArray, lifted: IntArray
+) -> None:
+    """Add records that publish some nodes to the units and pairs of a class, or take them away."""
+    for r in range(len(rules.place)):
+        node = nodes[rules.place[r]]
+        add_units(rules, r, node, records, units)
+        pair = pair_of(rules, r, node, own[rules.place[r]])
+        if pair >= 0:
+            lifted[pair] += records
+
+
 @compiled
-def tally_pairs(
+def tally_classes(
     rules: Rules, nodes: CodeArray, own: CodeArray, owner: IntArray, records: IntArray, n_classes: int
-) -> IntArray:
-    """Return (n_classes, n_pairs) records of classes by the label that they publish and the value that they have."""
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (n_classes, n_leaves of all rules) units, (n_classes, n_pairs) pairs and (n_classes,) records of classes.
+
+    Pairs are those of the label that records publish and the value that they have.
+    """
+    units = np.zeros((n_classes, len(rules.weights)), dtype=np.int64)
     lifted = np.zeros((n_classes, rules.first_pair[-1]), dtype=np.int64)
+    sizes = np.zeros(n_classes, dtype=np.int64)
     for part in range(len(owner)):
-        for r in range(len(rules.place)):
-            pair = pair_of(rules, r, nodes[part, rules.place[r]], own[part, rules.place[r]])
-            if pair >= 0:
-                lifted[owner[part], pair] += records[part]
-    return lifted
+        sizes[owner[part]] += records[part]
+        add_records(rules, nodes[part], own[part], records[part], units[owner[part]], lifted[owner[part]])
+    return units, lifted, sizes
 
 
 class Members(NamedTuple):
@@ -206,26 +182,6 @@ class _Class(NamedTuple):
     n_touched: IntArray  # (n_rules,)
     group_of_leaf: IntArray  # (n_leaves of all rules,) the group that keeps a value, if values alone tell groups apart
     best: IntArray  # room for judging
-
-
-@compiled
-def _room_for_class(rules: Rules, patterns: CodeArray, widest: int) -> _Class:
-    """Make the arrays for classes of at most *widest* parts."""
-    n_rules, n_leaves = len(rules.place), len(rules.weights)
-    return _Class(
-        patterns,
-        np.full(len(patterns), -1, dtype=np.int32),
-        np.empty(widest, dtype=np.int64),
-        np.empty(widest, dtype=np.int64),
-        np.empty(widest, dtype=np.int64),
-        np.zeros(n_leaves, dtype=np.int64),
-        np.zeros(rules.first_pair[-1], dtype=np.int64),
-        np.zeros(n_leaves, dtype=np.bool_),
-        np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64),
-        np.zeros(n_rules, dtype=np.int64),
-        np.full(n_leaves, -1, dtype=np.int64),
-        room_for_judging(rules),
-    )
 
 
 @compiled
@@ -317,7 +273,18 @@ def _choose_leaver(
         leaf = dominant(rules, rule, size, one.units, one.touched[rule], one.n_touched[rule], rng)
         chosen = one.group_of_leaf[rules.first_leaf[rule] + leaf]
         if chosen < 0 or one.remaining[chosen] <= 0:
-            chosen = choose_group(rules, rule, leaf, n_groups, one.pattern, one.patterns, one.remaining, rng)
+            # of the pattern that takes most from the leaf; among equal ones every record has the same chance
+            chosen, most, equal = -1, 0, 0
+            for g in range(n_groups):
+                gives = 0
+                if one.remaining[g] > 0:
+                    gives = unit_share(rules, rule, one.patterns[one.pattern[g], rules.place[rule]], leaf)
+                if gives > most:
+                    chosen, most, equal = g, gives, one.remaining[g]
+                elif gives == most and gives > 0:
+                    equal += one.remaining[g]
+                    if rng.random() * equal < one.remaining[g]:
+                        chosen = g
     return chosen
 
 
@@ -391,7 +358,21 @@ def settle(
     n_classes, widest = len(members.first) - 1, 0
     for c in range(n_classes):
         widest = max(widest, members.first[c + 1] - members.first[c])
-    one = _room_for_class(rules, patterns, widest)
+    n_rules, n_leaves = len(rules.place), len(rules.weights)
+    one = _Class(
+        patterns,
+        np.full(len(patterns), -1, dtype=np.int32),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+        np.empty(widest, dtype=np.int64),
+        np.zeros(n_leaves, dtype=np.int64),
+        np.zeros(rules.first_pair[-1], dtype=np.int64),
+        np.zeros(n_leaves, dtype=np.bool_),
+        np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64),
+        np.zeros(n_rules, dtype=np.int64),
+        np.full(n_leaves, -1, dtype=np.int64),
+        room_for_judging(rules),
+    )
     sizes = np.zeros(n_classes, dtype=np.int64)
     for c in range(n_classes):
         n_groups, size, plain = _enter(rules, one, members, c, stay)

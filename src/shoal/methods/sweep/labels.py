@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import NamedTuple
@@ -22,53 +21,37 @@ _SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
 _MOST_SCOUTS = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Items:
-    """The items of V: combinations of tree levels (0 = root), in the order in which they are swept.
+def sort_items(attributes: Sequence[Attribute], columns: Sequence[AnyIntArray]) -> CodeArray:
+    """Return (n_items, n_quasi) the items of V: combinations of tree levels (0 = root), in the order of the sweep.
 
-    Tian and Zhang, Definition 6: by average information, then by the levels of the attributes in the order of
-    their importance, larger first.
+    Tian and Zhang, Definition 6: by average information, then by the levels of the attributes in the order of their
+    importance, larger first. Given are the attributes, whose weights count as they are, and the leaves that occur.
     """
-
-    levels: CodeArray  # (n_items, n_quasi)
-
-    @classmethod
-    def of(cls, attributes: Sequence[Attribute], columns: Sequence[AnyIntArray]) -> Items:
-        """Sort all level vectors, given the attributes and the leaves that occur of each; weights count as they are."""
-        average = [
-            [Fraction(str(attribute.weight)) * share for share in level_information(attribute.taxonomy, column)]
-            for attribute, column in zip(attributes, columns, strict=True)
-        ]
-        scale = math.lcm(*(share.denominator for shares in average for share in shares))
-        whole = [[int(share * scale) for share in shares] for shares in average]
-        vectors = sorted(
-            product(*(range(attribute.taxonomy.height + 1) for attribute in attributes)),
-            key=lambda levels: (sum(whole[j][level] for j, level in enumerate(levels)), levels),
-            reverse=True,
-        )
-        return cls(np.array(vectors, dtype=np.int32).reshape(len(vectors), len(attributes)))
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        return len(self.levels)
+    average = [
+        [Fraction(str(attribute.weight)) * share for share in level_information(attribute.taxonomy, column)]
+        for attribute, column in zip(attributes, columns, strict=True)
+    ]
+    scale = math.lcm(*(share.denominator for shares in average for share in shares))
+    whole = [[int(share * scale) for share in shares] for shares in average]
+    vectors = sorted(
+        product(*(range(attribute.taxonomy.height + 1) for attribute in attributes)),
+        key=lambda levels: (sum(whole[j][level] for j, level in enumerate(levels)), levels),
+        reverse=True,
+    )
+    return np.array(vectors, dtype=np.int32).reshape(len(vectors), len(attributes))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scouts:
-    """Level vectors each of which is more general than, or equal to, a cluster of items."""
+def find_scouts(items: CodeArray) -> tuple[CodeArray, IntArray]:
+    """Return at most 64 level vectors, each more general than, or equal to, a cluster of items, and that of each item.
 
-    levels: CodeArray  # (n_scouts, n_quasi) at most 64
-    of_item: IntArray  # (n_items,)
-
-    @classmethod
-    def of(cls, items: Items) -> Scouts:
-        """Round levels down to multiples of a step, the least step that leaves few enough vectors."""
-        step = 2
-        while True:
-            levels, of_item = np.unique(items.levels // step * step, axis=0, return_inverse=True)
-            if len(levels) <= _MOST_SCOUTS:
-                return cls(levels, of_item.reshape(-1).astype(np.int64))
-            step += 1
+    Levels are rounded down to multiples of a step, the least step that leaves few enough vectors.
+    """
+    step = 2
+    while True:
+        levels, of_item = np.unique(items // step * step, axis=0, return_inverse=True)
+        if len(levels) <= _MOST_SCOUTS:
+            return levels, of_item.reshape(-1).astype(np.int64)
+        step += 1
 
 
 def level_information(taxonomy: Taxonomy, leaves: AnyIntArray) -> list[Fraction]:
@@ -97,14 +80,9 @@ def level_information(taxonomy: Taxonomy, leaves: AnyIntArray) -> list[Fraction]
 
 def nodes_at_levels(taxonomy: Taxonomy) -> CodeArray:
     """Return (height + 1, n_leaves) the ancestor of each leaf at each tree level, -1 below the leaf's own level."""
-    table = np.full((taxonomy.height + 1, taxonomy.n_leaves), -1, dtype=np.int32)
-    nodes = np.arange(taxonomy.n_leaves, dtype=np.int32)
-    while True:
-        table[taxonomy.level[nodes], np.arange(taxonomy.n_leaves)] = nodes
-        inner = taxonomy.parent[nodes] >= 0
-        if not inner.any():
-            return table
-        nodes = np.where(inner, taxonomy.parent[nodes], nodes)
+    levels = np.arange(taxonomy.height + 1)
+    table = np.stack([taxonomy.node_at(taxonomy.height - level) for level in levels.tolist()])
+    return np.where(levels[:, np.newaxis] > taxonomy.level[: taxonomy.n_leaves], np.int32(-1), table)
 
 
 @inlined
@@ -123,8 +101,10 @@ def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bo
 
 
 @inlined
-def _slot(key: np.uint64, mask: np.uint64) -> np.uint64:
-    return ((key ^ (key >> np.uint64(31))) * MIX >> np.uint64(20)) & mask
+def slot_of(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
+    """Return where to look for a label's key, together with a number, in a table of mask + 1 slots."""
+    mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * MIX
+    return (mixed >> np.uint64(20)) & mask
 
 
 @compiled
@@ -167,13 +147,13 @@ def _possible_members(
                     shallow[i] = True
             if shallow[i]:
                 continue
-        slot = _slot(key, mask)
+        slot = slot_of(key, 0, mask)
         # a class with raised parts may be smaller, however few records each of them has
         seen[slot] = most if raised[part] else min(seen[slot] + records[part], most)
     maybe = np.empty(n, dtype=np.int64)
     found = 0
     for i in range(n):
-        if not shallow[i] and seen[_slot(keys[i], mask)] >= most:
+        if not shallow[i] and seen[slot_of(keys[i], 0, mask)] >= most:
             maybe[found] = i
             found += 1
     return keys, maybe[:found]
@@ -208,7 +188,7 @@ def group_by_label(
     class_of = np.full(n, -1, dtype=np.int32)
     n_classes = 0
     for i in maybe:
-        slot = _slot(keys[i], mask)
+        slot = slot_of(keys[i], 0, mask)
         while True:
             found = slots[slot]
             if found < 0:

@@ -15,12 +15,12 @@ from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.reachability import refuse_unreachable
-from shoal.methods.sweep.classes import Classes, Others, Sweep, population_under, values_of
+from shoal.methods.sweep.classes import Classes, Sweep, population_under
 from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
-from shoal.methods.sweep.labels import Items, group_cells, tree_tables
-from shoal.methods.sweep.rules import Models, Parts, all_within, caps_of, information_of, is_defended
-from shoal.models.base import Whole, round_up
+from shoal.methods.sweep.labels import group_cells, sort_items, tree_tables
+from shoal.methods.sweep.rules import Models, Parts, caps_of, information_of, is_defended, labels_defended
+from shoal.models.base import round_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import judge_plan
@@ -33,11 +33,10 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     _refuse_unreachable(problem)
     parts = Parts.of(problem)
     models = Models.of(problem, defend=defend)
-    others = Others.of(problem, models.others)
-    started = _make_whole_hold(problem, models, others, parts, rng)
+    started = _make_whole_hold(problem, models, parts, rng)
     there = problem.cells.counts > 0  # the population's cells are in no class
-    items = Items.of(problem.quasi, [codes[there] for codes in problem.quasi_codes])
-    sweep = Sweep(problem, items, tree_tables(problem), models, others, rng)
+    items = sort_items(problem.quasi, [codes[there] for codes in problem.quasi_codes])
+    sweep = Sweep(problem, items, tree_tables(problem), models, rng)
     with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
         swept_classes, swept = sweep.run(started, step)
     classes, parts = _with_last_class(sweep, swept_classes, swept)
@@ -72,57 +71,41 @@ def _refuse_unreachable(problem: Problem) -> None:
             continue
         whole = requirement.whole(problem.cells.counts)
         if requirement.model.why_unreachable(whole) is not None:
-            why = requirement.model.why_unreachable(_at_root(requirement.induce(problem.cells.counts), whole))
+            weights = requirement.induce(problem.cells.counts).weights  # what an adversary believes of the root
+            at_root = replace(whole, size=whole.size * int(weights.sum()), counts=weights * whole.size)
+            why = requirement.model.why_unreachable(at_root)
             if why is not None:
                 raise UnreachableError(f"{why}; even all values generalized to the most general label do not meet it")
     refuse_unreachable(replace(problem, requirements=tuple(fixed)), problem.max_withheld)
 
 
-def _make_whole_hold(problem: Problem, models: Models, others: Others, parts: Parts, rng: np.random.Generator) -> Parts:
+def _make_whole_hold(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts:
     """Steps 1 and 2: generalize sensitive values until the table as one class holds.
 
     If it cannot, records have to be withheld at the end; where the policy does not allow that, it is refused.
     """
-    started = generalize(problem, models, parts, others, rng)
-    if started is not None and not problem.max_withheld:
-        _refuse_beyond_cap(problem, started)
-    if started is None and not problem.max_withheld:
-        raise UnreachableError("the table as one class does not meet all models together, however it is generalized")
-    return parts if started is None or _beyond_cap(problem, started) is not None else started
+    started = generalize(problem, models, parts, rng)
+    blocking = "the table as one class does not meet all models together, however it is generalized"
+    if started is not None:
+        blocking = _why_beyond_cap(problem, started)
+    if blocking and not problem.max_withheld:
+        raise UnreachableError(blocking)
+    return parts if started is None or blocking else started
 
 
-def _beyond_cap(problem: Problem, parts: Parts) -> int | None:
-    """Return a sensitive attribute of which more records are generalized than the policy allows; None if there is none.
+def _why_beyond_cap(problem: Problem, parts: Parts) -> str:
+    """Say of which sensitive attribute more records are generalized than the policy allows; nothing if of none.
 
     All parts count that are not withheld; those without a class, too.
     """
-    for place, (share, n) in enumerate(
-        zip(problem.max_generalized, _count_raised(problem, parts).values(), strict=False)
-    ):
-        if share is not None and n > share * int(parts.records.sum()):
-            return place
-    return None
-
-
-def _refuse_beyond_cap(problem: Problem, parts: Parts) -> None:
-    place = _beyond_cap(problem, parts)
-    if place is not None:
-        name, n, of = (
-            problem.sensitive[place].name,
-            [*_count_raised(problem, parts).values()][place],
-            parts.records.sum(),
-        )
-        share = problem.max_generalized[place]
-        raise UnreachableError(
-            f"max_generalized of {name!r} is {float(share or 0):g}, but {n:,} of {of:,} records ({n / of:.1%}) would "
-            "have to publish a generalized value; allow that, or ask for a larger tau or a smaller l"
-        )
-
-
-def _at_root(induced: Induced, whole: Whole) -> Whole:
-    """Return the table with every sensitive value at the root: what an adversary believes beforehand."""
-    unit = int(induced.weights.sum())
-    return replace(whole, size=whole.size * unit, counts=induced.weights * whole.size)
+    of = int(parts.records.sum())
+    for (name, n), share in zip(_count_raised(problem, parts).items(), problem.max_generalized, strict=False):
+        if share is not None and n > share * of:
+            return (
+                f"max_generalized of {name!r} is {float(share):g}, but {n:,} of {of:,} records ({n / of:.1%}) would "
+                "have to publish a generalized value; allow that, or ask for a larger tau or a smaller l"
+            )
+    return ""
 
 
 def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Parts]:
@@ -135,14 +118,15 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
 
     def complete(n_dissolved: int) -> Parts | None:
         inside = (parts.owner < 0) | (parts.owner >= n - n_dissolved)
-        last = generalize(problem, sweep.models, parts.take(inside), sweep.others, sweep.rng)
+        last = generalize(problem, sweep.models, parts.take(inside), sweep.rng)
         if last is None:
             return None
         last.owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
         found = Parts.join([parts.take(~inside), last])
-        if n_dissolved == n:
-            _refuse_beyond_cap(problem, found)
-        return None if _beyond_cap(problem, found) is not None else found
+        blocking = _why_beyond_cap(problem, found)
+        if blocking and n_dissolved == n:
+            raise UnreachableError(blocking)
+        return None if blocking else found
 
     n_dissolved = 0
     left = parts.owner < 0
@@ -195,17 +179,15 @@ def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool)
     if any(requirement.model.relative_to_whole for requirement in problem.requirements):
         return False
     rest, own = parts.take(~left), parts.own_values(problem)
-    if _beyond_cap(problem, rest) is not None:
+    if _why_beyond_cap(problem, rest):
         return False
-    for requirement in problem.requirements if defend else ():
-        place = requirement.place
-        if place is not None and problem.may_generalize(place):
-            n_leaves = problem.sensitive[place].taxonomy.n_leaves
-            labelled = rest.nodes[:, place] >= n_leaves
-            group = rest.owner * problem.sensitive[place].taxonomy.n_nodes + rest.nodes[:, place]
-            counts = kernels.sum_groups(own[~left, place].copy(), rest.records, n_leaves)
-            caps = caps_of(requirement, problem, counts)
-            if not all_within(group[labelled], own[~left, place][labelled], rest.records[labelled], caps):
+    for place, attribute in enumerate(problem.sensitive) if defend else ():
+        if problem.may_generalize(place):
+            labelled = rest.nodes[:, place] >= attribute.taxonomy.n_leaves
+            group = (rest.owner * attribute.taxonomy.n_nodes + rest.nodes[:, place])[labelled]
+            values = own[~left, place]
+            published = np.bincount(values, rest.records, attribute.taxonomy.n_leaves).astype(np.int64)
+            if not labels_defended(problem, place, group, values[labelled], rest.records[labelled], published):
                 return False
     return all(bool(np.isin(column[left], column[~left]).all()) for column in own.T)
 
@@ -222,38 +204,34 @@ def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
     lo = np.maximum(np.stack([tree.lo[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), least)
     hi = np.minimum(np.stack([tree.hi[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), most)
     population = {}
-    for bound in sweep.models.others:
-        if bound.requirement.population is not None:
+    for other in sweep.models.others:
+        if other.judge.requirement.population is not None:
             people = np.zeros(len(used), dtype=np.int64)
             for number in np.unique(item).tolist():
                 here = item == number
-                people[here] = population_under(sweep.trees, bound, sweep.items.levels[number], nodes[here])
-            population[bound.requirement.population_name] = people
+                people[here] = population_under(sweep.trees, other, sweep.items[number], nodes[here])
+            population[other.judge.requirement.population_name] = people
     return Plan.of_parts(lo, hi, problem.cells, parts.as_plan(problem), population)
 
 
 def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     """Refuse a table that became one class because a model compares classes with the table, which always holds."""
-    relative = [
-        (bound, judge)
-        for bound, judge in zip(sweep.others.bound, sweep.others.judges, strict=True)
-        if bound.requirement.model.relative_to_whole
-    ]
+    relative = [other for other in sweep.models.others if other.judge.requirement.model.relative_to_whole]
     cells = np.flatnonzero(sweep.problem.cells.counts)
     all_equal = all((codes[cells] == codes[cells[0]]).all() for codes in sweep.problem.quasi_codes)
     if plan.n_classes > 1 or not relative or all_equal or sweep.problem.box is not None:
         return
-    bound, judge = relative[0]
+    judge, model = relative[0].judge, relative[0].judge.requirement.model
     reached, alone = math.inf, True
-    for levels in np.eye(sweep.items.levels.shape[1], dtype=np.int32):
+    for levels in np.eye(sweep.items.shape[1], dtype=np.int32):
         group, nodes = group_cells(sweep.trees, levels, cells, sweep.problem.cells.counts[cells])
         if (group < 0).any() or len(nodes) < 2:
             continue
         first, order = kernels.group_items(group, len(nodes))
         parts = Parts.of(sweep.problem).take(order)
-        for classes in judge.histograms(first, values_of(bound, parts), parts.records):
-            reached = min(reached, bound.requirement.model.worst(classes, judge.whole))
-            alone &= not bool(bound.requirement.model.holds(classes, judge.whole).all())
+        for classes in judge.histograms(first, relative[0].values_of(parts), parts.records):
+            reached = min(reached, model.worst(classes, judge.whole))
+            alone &= not bool(model.holds(classes, judge.whole).all())
     if not alone:
         raise UnreachableError(
             "all models together are met only by the whole table as one class; ask for less of one of them"
@@ -261,9 +239,7 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
     offer = "ask for much less"
     if math.isfinite(reached):
         offer = f"split by one attribute it reaches {round_up(reached, 4)}, so ask for that or more"
-    raise UnreachableError(
-        f"{bound.requirement.model.subject}: it is met only by the whole table as one class; {offer}"
-    )
+    raise UnreachableError(f"{model.subject}: it is met only by the whole table as one class; {offer}")
 
 
 def _check(problem: Problem, plan: Plan, defend: bool) -> None:
@@ -299,9 +275,7 @@ def _count_raised(problem: Problem, parts: Parts) -> dict[str, int]:
     }
 
 
-def generalize(
-    problem: Problem, models: Models, parts: Parts, others: Others, rng: np.random.Generator
-) -> Parts | None:
+def generalize(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts | None:
     """Generalize sensitive values of one class until it keeps every promise; None if that does not help.
 
     Tian and Zhang, steps 1, 2, 20 and 21: the record's value covers the dominant one, the least general first. Models
@@ -315,7 +289,7 @@ def generalize(
             if raised is None:
                 return None
             found = raised
-    if parts.records.sum() < models.rules.records or not others.accept(found):
+    if parts.records.sum() < models.rules.records or not models.others_accept(found):
         return None
     return parts.publish_as(group, found, rng)
 
@@ -331,7 +305,10 @@ def _by_rules(
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
         if not lift(models.rules, np.array(chosen), steps, width, by_node, lifted):
             return None
-        accompanied = parts.raise_records(place, lifted, steps, rng) if lifted.any() else parts
+        accompanied = parts
+        for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
+            here = np.flatnonzero(accompanied.nodes[:, place] == node)
+            accompanied = accompanied.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
         if np.diff(models.rules.first_pair)[list(chosen)].any():
             for r in chosen:
                 found = _with_companions(problem, models, accompanied, r, rng)

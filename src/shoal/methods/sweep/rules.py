@@ -6,16 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from shoal.core import kernels
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import same_rows
 from shoal.models.base import Curve
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
+from shoal.plan.judging import Judge
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.plan import Parts as PlanParts
 from shoal.plan.problem import Attribute, Induced, Problem, Requirement
@@ -68,56 +69,55 @@ class Rule:
 
 def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rules:
     """Flatten the rules."""
-    weights, lo, hi, common, share, top, bottom, cap_top, cap_bottom = (_Parts() for _ in range(9))
-    reference = [np.zeros(0, dtype=np.float64)]
-    first_leaf, first_node, first_limit, first_pair = [0], [0], [0], [0]
-    for rule in bound:
-        induced, tree = rule.induced, rule.induced.taxonomy
-        weights.append(induced.weights)
-        lo.append(tree.lo)
-        hi.append(tree.hi)
-        divisor = np.ones(tree.n_nodes, dtype=np.int64)
-        units = np.zeros(tree.n_nodes, dtype=np.int64)
-        for node in np.flatnonzero(induced.allowed).tolist():
-            if node >= tree.n_leaves:
-                divisor[node] = np.gcd.reduce(induced.weights[tree.lo[node] : tree.hi[node]])
-                units[node] = induced.factor // (int(induced.totals[node]) // int(divisor[node]))
-        common.append(divisor)
-        share.append(units)
-        limits = [_round_down(limit) for limit in rule.curve.limits]
-        top.append([limit.numerator for limit in limits])
-        bottom.append([limit.denominator for limit in limits])
-        reference.append(np.zeros(tree.n_leaves) if rule.reference is None else rule.reference)
-        caps = [_round_down(cap) for cap in rule.caps or [Fraction(1)] * tree.n_leaves]
-        cap_top.append([cap.numerator for cap in caps])
-        cap_bottom.append([cap.denominator for cap in caps])
-        n_inner = 0 if rule.caps is None else tree.n_nodes - tree.n_leaves
-        first_pair.append(first_pair[-1] + n_inner * tree.n_leaves)
-        first_leaf.append(first_leaf[-1] + tree.n_leaves)
-        first_node.append(first_node[-1] + tree.n_nodes)
-        first_limit.append(first_limit[-1] + len(limits))
+    trees = [rule.induced.taxonomy for rule in bound]
+    units = [_node_units(rule.induced) for rule in bound]
+    limits = [[_round_down(limit) for limit in rule.curve.limits] for rule in bound]
+    uncapped = [[Fraction(1)] * tree.n_leaves for tree in trees]
+    caps = [[_round_down(cap) for cap in rule.caps or one] for rule, one in zip(bound, uncapped, strict=True)]
+    n_inner = [0 if rule.caps is None else rule.induced.taxonomy.n_nodes - len(rule.caps) for rule in bound]
+    nothing = [np.zeros(tree.n_leaves) for tree in trees]
+    references = [one if rule.reference is None else rule.reference for rule, one in zip(bound, nothing, strict=True)]
     return Rules(
-        place=_whole([rule.place for rule in bound]),
-        factor=_whole([rule.induced.factor for rule in bound]),
-        n_leaves=_whole([rule.induced.taxonomy.n_leaves for rule in bound]),
-        first_leaf=_whole(first_leaf),
-        weights=weights.join(),
-        first_node=_whole(first_node),
-        lo=lo.join(),
-        hi=hi.join(),
-        common=common.join(),
-        share=share.join(),
-        first_limit=_whole(first_limit),
-        top=top.join(),
-        bottom=bottom.join(),
-        distinct=_whole([values_needed(rule.curve) for rule in bound]),
-        reference=np.concatenate(reference),
-        cap_top=cap_top.join(),
-        cap_bottom=cap_bottom.join(),
-        first_pair=_whole(first_pair),
+        place=_join([[rule.place] for rule in bound]),
+        factor=_join([[rule.induced.factor] for rule in bound]),
+        n_leaves=_join([[tree.n_leaves] for tree in trees]),
+        first_leaf=_firsts([tree.n_leaves for tree in trees]),
+        weights=_join([rule.induced.weights for rule in bound]),
+        first_node=_firsts([tree.n_nodes for tree in trees]),
+        lo=_join([tree.lo for tree in trees]),
+        hi=_join([tree.hi for tree in trees]),
+        common=_join([common for common, _ in units]),
+        share=_join([share for _, share in units]),
+        first_limit=_firsts([len(some) for some in limits]),
+        top=_join([[limit.numerator for limit in some] for some in limits]),
+        bottom=_join([[limit.denominator for limit in some] for some in limits]),
+        distinct=_join([[values_needed(rule.curve)] for rule in bound]),
+        reference=np.concatenate([np.zeros(0), *references]),
+        cap_top=_join([[cap.numerator for cap in some] for some in caps]),
+        cap_bottom=_join([[cap.denominator for cap in some] for some in caps]),
+        first_pair=_firsts([inner * tree.n_leaves for inner, tree in zip(n_inner, trees, strict=True)]),
         records=records,
         plain_records=plain_records,
     )
+
+
+def _node_units(induced: Induced) -> tuple[IntArray, IntArray]:
+    """Return (n_nodes,) the common divisor of the weights below each node, and the units of one such divisor."""
+    tree = induced.taxonomy
+    common, share = np.ones(tree.n_nodes, dtype=np.int64), np.zeros(tree.n_nodes, dtype=np.int64)
+    for node in np.flatnonzero(induced.allowed).tolist():
+        if node >= tree.n_leaves:
+            common[node] = np.gcd.reduce(induced.weights[tree.lo[node] : tree.hi[node]])
+            share[node] = induced.factor // (int(induced.totals[node]) // int(common[node]))
+    return common, share
+
+
+def _join(several: Sequence[Sequence[int] | AnyIntArray]) -> IntArray:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *several]).astype(np.int64)
+
+
+def _firsts(lengths: Sequence[int]) -> IntArray:
+    return np.cumsum([0, *lengths]).astype(np.int64)
 
 
 def values_needed(curve: Curve) -> int:
@@ -132,17 +132,6 @@ def values_needed(curve: Curve) -> int:
 def _round_down(limit: Fraction) -> Fraction:
     """Return a limit whose products stay in 64 bits; a finer one becomes a little stricter."""
     return limit if limit.denominator <= _FINEST else Fraction(limit.numerator * _FINEST // limit.denominator, _FINEST)
-
-
-def _whole(values: Sequence[int]) -> IntArray:
-    return np.array(values, dtype=np.int64)
-
-
-class _Parts(list[Any]):
-    """Arrays that follow each other in one."""
-
-    def join(self) -> IntArray:
-        return np.concatenate([np.zeros(0, dtype=np.int64), *(np.asarray(part, dtype=np.int64) for part in self)])
 
 
 def caps_of(requirement: Requirement, problem: Problem, counts: IntArray | None = None) -> list[Fraction]:
@@ -166,31 +155,44 @@ def caps_of(requirement: Requirement, problem: Problem, counts: IntArray | None 
 def is_defended(problem: Problem, plan: Plan) -> bool:
     """Whether no label of a class that a plan publishes tells more than it may; exactly."""
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
-    for requirement in problem.requirements:
-        place = requirement.place
+    for place in {requirement.place for requirement in problem.requirements}:
         if plan.targets is None or place is None or not problem.may_generalize(place):
             continue
-        values = requirement.values_at(cell)
+        values = np.asarray(problem.cells.codes[len(problem.quasi) + place])[cell]
         published = None  # regions do not know what others withhold
         if problem.box is None:
-            published = np.bincount(values[class_of >= 0], records[class_of >= 0], requirement.n_values)
-        caps = caps_of(requirement, problem, None if published is None else published.astype(np.int64))
+            shown, n_leaves = class_of >= 0, problem.sensitive[place].taxonomy.n_leaves
+            published = np.bincount(values[shown], records[shown], n_leaves).astype(np.int64)
         labels = np.stack([np.append(ends[:, place], KEPT) for ends in (plan.targets.lo, plan.targets.hi)], axis=1)
         lifted = np.flatnonzero((class_of >= 0) & (labels[target, 0] != KEPT))
         columns = np.column_stack([class_of[lifted], labels[target[lifted]]])
-        _, group = np.unique(columns, axis=0, return_inverse=True)
-        if not all_within(group.reshape(-1), values[lifted], records[lifted], caps):
+        group = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
+        if not labels_defended(problem, place, group, values[lifted], records[lifted], published):
             return False
     return True
 
 
-def all_within(group: IntArray, values: CodeArray, records: IntArray, caps: list[Fraction]) -> bool:
-    """Whether in no group of records a value has more than its cap."""
-    pairs, place = np.unique(group * len(caps) + values, return_inverse=True)
-    count = np.bincount(place.reshape(-1), records).astype(np.int64)
-    total = np.bincount(group, records).astype(np.int64)[pairs // len(caps)]
-    most = [caps[value] for value in (pairs % len(caps)).tolist()]
-    return all(n <= cap * of for n, of, cap in zip(count.tolist(), total.tolist(), most, strict=True))
+def labels_defended(
+    problem: Problem, place: int, group: IntArray, values: AnyIntArray, records: IntArray, published: IntArray | None
+) -> bool:
+    """Whether in no group of records, those under one label of a class, a value of an attribute has more than its cap.
+
+    Caps are those of the records of each value that are *published*, or of the whole table.
+    """
+    n_leaves = problem.sensitive[place].taxonomy.n_leaves
+    pairs, where = np.unique(group * n_leaves + values, return_inverse=True)
+    count = np.bincount(where.reshape(-1), records).astype(np.int64).tolist()
+    total = np.bincount(group, records).astype(np.int64)[pairs // n_leaves].tolist()
+    value = (pairs % n_leaves).tolist()
+    return all(
+        n <= caps[v] * of
+        for caps in (
+            caps_of(requirement, problem, published)
+            for requirement in problem.requirements
+            if requirement.place == place
+        )
+        for n, of, v in zip(count, total, value, strict=True)
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -255,14 +257,6 @@ class Parts:
             np.concatenate([parts.owner for parts in several]),
         )
 
-    def raise_records(self, place: int, lifted: IntArray, steps: CodeArray, rng: np.random.Generator) -> Parts:
-        """Return the same with ``lifted[node]`` records of each node, drawn at random, one step up."""
-        parts = self
-        for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
-            here = np.flatnonzero(parts.nodes[:, place] == node)
-            parts = parts.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
-        return parts
-
     def move(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:
         """Return the same with so many records of several lists of parts, drawn at random, published as a node."""
         here = np.concatenate([some for some, _ in several])
@@ -297,12 +291,16 @@ def information_of(attributes: Sequence[Attribute], nodes: CodeArray) -> FloatAr
     return known
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bound:
+class Bound(NamedTuple):
     """A requirement that the compiled loops do not judge, and the rule that tells them who should leave for it."""
 
-    requirement: Requirement
+    judge: Judge
     rule: int  # -1: nobody in particular
+
+    def values_of(self, members: Parts) -> CodeArray | None:
+        """Return what the model sees of parts: values, which are never generalized where it looks, or nothing."""
+        values = self.judge.requirement.values
+        return None if values is None else values[members.cell]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,13 +325,13 @@ class Models:
             records = max(records, curve.records if curve is not None else 1)
             if place is None:
                 if curve is None or requirement.values is not None:
-                    others.append(Bound(requirement, -1))
+                    others.append(Bound(Judge.of(requirement, problem.cells.counts), -1))
                 continue
             induced = requirement.induce(problem.cells.counts)
             spreads.setdefault(place, []).append(induced)
             reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
             if curve is None:
-                others.append(Bound(requirement, len(rules)))
+                others.append(Bound(Judge.of(requirement, problem.cells.counts), len(rules)))
             caps = caps_of(requirement, problem) if defend and problem.may_generalize(place) else None
             rules.append(Rule(place, induced, curve or Curve(), reference, caps))
         places = range(len(problem.sensitive))
@@ -345,11 +343,31 @@ class Models:
             steps=tuple(_steps(problem, place, spreads.get(place, [])) for place in places),
         )
 
+    def others_hold(
+        self, first: IntArray, members: Parts, records: IntArray, population: Sequence[IntArray]
+    ) -> tuple[BoolArray, IntArray]:
+        """Return whether classes meet all other models, and the rule of the first that each does not meet.
+
+        Class c has the parts ``first[c]:first[c + 1]`` with *records* of each; *population* are the people under the
+        labels of all classes, for each model.
+        """
+        holds, rule = np.ones(len(first) - 1, dtype=np.bool_), np.full(len(first) - 1, -1, dtype=np.int64)
+        for other, people in zip(self.others, population, strict=True):
+            verdict = other.judge.holds(first, other.values_of(members), records, people)
+            rule[holds & ~verdict] = other.rule
+            holds &= verdict
+        return holds, rule
+
+    def others_accept(self, members: Parts) -> bool:
+        """Whether one class under the root of all taxonomies meets all other models."""
+        populations = [other.judge.requirement.population for other in self.others]
+        people = [np.array([0 if population is None else population.sum()]) for population in populations]
+        holds, _ = self.others_hold(np.array([0, len(members.cell)]), members, members.records, people)
+        return bool(holds[0])
+
 
 def _steps(problem: Problem, place: int, spreads: Sequence[Induced]) -> CodeArray:
     """Return the steps that every rule about an attribute allows; none if its values may not be generalized."""
-    tree = problem.sensitive[place].taxonomy
     if not problem.may_generalize(place):
-        return np.arange(tree.n_nodes, dtype=np.int32)
-    allowed = np.logical_and.reduce([induced.allowed for induced in spreads])
-    return spreads[0].steps(allowed)
+        return np.arange(problem.sensitive[place].taxonomy.n_nodes, dtype=np.int32)
+    return spreads[0].steps(np.logical_and.reduce([induced.allowed for induced in spreads]))

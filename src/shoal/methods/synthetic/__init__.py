@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from shoal.core.errors import PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.methods.base import Method
-from shoal.methods.synthetic.synthesis import SyntheticOptions, synthesize
 from shoal.plan.problem import Problem
 from shoal.plan.synthetic import Domain, SyntheticPlan
 
 
-class Synthetic(Method, SyntheticOptions):
+class Synthetic(Method):
     """No result is more than e**epsilon times as likely with a record as without it, but for a probability of delta.
 
     Dwork, McSherry, Nissim and Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006. Rows are
-    drawn from noisy counts of a tree of attributes; see ``shoal.methods.synthetic``.
+    drawn from noisy counts of a tree of attributes.
+
+    >>> Synthetic(epsilon=1).delta
+    0.0
     """
 
     name: ClassVar[str] = "synthetic"
@@ -30,12 +33,55 @@ class Synthetic(Method, SyntheticOptions):
     usual: ClassVar[Mapping[str, Any]] = {"epsilon": 1}
     models: ClassVar[Literal["required", "optional", "none"]] = "none"
 
+    epsilon: float = Field(
+        gt=0,
+        allow_inf_nan=False,
+        description="the privacy loss: no result is more than e**epsilon times as likely with a record as without it",
+    )
+    delta: float = Field(
+        default=0.0,
+        ge=0,
+        lt=0.1,
+        description="probability that the loss may be larger; 0 takes Laplace noise, above 0 Gaussian noise, which is "
+        "less for many attributes; far below 1 / records",
+    )
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000_000,
+        description="rows of the synthetic table; without it, the noisy number of records",
+    )
+    tree: tuple[tuple[str, str], ...] | None = Field(
+        default=None,
+        description="pairs of attributes whose joint counts are kept, without circles; without it, part of the budget "
+        "finds them",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.tree is None:
+            return self
+        roots: dict[str, str] = {}
+
+        def root(name: str) -> str:
+            while roots.get(name, name) != name:
+                name = roots[name]
+            return name
+
+        for first, second in self.tree:
+            if root(first) == root(second):
+                raise ValueError(f"tree: the pair {first!r}, {second!r} closes a circle")
+            roots[root(first)] = root(second)
+        return self
+
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002
         """Draw the table, or refuse attributes whose values are not declared.
 
         Everything is drawn from the operating system. A seeded *rng* follows from the source as well as from the seed:
         whoever guesses the seed could try tables out on the order of the rows.
         """
+        from shoal.methods.synthetic.synthesis import synthesize
+
         domains = find_domains(problem)
         with progress.step("adding noise", len(domains), "attributes") as step:
             plan = synthesize(problem.cells.codes, domains, self, Chance.of(None), problem.cells.counts)

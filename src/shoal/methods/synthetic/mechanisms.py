@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -24,11 +24,23 @@ _LAST_DIGITS = Fraction(1, 10**9)  # of a budget of rho: its epsilon is found in
 
 
 @dataclass(slots=True)
-class Mechanisms(ABC):
-    """Draws noise from OpenDP until the budget is used up; asking for more is an error."""
+class Mechanisms:
+    """Draws noise from OpenDP until the budget is used up; asking for more is an error.
+
+    Without a delta losses are epsilons and counts get discrete Laplace noise; with one they are rhos of
+    zero-concentrated privacy and noise is discrete Gaussian. Both add up.
+    """
 
     budget: Fraction  # in units of the measure: epsilon, or rho
+    delta: float = 0.0
     ledger: list[Spent] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float) -> Mechanisms:
+        """Return mechanisms that together lose at most this much."""
+        if delta == 0.0:
+            return cls(Fraction(epsilon))
+        return cls(Fraction(_largest_rho(epsilon, delta)) * (1 - _LAST_DIGITS), delta)
 
     @property
     def spent(self) -> Fraction:
@@ -38,123 +50,57 @@ class Mechanisms(ABC):
     def noisy_counts(self, counts: IntArray, share: Fraction, purpose: str) -> tuple[IntArray, float]:
         """Return counts with noise that costs a share of the budget, and the variance of the noise of each."""
         measurement, scale = self._within(self._noise, share)
-        self._book(purpose, scale, self._loss(measurement))
+        self._book(purpose, scale, measurement)
         noisy = np.array(measurement(counts.ravel().tolist()), dtype=np.int64)
-        return noisy.reshape(counts.shape), self._variance(scale)
+        return noisy.reshape(counts.shape), (scale * scale if self.delta else 2.0 * scale * scale)
 
     def largest(self, scores: list[int], share: Fraction, purpose: str) -> int:
         """Return the place of a score that is probably the largest; one record more changes no score by more than 1."""
         measurement, scale = self._within(self._choice, share)
-        self._book(purpose, scale, float(measurement.map(1)))
+        self._book(purpose, scale, measurement)
         return int(measurement(scores))
 
     def mean_noise(self, share: Fraction) -> float:
         """Return how far, on average, a count is moved by noise that costs this share."""
-        return self._mean_size(self._within(self._noise, share)[1])
+        _, scale = self._within(self._noise, share)
+        return scale * math.sqrt(2.0 / math.pi) if self.delta else scale
 
-    def _book(self, purpose: str, scale: float, loss: float) -> None:
+    def state_loss(self) -> dict[str, float]:
+        """Return epsilon and delta of everything together, rounded up; of a sum of rhos what OpenDP makes of it."""
+        loss = round_up(self.spent)
+        if not self.delta:
+            return {"epsilon": loss, "delta": 0.0}
+        return {"epsilon": epsilon_of(loss, self.delta), "delta": self.delta, "rho": loss}
+
+    def _book(self, purpose: str, scale: float, measurement: Any) -> None:
+        loss = float(measurement.map(1))
         if self.spent + Fraction(loss) > self.budget:
             raise UsageError("the privacy budget is used up; nothing was published")
         self.ledger.append(Spent(purpose, scale, loss))
 
-    def _within(self, make: Any, share: Fraction) -> tuple[Any, float]:
+    def _within(self, make: Callable[[float], Any], share: Fraction) -> tuple[Any, float]:
         """Return the mechanism with the least noise whose stated loss is within a share of the budget."""
         allowed = self.budget * share
-        scale = self._guess(make, float(allowed))
+        ratio = float(make(1.0).map(1)) / float(allowed)
+        scale = math.sqrt(ratio) if self.delta else ratio
         measurement = make(scale)
-        while Fraction(self._loss(measurement)) > allowed:  # by the last digits, which OpenDP rounds against us
+        while Fraction(float(measurement.map(1))) > allowed:  # by the last digits, which OpenDP rounds against us
             scale *= 1.0 + 2.0**-40
             measurement = make(scale)
         return measurement, scale
 
-    def _loss(self, measurement: Any) -> float:
-        return float(measurement.map(1))
-
-    @abstractmethod
-    def _guess(self, make: Any, loss: float) -> float:
-        """Return about the scale at which a mechanism loses this much."""
-
-    @abstractmethod
     def _noise(self, scale: float) -> Any:
         """Return the measurement that adds noise to counts."""
+        dp = opendp()
+        make, distance = (dp.m.make_gaussian, dp.l2_distance) if self.delta else (dp.m.make_laplace, dp.l1_distance)
+        return make(dp.vector_domain(dp.atom_domain(T="i64")), distance(T="i64"), scale)
 
-    @abstractmethod
     def _choice(self, scale: float) -> Any:
         """Return the measurement that chooses among scores."""
-
-    @abstractmethod
-    def _variance(self, scale: float) -> float:
-        """Return the variance of the noise."""
-
-    @abstractmethod
-    def _mean_size(self, scale: float) -> float:
-        """Return the mean size of the noise."""
-
-    @abstractmethod
-    def state_loss(self) -> dict[str, float]:
-        """Return epsilon and delta of everything together, rounded up."""
-
-
-@dataclass(slots=True)
-class PureMechanisms(Mechanisms):
-    """Losses are epsilons, which add up; counts get discrete Laplace noise."""
-
-    def _guess(self, make: Any, loss: float) -> float:
-        return float(make(1.0).map(1)) / loss
-
-    def _noise(self, scale: float) -> Any:
         dp = opendp()
-        return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale)
-
-    def _choice(self, scale: float) -> Any:
-        dp = opendp()
-        return dp.m.make_noisy_max(*_scores(), dp.max_divergence(), scale)
-
-    def _variance(self, scale: float) -> float:
-        return 2.0 * scale * scale
-
-    def _mean_size(self, scale: float) -> float:
-        return scale
-
-    def state_loss(self) -> dict[str, float]:
-        """Return the sum of the epsilons."""
-        return {"epsilon": round_up(self.spent), "delta": 0.0}
-
-
-@dataclass(slots=True)
-class ConcentratedMechanisms(Mechanisms):
-    """Losses are rhos of zero-concentrated privacy, which add up; counts get discrete Gaussian noise."""
-
-    delta: float = 0.0
-
-    def _guess(self, make: Any, loss: float) -> float:
-        return math.sqrt(self._loss(make(1.0)) / loss)
-
-    def _noise(self, scale: float) -> Any:
-        dp = opendp()
-        return dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64"), scale)
-
-    def _choice(self, scale: float) -> Any:
-        dp = opendp()
-        return dp.m.make_noisy_max(*_scores(), dp.zero_concentrated_divergence(), scale)
-
-    def _variance(self, scale: float) -> float:
-        return scale * scale
-
-    def _mean_size(self, scale: float) -> float:
-        return scale * math.sqrt(2.0 / math.pi)
-
-    def state_loss(self) -> dict[str, float]:
-        """Return what OpenDP makes of the sum of the rhos."""
-        rho = round_up(self.spent)
-        return {"epsilon": epsilon_of(rho, self.delta), "delta": self.delta, "rho": rho}
-
-
-def mechanisms_of(epsilon: float, delta: float) -> Mechanisms:
-    """Return mechanisms that together lose at most this much."""
-    if delta == 0.0:
-        return PureMechanisms(Fraction(epsilon))
-    return ConcentratedMechanisms(Fraction(_largest_rho(epsilon, delta)) * (1 - _LAST_DIGITS), delta=delta)
+        measure = dp.zero_concentrated_divergence() if self.delta else dp.max_divergence()
+        scores = dp.vector_domain(dp.atom_domain(T="i64"))
+        return dp.m.make_noisy_max(scores, dp.linf_distance(T="i64"), measure, scale)
 
 
 @cache
@@ -197,11 +143,6 @@ def round_up(number: Fraction) -> float:
 def measure_distance(counts: IntArray, estimate: FloatArray) -> int:
     """Return the summed distance between counts and a fixed estimate; one record more changes it by 1 at most."""
     return int(np.abs(counts - np.rint(estimate).astype(np.int64)).sum())
-
-
-def _scores() -> tuple[Any, Any]:
-    dp = opendp()
-    return dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
 
 
 @cache

@@ -10,16 +10,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.mechanisms import Mechanisms, measure_distance, mechanisms_of
+from shoal.methods.synthetic.mechanisms import Mechanisms, measure_distance
 from shoal.plan.synthetic import MOST_CELLS, Domain, Pair, Records, SyntheticPlan
+
+if TYPE_CHECKING:
+    from shoal.methods.synthetic import Synthetic
 
 _ROUNDS = 100
 _CLOSE = 1e-7  # of the total; rows are whole numbers anyway
@@ -34,7 +36,7 @@ _RARE = 0.1  # delta times records beyond which the data holder is warned
 def synthesize(
     codes: Sequence[AnyIntArray],
     domains: Sequence[Domain],
-    options: SyntheticOptions,
+    options: Synthetic,
     chance: Chance,
     counts: IntArray | None = None,
 ) -> SyntheticPlan:
@@ -49,7 +51,7 @@ def synthesize(
     inside = np.all([column >= 0 for column in codes], axis=0)
     every = np.ones(len(inside), dtype=np.int64) if counts is None else counts
     records = Records(tuple(column[inside].astype(np.int32) for column in codes), every[inside], tuple(domains))
-    mechanisms = mechanisms_of(options.epsilon, options.delta)
+    mechanisms = Mechanisms.of(options.epsilon, options.delta)
     by_hand = None if options.tree is None else look_up_tree(options.tree, domains)
     alone, pairs = _measure(records, by_hand, mechanisms)
     model = consistent(alone, pairs)
@@ -67,7 +69,7 @@ def synthesize(
     )
 
 
-def _warnings(options: SyntheticOptions, total: float, pairs: Collection[Pair], domains: Sized) -> Iterator[str]:
+def _warnings(options: Synthetic, total: float, pairs: Collection[Pair], domains: Sized) -> Iterator[str]:
     """Yield what the data holder should think of; it follows from the options and from noisy counts alone."""
     if options.epsilon > _MUCH:
         yield (
@@ -159,12 +161,13 @@ def choose_tree(
     """
     domains = records.domains
     noise = mechanisms.mean_noise(edge_share)
-    scores = {
-        (first, second): measure_distance(records.of_pair((first, second)), _expect_joint(alone[first], alone[second]))
-        - round(noise * domains[first].size * domains[second].size)
-        for first, second in combinations(range(len(domains)), 2)
-        if _fits(domains, (first, second))
-    }
+    scores = {}
+    for pair in combinations(range(len(domains)), 2):
+        if _fits(domains, pair):
+            one, other = alone[pair[0]], alone[pair[1]]
+            total = float(one.sum() + other.sum()) / 2
+            expected = np.outer(one / max(float(one.sum()), 1.0), other / max(float(other.sum()), 1.0)) * total
+            scores[pair] = measure_distance(records.of_pair(pair), expected) - round(noise * expected.size)
     component = list(range(len(domains)))
     pairs: list[Pair] = []
     turns = len(domains) - 1
@@ -184,63 +187,6 @@ def choose_tree(
 
 def _fits(domains: Sequence[Domain], pair: Pair) -> bool:
     return domains[pair[0]].size * domains[pair[1]].size <= MOST_CELLS
-
-
-def _expect_joint(first: FloatArray, second: FloatArray) -> FloatArray:
-    total = float(first.sum() + second.sum()) / 2
-    joint: FloatArray = np.outer(first / max(float(first.sum()), 1.0), second / max(float(second.sum()), 1.0)) * total
-    return joint
-
-
-class SyntheticOptions(BaseModel):
-    """How much of the privacy budget there is, and what is drawn from it.
-
-    >>> SyntheticOptions(epsilon=1).delta
-    0.0
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    epsilon: float = Field(
-        gt=0,
-        allow_inf_nan=False,
-        description="the privacy loss: no result is more than e**epsilon times as likely with a record as without it",
-    )
-    delta: float = Field(
-        default=0.0,
-        ge=0,
-        lt=0.1,
-        description="probability that the loss may be larger; 0 takes Laplace noise, above 0 Gaussian noise, which is "
-        "less for many attributes; far below 1 / records",
-    )
-    rows: int | None = Field(
-        default=None,
-        ge=1,
-        le=100_000_000,
-        description="rows of the synthetic table; without it, the noisy number of records",
-    )
-    tree: tuple[tuple[str, str], ...] | None = Field(
-        default=None,
-        description="pairs of attributes whose joint counts are kept, without circles; without it, part of the budget "
-        "finds them",
-    )
-
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        if self.tree is None:
-            return self
-        roots: dict[str, str] = {}
-
-        def root(name: str) -> str:
-            while roots.get(name, name) != name:
-                name = roots[name]
-            return name
-
-        for first, second in self.tree:
-            if root(first) == root(second):
-                raise ValueError(f"tree: the pair {first!r}, {second!r} closes a circle")
-            roots[root(first)] = root(second)
-        return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,30 +310,18 @@ def _draw_given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArr
     start = np.cumsum(sizes) - sizes
     first = chance.fractions(n_known)
     place = np.arange(len(known)) - start[of_row] + first[of_row]
-    cumulated = _cumulate(shares)
-    target = of_row + np.minimum(place / sizes[of_row], np.nextafter(1.0, 0.0))
-    edges = (np.arange(n_known)[:, np.newaxis] + cumulated).ravel()
-    code: IntArray = np.searchsorted(edges, target, side="right") - of_row * n_values
-    drawn = np.empty(len(known), dtype=np.int32)
-    drawn[order] = np.clip(code, 0, _last(shares)[of_row])
-    return drawn
-
-
-def _cumulate(shares: FloatArray) -> FloatArray:
     totals = shares.sum(axis=1, keepdims=True)
-    even = np.full_like(shares, 1.0 / shares.shape[1])
+    even = np.full_like(shares, 1.0 / n_values)
     cumulated = np.cumsum(np.divide(shares, totals, out=even, where=totals > 0), axis=1)
     cumulated[:, -1] = 1.0
-    within: FloatArray = np.minimum(cumulated, 1.0)
-    return within
-
-
-def _last(shares: FloatArray) -> IntArray:
-    """Return the last value with a share, which no rounding of sums may lead beyond."""
-    n_values = shares.shape[1]
+    target = of_row + np.minimum(place / sizes[of_row], np.nextafter(1.0, 0.0))
+    edges = (np.arange(n_known)[:, np.newaxis] + np.minimum(cumulated, 1.0)).ravel()
+    code: IntArray = np.searchsorted(edges, target, side="right") - of_row * n_values
     some = shares > 0
-    last: IntArray = np.where(some.any(axis=1), n_values - 1 - np.argmax(some[:, ::-1], axis=1), n_values - 1)
-    return last
+    last = np.where(some.any(axis=1), n_values - 1 - np.argmax(some[:, ::-1], axis=1), n_values - 1)
+    drawn = np.empty(len(known), dtype=np.int32)
+    drawn[order] = np.clip(code, 0, last[of_row])  # no rounding of sums leads beyond the last value with a share
+    return drawn
 
 
 def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPlan) -> dict[str, Any]:

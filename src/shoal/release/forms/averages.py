@@ -12,7 +12,6 @@ from shoal.core.arrays import IntArray
 from shoal.methods.base import Method
 from shoal.methods.microaggregation import Microaggregation
 from shoal.methods.microaggregation.mdav import Grouping
-from shoal.methods.microaggregation.planning import Averages as Averaging
 from shoal.methods.microaggregation.planning import centres
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
@@ -93,24 +92,23 @@ def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) ->
     """Average the source's values of the quasi attribute at *place*, class by class."""
     if not isinstance(method, Microaggregation):
         raise TypeError(f"method {method.name} does not say how numbers are averaged")
-    averages = Averaging(method.numbers, method.decimals)
     problem = encoding.problem
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
     shown = class_of >= 0
     cells = np.repeat(cell[shown], records[shown])
     grouping = Grouping(np.repeat(class_of[shown], records[shown]), plan.n_classes)
-    found = centres(problem, place, cells, grouping, averages)
+    found = centres(problem, place, cells, grouping, method)
     steps = np.unique(found.steps[~found.missing])
     index = np.where(found.missing, -1, np.searchsorted(steps, found.steps)).astype(np.int32)
     attribute = problem.quasi[place]
-    return ValueColumn(attribute, index, _entries(attribute, steps, averages))
+    return ValueColumn(attribute, index, _entries(attribute, steps, method.decimals))
 
 
-def _entries(attribute: Attribute, steps: IntArray, averages: Averaging) -> pa.Array:
+def _entries(attribute: Attribute, steps: IntArray, decimals: int) -> pa.Array:
     """Return what is published for each of these centres; equal ones, and no others, are equal."""
     taxonomy = attribute.taxonomy
     if taxonomy.scale.kind == "number":
-        return pa.array(steps / 10.0**averages.decimals if averages.decimals else steps)
+        return pa.array(steps / 10.0**decimals if decimals else steps)
     if taxonomy.scale.kind == "date":
         return pa.array([iso_day(day) for day in steps.tolist()], pa.string())
     return pa.array([_text(taxonomy, leaf) for leaf in steps.tolist()], pa.string())
