@@ -77,6 +77,10 @@ class Groupings:
         self._widest = sorted(range(len(widths)), key=lambda j: -widths[j])
         bottom = (0,) * self.ladders.n_attributes
         self.base = Grouping(bottom, keys, tallies, None, group_of)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep nothing but the first grouping."""
         self._kept = [self.base]
         self._levels = np.zeros((1, self.ladders.n_attributes), dtype=np.int64)
         self._groups = np.array([self.base.n_groups], dtype=np.int64)
@@ -198,22 +202,16 @@ class Groupings:
         return known
 
     def _keep(self, made: Grouping, source: Grouping) -> None:
-        """Keep what is much smaller than its source; when there is too much, forget the largest but the first."""
+        """Keep what is much smaller than its source; when there is too much, forget all others but the first."""
         if 2 * made.n_groups > source.n_groups:
             return
+        if self._entries + made.n_entries > _KEPT_ENTRIES:
+            self._forget()
+            made.source, made.group_of = None, made.group_of[:0]
         self._kept.append(made)
         self._entries += made.n_entries
-        if self._entries > _KEPT_ENTRIES:
-            smallest = sorted(self._kept[1:], key=lambda grouping: grouping.n_entries)[: len(self._kept) // 2]
-            for grouping in smallest:
-                grouping.source, grouping.group_of = None, grouping.group_of[:0]
-            self._kept = [self.base, *smallest]
-            self._levels = np.array([kept.levels for kept in self._kept], dtype=np.int64)
-            self._groups = np.array([kept.n_groups for kept in self._kept], dtype=np.int64)
-            self._entries = sum(grouping.n_entries for grouping in self._kept)
-        else:
-            self._levels = np.vstack([self._levels, made.levels])
-            self._groups = np.append(self._groups, made.n_groups)
+        self._levels = np.vstack([self._levels, made.levels])
+        self._groups = np.append(self._groups, made.n_groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

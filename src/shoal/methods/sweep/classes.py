@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Sweep:
             number = np.full(len(nodes), -1, dtype=np.int64)
             number[held] = n_classes + np.arange(len(held))
             owner = number[class_of[order[staying]]]
-            closed.append(replace(live.parts.take(members[staying]), records=stay[staying], owner=owner))
+            closed.append(live.parts.take(members[staying])._replace(records=stay[staying], owner=owner))
             items.append(np.full(len(held), item, dtype=np.int64))
             labels.append(nodes[held])
             n_classes += len(held)
@@ -171,7 +171,7 @@ class Live:
     def take_left(self) -> Parts:
         """Return what no class has taken."""
         owner = np.full(len(self._live), -1, dtype=np.int64)
-        return replace(self.parts.take(self._live), records=self.remaining[self._live], owner=owner)
+        return self.parts.take(self._live)._replace(records=self.remaining[self._live], owner=owner)
 
     def _at(self, levels: CodeArray, live: IntArray) -> tuple[CodeArray, CodeArray]:
         enough = self._rules.plain_records, self._rules.records

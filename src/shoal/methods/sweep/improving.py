@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +56,7 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
     last = len(classes.item)
     root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]])
     information = information_of(problem.quasi, np.concatenate([classes.nodes, root]))  # of classes, the last one's too
-    parts = replace(parts, owner=np.where(parts.owner < 0, last, parts.owner))
+    parts = parts._replace(owner=np.where(parts.owner < 0, last, parts.owner))
     best = information[:-1].max(initial=0.0)
     caps = problem.max_generalized or (None,) * len(problem.sensitive)
     steps = [
@@ -101,12 +100,11 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         )
         part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
-        parts.records = records
-        parts = Parts.join([parts.take(records > 0), moved])
+        parts = Parts.join([parts._replace(records=records).take(records > 0), moved])
         if gain < _WORTH * whole:
             break
     if not settled:
-        parts.owner = np.where(parts.owner == last, -1, parts.owner)
+        parts = parts._replace(owner=np.where(parts.owner == last, -1, parts.owner))
     return Parts.join([parts, withheld])
 
 

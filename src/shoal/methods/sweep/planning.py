@@ -121,8 +121,8 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
         last = generalize(problem, sweep.models, parts.take(inside), sweep.rng)
         if last is None:
             return None
-        last.owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
-        found = Parts.join([parts.take(~inside), last])
+        owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
+        found = Parts.join([parts.take(~inside), last._replace(owner=owner)])
         blocking = _why_beyond_cap(problem, found)
         if blocking and n_dissolved == n:
             raise UnreachableError(blocking)
@@ -198,7 +198,7 @@ def _as_plan(sweep: Sweep, classes: Classes, parts: Parts) -> Plan:
     parts = parts.take(parts.owner >= 0)
     used, owner = np.unique(parts.owner, return_inverse=True)
     nodes, item = classes.nodes[used], classes.item[used]
-    parts.owner = owner.reshape(-1).astype(np.int64)
+    parts = parts._replace(owner=owner.reshape(-1).astype(np.int64))
     trees = [attribute.taxonomy for attribute in problem.quasi]
     least, most = problem.bounds  # a region is made of nodes, so that one beyond it covers all of it
     lo = np.maximum(np.stack([tree.lo[nodes[:, j]] for j, tree in enumerate(trees)], axis=1), least)

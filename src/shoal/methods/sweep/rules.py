@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -195,8 +195,7 @@ def labels_defended(
     )
 
 
-@dataclass(slots=True, eq=False)
-class Parts:
+class Parts(NamedTuple):
     """Records of one cell that publish the same nodes of the sensitive attributes, in the same class."""
 
     cell: IntArray  # (n_parts,)
@@ -210,7 +209,7 @@ class Parts:
         cell = np.flatnonzero(problem.cells.counts)
         nothing = np.zeros((len(cell), 0), dtype=np.int32)
         parts = cls(cell, nothing, problem.cells.counts[cell], np.full(len(cell), -1, dtype=np.int64))
-        return replace(parts, nodes=np.ascontiguousarray(parts.own_values(problem)))
+        return parts._replace(nodes=np.ascontiguousarray(parts.own_values(problem)))
 
     def own_values(self, problem: Problem) -> CodeArray:
         """Return (n_parts, n_sensitive) the values that the records have, whatever they publish."""
@@ -235,27 +234,21 @@ class Parts:
         for number in np.flatnonzero(np.diff(first)).tolist():
             rest = self.take(order[first[number] : first[number + 1]])
             for which in by_group[variants[number] : variants[number + 1]].tolist():
-                some = replace(rest, nodes=np.repeat(found.nodes[which : which + 1], len(rest.cell), axis=0))
-                some.records = rng.multivariate_hypergeometric(
-                    rest.records, int(found.records[which]), method="marginals"
-                ).astype(np.int64)
-                rest = replace(rest, records=rest.records - some.records)
-                several.append(some.take(some.records > 0))
+                n = int(found.records[which])
+                drawn = rng.multivariate_hypergeometric(rest.records, n, method="marginals").astype(np.int64)
+                nodes = np.repeat(found.nodes[which : which + 1], len(rest.cell), axis=0)
+                several.append(rest._replace(nodes=nodes, records=drawn).take(drawn > 0))
+                rest = rest._replace(records=rest.records - drawn)
         return Parts.join(several)
 
     def take(self, which: IntArray | BoolArray) -> Parts:
         """Return some of the parts."""
-        return Parts(self.cell[which], self.nodes[which], self.records[which], self.owner[which])
+        return Parts._make(column[which] for column in self)
 
     @classmethod
     def join(cls, several: Sequence[Parts]) -> Parts:
         """Return all parts of several."""
-        return cls(
-            np.concatenate([parts.cell for parts in several]),
-            np.concatenate([parts.nodes for parts in several]),
-            np.concatenate([parts.records for parts in several]),
-            np.concatenate([parts.owner for parts in several]),
-        )
+        return cls._make(np.concatenate(columns) for columns in zip(*several, strict=True))
 
     def move(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:
         """Return the same with so many records of several lists of parts, drawn at random, published as a node."""
@@ -263,11 +256,10 @@ class Parts:
         drawn = np.concatenate(
             [rng.multivariate_hypergeometric(self.records[some], n, method="marginals") for some, n in several]
         )
-        rest, moving = replace(self, records=self.records.copy()), self.take(here)
+        rest, moving = self._replace(records=self.records.copy()), self.take(here)
         rest.records[here] -= drawn
-        moving.records = drawn.astype(np.int64)
         moving.nodes[:, place] = goal
-        parts = Parts.join([rest, moving])
+        parts = Parts.join([rest, moving._replace(records=drawn.astype(np.int64))])
         return parts.take(parts.records > 0)
 
     def as_plan(self, problem: Problem) -> PlanParts:
