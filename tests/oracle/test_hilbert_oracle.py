@@ -18,8 +18,7 @@ from shoal.core.kernels import group_items
 from shoal.core.progress import Silent
 from shoal.datasets.uci import adult, adult_policy
 from shoal.methods.hilbert import Hilbert
-from shoal.methods.hilbert.curve import curve_keys
-from shoal.methods.hilbert.kernels import diverse_groups
+from shoal.methods.hilbert.curve import curve_keys, diverse_groups
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem, Requirement

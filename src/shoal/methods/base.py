@@ -1,17 +1,23 @@
-"""What a method is: it turns a problem into a plan, and knows nothing of files or engines."""
+"""What a method is: it turns a problem into a plan, and knows nothing of files or engines.
+
+Also requirements that no classes of a table can meet, which are found before any work starts, and what to say of them.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from shoal.core.arrays import FloatArray, IntArray
+from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
+from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.plan import Plan
-from shoal.plan.problem import Problem
+from shoal.plan.problem import Problem, Requirement
 from shoal.plan.slices import SlicedPlan
 from shoal.plan.synthetic import SyntheticPlan
 
@@ -64,3 +70,93 @@ class Method(BaseModel, ABC):
     @abstractmethod
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
         """Return a plan whose classes or buckets meet every requirement, or raise UnreachableError."""
+
+
+def refuse_unreachable(problem: Problem, n_withheld: int) -> None:
+    """Raise if some requirement fails for the whole table as one class, and also without any *n_withheld* records.
+
+    Classes that meet a model which unions cannot break meet it together, so what they leave out of the table would
+    have made the rest of it hold as one class.
+    """
+    for requirement, whole, reason in failing_as_one_class(problem):
+        if not (n_withheld and _holds_without(requirement, whole, n_withheld)):
+            raise UnreachableError(reason)
+
+
+def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole, str]]:
+    """Yield the requirements that the whole table as one class fails, each with the whole and a reason for people."""
+    for requirement in problem.requirements:
+        model, whole = requirement.model, requirement.whole(problem.cells.counts)
+        reason = model.why_unreachable(whole)
+        if reason is None and not bool(model.holds(whole.as_class(), whole)[0]):
+            reached = model.worst(whole.as_class(), whole)
+            reason = f"{model.subject}: the whole table as one class has {reached:.6g}"
+        if reason is not None and model.merge_monotone and not requirement.merge_monotone:
+            reason += (
+                f". Counted by {requirement.counts}, smaller classes may reach more, for people may have several "
+                "values in the table and one in a class: use incognito, which looks for such classes"
+            )
+        if reason is not None:
+            yield requirement, whole, reason
+
+
+def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> bool:
+    """Whether the table can hold as one class without *n_withheld* records, taken where they are most frequent.
+
+    No other choice leaves values more evenly spread, so what fails then fails with every choice; but a class must not
+    become smaller than the model allows.
+    """
+    size = max(whole.size - n_withheld, min(requirement.model.smallest_class, whole.size))
+    counts, unit = (None, 1) if whole.counts is None else flatten(whole.counts, whole.size - size)
+    people = None if whole.population is None else np.array([whole.population], dtype=np.int64)
+    rest = ClassHistograms(
+        np.array([size * unit], dtype=np.int64), None if counts is None else counts[np.newaxis, :], people, unit
+    )
+    return bool(requirement.model.holds(rest, whole)[0])
+
+
+def flatten(counts: IntArray, n_fewer: int) -> tuple[IntArray, int]:
+    """Return counts with so many records fewer, taken from the largest evenly, in parts of a record; and the parts.
+
+    >>> counts, parts = flatten(np.array([9, 2, 6, 1]), 6)
+    >>> counts.tolist(), parts
+    ([9, 4, 9, 2], 2)
+    """
+    largest = np.sort(counts)[::-1]
+    above = np.cumsum(largest) - n_fewer  # records that the k largest keep
+    following = np.append(largest[1:], 0)
+    n_cut = int(np.argmax(above >= following * np.arange(1, len(counts) + 1))) + 1
+    return np.minimum(counts * n_cut, above[n_cut - 1]), n_cut
+
+
+def find_blocking(failures: Iterable[Sequence[tuple[Requirement, float]]]) -> tuple[int, float] | None:
+    """Return the number of the model that alone keeps a table from having several classes, and what it reaches.
+
+    *failures* are the requirements that some tables of several classes fail, each with what it reaches there. Only
+    models that compare with the whole are looked at; the one is taken of which least is lacking, None if others fail
+    too wherever they do.
+    """
+    offers: dict[int, float] = {}
+    for failing in failures:
+        numbers = {requirement.number for requirement, _ in failing}
+        if len(numbers) == 1 and all(requirement.model.relative_to_whole for requirement, _ in failing):
+            number, reached = min(numbers), max(reached for _, reached in failing)
+            offers[number] = min(reached, offers.get(number, np.inf))
+    return min(offers.items(), key=lambda offer: (offer[1], offer[0]), default=None)
+
+
+def name_together(requirements: Sequence[Requirement]) -> str:
+    """Return what messages call a model of the policy, which may be about several attributes."""
+    return requirements[0].model.subject if len(requirements) == 1 else requirements[0].model.name
+
+
+def afford(gain: FloatArray, records: IntArray, most: int) -> tuple[IntArray, bool]:
+    """Return which steps of withholding to take, of those that gain something the best first, and whether all fit.
+
+    The order does not depend on *most*, and the first step that does not fit ends it: so a larger budget never gives a
+    wider table.
+    """
+    worth = np.flatnonzero(gain)
+    worth = worth[np.lexsort((worth, -gain[worth]))]
+    fitting = np.cumsum(records[worth]) <= most
+    return worth[fitting], bool(fitting.all())

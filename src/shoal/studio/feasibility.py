@@ -22,7 +22,7 @@ from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.kernels import pack
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.methods.reachability import failing_as_one_class, refuse_unreachable
+from shoal.methods.base import failing_as_one_class, refuse_unreachable
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement

@@ -23,7 +23,7 @@ from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import MOST_FILES, Budget, estimate_memory
 from shoal.engines.regions.routing import RegionCounts, RegionFiles, Router
 from shoal.engines.regions.tree import RegionTree, cut_regions
-from shoal.methods.reachability import refuse_unreachable
+from shoal.methods.base import refuse_unreachable
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import Run, RunStack
 from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan

@@ -1,12 +1,14 @@
-"""The Hilbert curve through the quasi values, in the order of their taxonomies' leaves.
+"""The Hilbert curve through the quasi values, in the order of their taxonomies' leaves, and loops that group along it.
 
 The curve visits every point of a cube of 2^bits points a side once, and consecutive points are neighbours; so records
 that are near each other on the curve have similar values of all attributes. It leaves each of the 2^d smaller cubes
 only when all points of it were visited: where taxonomy nodes begin and end with such cubes, neighbours share nodes.
+In the loops that group records these stand in curve order: ``codes`` (n, d) are their leaves.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
+from shoal.methods.labels import Trees, covering_node, range_width
 from shoal.plan.cells import WORD
 from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import Taxonomy
@@ -144,3 +147,286 @@ def _fill_keys(points: NDArray[Any], bits: int, keys: KeyArray) -> None:
                 word = place >> 6
                 keys[word, row] = (keys[word, row] << np.uint64(1)) | np.uint64(((x[i] ^ flips) >> b) & 1)
                 place += 1
+
+
+@compiled
+def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArray) -> None:
+    """Widen ``low`` and ``high`` (n_groups, d), both inclusive, to the codes of each group's records."""
+    for record in range(len(group)):
+        g = group[record]
+        if g >= 0:
+            for j in range(codes.shape[1]):
+                low[g, j] = min(low[g, j], codes[record, j])
+                high[g, j] = max(high[g, j], codes[record, j])
+
+
+@compiled
+def label_width(trees: Trees, j: int, low: int, high: int) -> float:
+    """Return the width of the label for leaves of attribute j from *low* to *high*."""
+    base = trees.first_leaf[j]
+    if trees.low_end[base + low] < 0:
+        return float(trees.width[trees.first_node[j] + covering_node(trees, j, low, high)])
+    if low == high:
+        return 0.0
+    return range_width(trees, j, trees.low_end[base + low], trees.high_end[base + high] + 1)
+
+
+@compiled
+def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
+    """Return (n_groups,) the width of each group's label, over all attributes."""
+    n, d = low.shape
+    out = np.zeros(n)
+    for g in range(n):
+        for j in range(d):
+            out[g] += label_width(trees, j, low[g, j], high[g, j])
+    return out
+
+
+@compiled
+def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArray, smallest: int) -> CodeArray:
+    """Return (n_units,) the group of each unit so that the total width over all records is least.
+
+    Units (consecutive records with the extents ``low`` and ``high``) are cut into runs of at least *smallest* records.
+    A run of twice that or more need not be tried: its two halves are never wider.
+    """
+    n, d = low.shape
+    best = np.full(n + 1, np.inf)
+    best[0] = 0.0
+    back = np.zeros(n + 1, dtype=np.int64)  # where the last run begins
+    lowest = np.empty(d, dtype=np.int64)
+    highest = np.empty(d, dtype=np.int64)
+    for stop in range(1, n + 1):
+        for j in range(d):
+            lowest[j] = highest[j] = low[stop - 1, j]
+        size = 0
+        wide = 0.0
+        stale = True
+        for start in range(stop - 1, -1, -1):
+            for j in range(d):
+                if low[start, j] < lowest[j] or high[start, j] > highest[j]:
+                    lowest[j] = min(lowest[j], low[start, j])
+                    highest[j] = max(highest[j], high[start, j])
+                    stale = True
+            size += records[start]
+            if size < smallest:
+                continue
+            if stale:
+                wide = 0.0
+                for j in range(d):
+                    wide += label_width(trees, j, lowest[j], highest[j])
+                stale = False
+            cost = best[start] + size * wide
+            if cost < best[stop]:
+                best[stop] = cost
+                back[stop] = start
+            if size - records[stop - 1] >= 2 * smallest - 1:
+                break
+    begins = np.zeros(n, dtype=np.bool_)
+    stop = n
+    while stop > 0:
+        stop = int(back[stop])
+        begins[stop] = True
+    group = np.empty(n, dtype=np.int32)
+    number = -1
+    for unit in range(n):
+        number += begins[unit]
+        group[unit] = number
+    return group
+
+
+@compiled
+def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> CodeArray:
+    """Return (n,) the group of each record: *size* records each, of no value more than *cap*.
+
+    ``queue[first[v]:first[v + 1]]`` are the records of value v in curve order. Each group takes the first records
+    that it may. What remains always stays eligible, which is to have no value on more than cap / size of the
+    records: a value that would exceed it gives its records first. The rest that allows no such group is one group
+    itself, eligible as it is.
+    """
+    n_values = len(first) - 1
+    remaining = len(queue)
+    head = first[:-1].copy()
+    group = np.empty(remaining, dtype=np.int32)
+    taken = np.zeros(n_values, dtype=np.int64)
+    members = np.empty(size, dtype=np.int64)  # the values of the group's records
+    aside = np.empty(n_values, dtype=np.int64)
+    # record * n_values + value; may be behind the value's head
+    heap = [queue[first[v]] * n_values + v for v in range(n_values) if first[v + 1] > first[v]]
+    heapq.heapify(heap)
+    most = remaining  # no value has more records left
+    number = 0
+    while remaining >= 2 * size:
+        allowed = (remaining - size) * cap // size
+        filled = 0
+        if most > allowed:
+            most = 0
+            needed = 0
+            for v in range(n_values):
+                left = first[v + 1] - head[v]
+                most = max(most, left)
+                needed += max(left - allowed, 0)
+            if needed > size:
+                break
+            if needed:
+                for v in range(n_values):
+                    while first[v + 1] - head[v] > allowed:
+                        group[queue[head[v]]] = number
+                        head[v] += 1
+                        taken[v] += 1
+                        members[filled] = v
+                        filled += 1
+        n_aside = 0
+        while filled < size:
+            v = heap[0] % n_values
+            if head[v] == first[v + 1] or taken[v] == cap:
+                if head[v] < first[v + 1]:
+                    aside[n_aside] = v
+                    n_aside += 1
+                heapq.heappop(heap)
+                continue
+            record = queue[head[v]]
+            if heap[0] // n_values == record:
+                group[record] = number
+                members[filled] = v
+                filled += 1
+                taken[v] += 1
+                head[v] += 1
+                if head[v] == first[v + 1]:
+                    continue
+                record = queue[head[v]]
+            heapq.heapreplace(heap, record * n_values + v)
+        for i in range(n_aside):
+            v = aside[i]
+            heapq.heappush(heap, queue[head[v]] * n_values + v)
+        for member in members:
+            taken[member] = 0
+        remaining -= size
+        number += 1
+    for v in range(n_values):
+        for place in range(head[v], first[v + 1]):
+            group[queue[place]] = number
+    return group
+
+
+@compiled
+def pair_groups(trees: Trees, failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray) -> CodeArray:
+    """Return (n,) new numbers of groups in curve order: each failing one joins a neighbour, if one is still free.
+
+    Of two neighbours it joins the one with which the total width grows less.
+    """
+    n, d = low.shape
+    alone = group_widths(trees, low, high)
+    partner = np.full(n, -1, dtype=np.int64)
+    for g in range(n):
+        if not failing[g] or partner[g] >= 0:
+            continue
+        least = np.inf
+        for other in (g - 1, g + 1):
+            if other < 0 or other >= n or partner[other] >= 0:
+                continue
+            wide = 0.0
+            for j in range(d):
+                lowest = min(low[g, j], low[other, j])
+                highest = max(high[g, j], high[other, j])
+                wide += label_width(trees, j, lowest, highest)
+            growth = sizes[g] * (wide - alone[g]) + sizes[other] * (wide - alone[other])
+            if growth < least:
+                least = growth
+                partner[g] = other
+        if partner[g] >= 0:
+            partner[partner[g]] = g
+    number = np.empty(n, dtype=np.int32)
+    count = 0
+    for g in range(n):
+        if 0 <= partner[g] < g:
+            number[g] = number[partner[g]]
+        else:
+            number[g] = count
+            count += 1
+    return number
+
+
+@compiled
+def _largest_child(trees: Trees, j: int, node: int, records: IntArray, codes: CodeArray, scratch: IntArray) -> int:
+    """Return the child of *node* that covers the most of the records; *scratch* (n_nodes,) is left all zero."""
+    base, best = trees.first_node[j], -1
+    for record in records:
+        child = codes[record, j]
+        while child != node and trees.parent[base + child] != node:
+            child = trees.parent[base + child]
+        scratch[child] += 1
+        if best < 0 or scratch[child] > scratch[best] or (scratch[child] == scratch[best] and child < best):
+            best = child
+    for record in records:
+        child = codes[record, j]
+        while child != node and trees.parent[base + child] != node:
+            child = trees.parent[base + child]
+        scratch[child] = 0
+    return best
+
+
+@compiled
+def _measure_rest(
+    trees: Trees, j: int, least: int, most: int, records: IntArray, codes: CodeArray
+) -> tuple[int, float]:
+    """Return how many records have a code of attribute j from *least* to *most*, and the width of their label."""
+    d = codes.shape[1]
+    low = np.full(d, np.iinfo(np.int32).max, dtype=np.int64)
+    high = np.full(d, -1, dtype=np.int64)
+    kept = 0
+    for record in records:
+        if least <= codes[record, j] <= most:
+            kept += 1
+            for i in range(d):
+                low[i] = min(low[i], codes[record, i])
+                high[i] = max(high[i], codes[record, i])
+    wide = 0.0
+    if kept:
+        for i in range(d):
+            wide += label_width(trees, i, low[i], high[i])
+    return kept, wide
+
+
+@compiled
+def choose_withheld(
+    trees: Trees, first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int
+) -> tuple[CodeArray, IntArray, FloatArray]:
+    """Return the part of each group whose withholding narrows the rest the most: what to keep, its size, the gain.
+
+    Rows of the first are attribute, least and greatest code to keep. A part lies outside the largest child of the
+    label's node or, for ranges, between the last two edges. The gain is in width for each withheld record, net of its
+    own loss; 0 where nothing is worth it.
+    """
+    n, d = low.shape
+    keep = np.zeros((n, 3), dtype=np.int32)
+    shed = np.zeros(n, dtype=np.int64)
+    gain = np.zeros(n)
+    lost = trees.full.sum()
+    scratch = np.zeros(len(trees.parent), dtype=np.int64)
+    alone = group_widths(trees, low, high)
+    for g in range(n):
+        records = order[first[g] : first[g + 1]]
+        size = len(records)
+        for j in range(d):
+            if size <= smallest or low[g, j] == high[g, j]:
+                continue
+            leaves, as_range = trees.first_leaf[j], trees.low_end[trees.first_leaf[j]] >= 0
+            for upper in range(2 if as_range else 1):
+                least, most = low[g, j], high[g, j]
+                if not as_range:
+                    child = _largest_child(trees, j, covering_node(trees, j, least, most), records, codes, scratch)
+                    node = trees.first_node[j] + child
+                    least, most = trees.lo[node], trees.hi[node] - 1
+                elif upper:
+                    most = trees.low_end[leaves + most] - 1
+                else:
+                    least = trees.high_end[leaves + least] + 1
+                kept, wide = _measure_rest(trees, j, least, most, records, codes)
+                if kept < smallest or kept == size:
+                    continue
+                net = (size * alone[g] - kept * wide) / (size - kept) - lost
+                if net > gain[g] + 1e-9:
+                    keep[g, 0], keep[g, 1], keep[g, 2] = j, least, most
+                    shed[g] = size - kept
+                    gain[g] = net
+    return keep, shed, gain

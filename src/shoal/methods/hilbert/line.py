@@ -13,8 +13,9 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.kernels import group_items, same_rows, sum_groups
 from shoal.core.progress import Progress
-from shoal.methods.hilbert.curve import Grid
-from shoal.methods.hilbert.kernels import (
+from shoal.methods.base import afford, find_blocking, name_together, refuse_unreachable
+from shoal.methods.hilbert.curve import (
+    Grid,
     choose_withheld,
     diverse_groups,
     extents,
@@ -23,7 +24,6 @@ from shoal.methods.hilbert.kernels import (
     pair_groups,
 )
 from shoal.methods.labels import Trees
-from shoal.methods.reachability import afford, find_blocking, name_together, refuse_unreachable
 from shoal.models.base import ClassHistograms, round_up
 from shoal.plan.judging import Judge
 from shoal.plan.plan import WITHHELD, Plan

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.progress import Progress
-from shoal.methods.base import Method
+from shoal.methods.base import Method, refuse_unreachable
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
@@ -51,7 +51,6 @@ class Incognito(Method):
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""
         from shoal.methods.incognito.solve import Solution, recode
-        from shoal.methods.reachability import refuse_unreachable
 
         if all(requirement.merge_monotone for requirement in problem.requirements):
             refuse_unreachable(problem, problem.max_withheld)

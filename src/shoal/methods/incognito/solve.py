@@ -13,11 +13,11 @@ import numpy as np
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
+from shoal.methods.base import failing_as_one_class, find_blocking, name_together
 from shoal.methods.incognito.groups import Groupings, Levels
 from shoal.methods.incognito.judge import Judge
 from shoal.methods.incognito.measures import MEASURES
 from shoal.methods.incognito.search import Search
-from shoal.methods.reachability import failing_as_one_class, find_blocking, name_together
 from shoal.models.base import round_up
 from shoal.plan.cells import Cells
 from shoal.plan.plan import WITHHELD, Plan

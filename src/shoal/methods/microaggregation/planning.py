@@ -11,6 +11,7 @@ from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
+from shoal.methods.base import refuse_unreachable
 from shoal.methods.microaggregation.mdav import (
     Grouping,
     Space,
@@ -21,7 +22,6 @@ from shoal.methods.microaggregation.mdav import (
     microaggregate,
     sum_squares,
 )
-from shoal.methods.reachability import refuse_unreachable
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem

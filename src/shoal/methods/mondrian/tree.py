@@ -13,9 +13,9 @@ import numpy as np
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
+from shoal.methods.base import afford, refuse_unreachable
 from shoal.methods.mondrian.boxes import Items, Parts, Tally
 from shoal.methods.mondrian.kernels import Boxes
-from shoal.methods.reachability import afford, refuse_unreachable
 from shoal.models.base import round_up
 from shoal.plan.plan import WITHHELD, Plan
 from shoal.plan.problem import Problem

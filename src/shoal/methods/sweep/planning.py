@@ -14,7 +14,7 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
-from shoal.methods.reachability import refuse_unreachable
+from shoal.methods.base import refuse_unreachable
 from shoal.methods.sweep.classes import Classes, Sweep, population_under
 from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
