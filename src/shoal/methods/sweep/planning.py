@@ -25,7 +25,7 @@ from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
-from shoal.plan.problem import Induced, Problem
+from shoal.plan.problem import Problem
 
 
 def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
