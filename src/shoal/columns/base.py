@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict
 
+from shoal.core.documents import Parameters
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
 from shoal.sources.base import DerivedSource, Source, layers
@@ -50,10 +50,8 @@ class Treatment(ABC):
         return ()
 
 
-class Technique(BaseModel, ABC):
+class Technique(Parameters, ABC):
     """A way to treat a column. Fields are its parameters, declared once for messages, help and schema."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import compiled, pam
 from shoal.sources.base import DerivedSource, Source, SourceOptions
@@ -24,14 +25,12 @@ from shoal.taxonomies.tree import Taxonomy
 NONE = "none"  # what an empty set is published as
 
 
-class ItemOptions(BaseModel):
+class ItemOptions(Parameters):
     """A column of baskets: texts of items with a separator between them.
 
     >>> ItemOptions(columns=2, sensitive=["test"]).names("basket")
     ('basket 1', 'basket 2', 'basket sensitive')
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     separator: str = Field(
         default=";", min_length=1, description="text between two items; blanks around items fall away"

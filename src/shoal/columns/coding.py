@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
 from shoal.columns.numbers import (
@@ -23,6 +23,7 @@ from shoal.columns.numbers import (
     within,
 )
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -31,10 +32,9 @@ _BEYOND = {"bottom": "below", "top": "above"}
 _FEWEST_AT_EDGE = 3  # an edge from the data is published, and must not be the number of one or two people
 
 
-class Shares(BaseModel):
+class Shares(Parameters):
     """Shares of the records beyond the edges."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     top: float | None = Field(default=None, gt=0, lt=1, description="share of the records that get the top code")
     bottom: float | None = Field(default=None, gt=0, lt=1, description="share that gets the bottom code")
 

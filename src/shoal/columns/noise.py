@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from shoal.columns.base import NOISE_ADDITION, NumberDomain, Technique, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, explain_decimals, plain_number, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, round_normal, two_sided_geometric
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.core.wording import counted_text
@@ -29,17 +30,15 @@ _WIDEST = 2.0**40  # grid steps of noise; floats have digits left beyond that
 _MOST_DOMAINS = 4  # noise so many times as wide as the domain would be redrawn for ever, or tell of its edges only
 
 
-class Laplace(BaseModel):
+class Laplace(Parameters):
     """Noise with density in proportion to exp(-|x| / scale)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     scale: float = Field(gt=0, allow_inf_nan=False, description="the mean distance from the true value")
 
 
-class Gaussian(BaseModel):
+class Gaussian(Parameters):
     """Normal noise."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     sd: float = Field(gt=0, allow_inf_nan=False, description="the standard deviation")
 
 

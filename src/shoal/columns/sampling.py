@@ -8,24 +8,23 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from shoal.columns.base import ChangedSource
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray
 from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factor_column
+from shoal.core.documents import Parameters
 from shoal.core.errors import InputError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
 
 
-class Sampling(BaseModel):
+class Sampling(Parameters):
     """Either each record is published with the same probability, whatever becomes of the others, or one of each person.
 
     With a share, how many are published is left to chance too, and does not tell how many there were.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     share: float | None = Field(default=None, gt=0, lt=1, description="probability of each record to be in the release")
     one_per: Literal["unit", "household"] | None = Field(

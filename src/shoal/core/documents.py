@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict
 
 from shoal.core.errors import PolicyError
 
@@ -17,6 +18,12 @@ Place = tuple[str | int, ...]
 _MOST_REPEATED = 1 << 22  # characters that aliases may add to a document; few lines of them can stand for terabytes
 _LONGEST_NUMBER = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Parameters(BaseModel):
+    """What a policy says of one thing: it never changes, and a key that is not known is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class _Loader(yaml.SafeLoader):

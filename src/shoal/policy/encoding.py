@@ -227,27 +227,20 @@ def _with_populations(
     cells: Cells, quasi: tuple[Attribute, ...], populations: Mapping[str, CountedCells]
 ) -> tuple[Cells, dict[str, IntArray]]:
     """Append the populations' cells, with a count of zero, and say how many people each cell stands for."""
-    n_sensitive = len(cells.codes) - len(quasi)
-    columns = [[column] for column in cells.codes]
-    counts = [cells.counts]
-    offsets = {}
+    n_more = sum(len(people.run.counts) for people in populations.values())
+    columns = [[column] for column in cells.codes[: len(quasi)]]
+    totals, stop = {}, cells.n_cells
     for path, people in populations.items():
-        offsets[path] = sum(len(part) for part in counts)
-        for j, attribute in enumerate(quasi):
+        for parts, attribute in zip(columns, quasi, strict=True):
             column = people.columns.index(attribute.name)
             values, used = people.in_use(column)
             if (attribute.taxonomy.encode(values) < 0).any():
                 raise InputError(f"the population {path} has values of {attribute.name!r} outside its taxonomy")
             leaf = _leaves(attribute.taxonomy, people.dictionaries[column].values, used)
-            columns[j].append(people.translate(column, leaf))
-        for s in range(n_sensitive):
-            columns[len(quasi) + s].append(np.zeros(len(people.run.counts), dtype=np.int32))
-        counts.append(np.zeros(len(people.run.counts), dtype=np.int64))
-    n_cells = sum(len(part) for part in counts)
-    joined = Cells(tuple(np.concatenate(parts) for parts in columns), np.concatenate(counts))
-    totals = {}
-    for path, people in populations.items():
-        total = np.zeros(n_cells, dtype=np.int64)
-        total[offsets[path] : offsets[path] + len(people.run.counts)] = people.run.counts
-        totals[path] = total
-    return joined, totals
+            parts.append(people.translate(column, leaf))
+        start, stop = stop, stop + len(people.run.counts)
+        totals[path] = np.zeros(cells.n_cells + n_more, dtype=np.int64)
+        totals[path][start:stop] = people.run.counts
+    sensitive = [np.pad(column, (0, n_more)) for column in cells.codes[len(quasi) :]]
+    joined = (*(np.concatenate(parts) for parts in columns), *sensitive)
+    return Cells(joined, np.pad(cells.counts, (0, n_more))), totals

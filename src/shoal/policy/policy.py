@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from shoal.columns.base import Technique
 from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
-from shoal.core.documents import load_with_lines, read_text
+from shoal.core.documents import Parameters, load_with_lines, read_text
 from shoal.core.registry import discover
 from shoal.core.results import Finding
 from shoal.methods.base import Method
@@ -119,10 +119,8 @@ class Policy:
         return PolicyReader(path.name, lines, path.parent).policy(document)
 
 
-class AttributeOptions(BaseModel):
+class AttributeOptions(Parameters):
     """What a policy may say of one attribute, its taxonomy and its items aside."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     role: Role = Field(
         description="identifier: never published; quasi: known to others; sensitive: to be protected; "
@@ -137,10 +135,8 @@ class AttributeOptions(BaseModel):
     description: str | None = Field(default=None, description="what the column means, for the data dictionary")
 
 
-class Acceptance(BaseModel):
+class Acceptance(Parameters):
     """A finding that the data holder accepts, and why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     finding: str = Field(description="the finding's id, like isolating-columns")
     about: tuple[str, ...] = Field(default=(), description="the columns that it may be about")
@@ -158,10 +154,8 @@ class Acceptance(BaseModel):
         return finding.id == self.finding and set(finding.about) <= set(self.about)
 
 
-class TableOptions(BaseModel):
+class TableOptions(Parameters):
     """What a policy says of the table as a whole."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     missing: Literal["category", "drop"] = Field(
         default="category",

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.columns import CODES, check_flat, is_text, normal_column
 
@@ -102,10 +103,8 @@ def layers(source: Source) -> Iterator[Source]:
         yield source
 
 
-class _Dialect(BaseModel):
+class _Dialect(Parameters):
     """Delimiter and quote, which must differ."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     delimiter: str | None
     quote: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,8 @@ class Connection(ABC):
     """
 
     kind: ClassVar[Kind]
+    stored: ClassVar[Mapping[pa.DataType, tuple[str, pa.DataType]]]  # columns for new tables, as find_type returns them
+    decimals: ClassVar[tuple[str, int]] = ("DECIMAL", 38)  # the name of the type, and its digits at most
     _driver: Any  # module of the driver, as the DB-API has it
     _connection: Any = None
     _cursor: Any = None
@@ -64,9 +66,18 @@ class Connection(ABC):
     def columns(self) -> list[Column]:
         """Look what columns the rows have."""
 
-    @abstractmethod
     def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
         """Return the type of a column that keeps such values exactly, and the Arrow type they are sent in."""
+        if pt.is_decimal(kind):
+            name, most_digits = self.decimals
+            return (f"{name}({kind.precision}, {kind.scale})", kind) if kind.precision <= most_digits else None
+        if pt.is_time(kind):
+            kind = pa.time64("us")
+        elif pt.is_date(kind):
+            kind = pa.date32()
+        elif pt.is_timestamp(kind) and (kind.tz is not None or kind not in self.stored):
+            kind = pa.timestamp("us", None if kind.tz is None else "UTC")
+        return self.stored.get(kind)
 
     @abstractmethod
     def reason(self, error: Exception) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from shoal.core.errors import InputError
 from shoal.sources.addresses import DatabaseTable, Kind, quote_name
@@ -51,6 +50,7 @@ class DuckDB(Connection):
     """One transaction on a file."""
 
     kind: ClassVar[Kind] = "duckdb"
+    stored = {arrow: (name, arrow) for name, arrow in _KINDS.items()}  # noqa: RUF012  never changed
 
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
         """Open the file and begin."""
@@ -85,18 +85,6 @@ class DuckDB(Connection):
 
     def _stream(self, query: str) -> pa.RecordBatchReader:
         return self._connection.sql(query).to_arrow_reader(READ_ROWS)
-
-    def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-        """Return the type of the same name."""
-        if pt.is_decimal(kind):
-            return (f"DECIMAL({kind.precision}, {kind.scale})", kind) if kind.precision <= 38 else None
-        if pt.is_timestamp(kind) and kind.tz is not None:
-            return "TIMESTAMP WITH TIME ZONE", pa.timestamp("us", "UTC")
-        if pt.is_time(kind):
-            return "TIME", pa.time64("us")
-        if pt.is_date(kind):
-            return "DATE", pa.date32()
-        return next(((name, kind) for name, other in _KINDS.items() if other == kind), None)
 
     def insert(self, rows: pa.RecordBatchReader) -> None:
         """Let DuckDB read the rows; it keeps their order."""

@@ -26,6 +26,18 @@ _AS_THEY_COME = {
     "timestamptz": pa.timestamp("us", "UTC"),
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "char"), pa.string()),
 }
+# The narrowest type that keeps every value.
+_STORED = {
+    **dict.fromkeys((pa.int8(), pa.uint8(), pa.int16()), ("smallint", pa.int16())),
+    **dict.fromkeys((pa.uint16(), pa.int32()), ("integer", pa.int32())),
+    **dict.fromkeys((pa.uint32(), pa.int64()), ("bigint", pa.int64())),
+    pa.uint64(): ("numeric(20, 0)", pa.decimal128(20, 0)),
+    pa.float32(): ("real", pa.float32()),
+    pa.float64(): ("double precision", pa.float64()),
+    pa.bool_(): ("boolean", pa.bool_()),
+    pa.string(): ("text", pa.string()),
+    **{kind: (name, kind) for name, kind in _AS_THEY_COME.items() if pt.is_temporal(kind)},
+}
 _DIGITS = 76  # of the largest decimal that Arrow has
 _SECONDS = 30  # to wait for a server that does not answer
 _TABLES = """
@@ -56,6 +68,8 @@ class PostgreSQL(Connection):
     """One transaction: reading sees the database as it was at one moment."""
 
     kind: ClassVar[Kind] = "postgresql"
+    stored = _STORED
+    decimals = ("numeric", _DIGITS)
 
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
         """Connect."""
@@ -87,18 +101,6 @@ class PostgreSQL(Connection):
         with self._reading():
             schema = self._cursor.adbc_execute_schema(f"SELECT * FROM {self.asked.relation}")  # noqa: S608
             return [self._column(field) for field in schema]
-
-    def find_type(self, kind: pa.DataType) -> tuple[str, pa.DataType] | None:
-        """Return the narrowest type that keeps every value."""
-        if pt.is_decimal(kind):
-            return f"numeric({kind.precision}, {kind.scale})", kind
-        if pt.is_timestamp(kind):
-            return ("timestamp", pa.timestamp("us")) if kind.tz is None else ("timestamptz", pa.timestamp("us", "UTC"))
-        if pt.is_time(kind):
-            return "time", pa.time64("us")
-        if pt.is_date(kind):
-            return "date", pa.date32()
-        return _STORED.get(kind)
 
     def reason(self, error: Exception) -> str:
         """Say what happened; the server's own words only where they speak of the query, not of rows."""
@@ -138,18 +140,6 @@ class PostgreSQL(Connection):
         if digits > _DIGITS:
             return None
         return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)
-
-
-_STORED = {
-    **dict.fromkeys((pa.int8(), pa.uint8(), pa.int16()), ("smallint", pa.int16())),
-    **dict.fromkeys((pa.uint16(), pa.int32()), ("integer", pa.int32())),
-    **dict.fromkeys((pa.uint32(), pa.int64()), ("bigint", pa.int64())),
-    pa.uint64(): ("numeric(20, 0)", pa.decimal128(20, 0)),
-    pa.float32(): ("real", pa.float32()),
-    pa.float64(): ("double precision", pa.float64()),
-    pa.bool_(): ("boolean", pa.bool_()),
-    pa.string(): ("text", pa.string()),
-}
 
 
 def _literal(text: str) -> str:

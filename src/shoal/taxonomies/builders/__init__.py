@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from shoal.core.documents import Parameters
 from shoal.taxonomies.tree import Taxonomy
 
 
-class TaxonomyBuilder(BaseModel, ABC):
+class TaxonomyBuilder(Parameters, ABC):
     """A way to make a tree; its fields are what the policy declares.
 
     Where ``shorthand`` names a field, a policy may give that field's value in place of the whole mapping:
     ``file: education.csv`` for ``file: {path: education.csv}``.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people
