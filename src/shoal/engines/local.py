@@ -69,7 +69,7 @@ class LocalEngine:
             return counted
         pa.default_memory_pool().release_unused()  # what batches took is needed elsewhere now
         sizes = [dictionary.size for dictionary in counted.dictionaries]
-        return SampledCells(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
+        return SampledCells.of(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
 
     def _count(
         self, source: Source, columns: Sequence[str], progress: Progress, thinning: Thinning | None

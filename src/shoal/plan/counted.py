@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,37 +23,35 @@ R = TypeVar("R")
 Factored = list[tuple[CodeArray, pa.Array]]
 
 
-class SeenValues(Protocol):
+@dataclass(frozen=True, slots=True, eq=False)
+class SeenValues(ABC):
     """The values of columns, and which of them records have."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+    columns: tuple[str, ...]
+    dictionaries: tuple[GrowingDictionary, ...]  # the values of each column, some of which no record may have
+    layout: KeyLayout  # where each column stands in a key
 
-    @property
-    def dictionaries(self) -> tuple[GrowingDictionary, ...]:
-        """The values of each column, some of which no record may have."""
-
+    @abstractmethod
     def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
 
-    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
-        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
-
+    @abstractmethod
     def records(self, column: int) -> IntArray:
         """Return (n_codes,) the records of each code of a column."""
 
+    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
+        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
+        used = self.find_used(column)
+        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CountedCells:
+class CountedCells(SeenValues):
     """What one pass over a source found: dictionaries, and the cells in terms of their codes.
 
     Cells ascend by their last column first, so that those which share the last columns are neighbours.
     """
 
-    columns: tuple[str, ...]
-    dictionaries: tuple[GrowingDictionary, ...]
-    layout: KeyLayout
     run: Run
     n_rows: int
 
@@ -63,11 +62,6 @@ class CountedCells:
     def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
         return kernels.find_codes(*self.column_key(column), self.dictionaries[column].size)
-
-    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
-        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
-        used = self.find_used(column)
-        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
 
     def records(self, column: int) -> IntArray:
         """Return (n_codes,) the records of each code of a column."""
@@ -106,7 +100,7 @@ class CountedCells:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledCells:
+class SampledCells(SeenValues):
     """What one pass found of a source with too many cells: all values with their records, and a sample of the cells."""
 
     sample: CountedCells
@@ -114,29 +108,14 @@ class SampledCells:
     tallies: tuple[IntArray, ...]  # (n_codes,) of each column: the records of all that were read
     n_rows: int
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return self.sample.columns
-
-    @property
-    def dictionaries(self) -> tuple[GrowingDictionary, ...]:
-        """The values of each column."""
-        return self.sample.dictionaries
-
-    @property
-    def layout(self) -> KeyLayout:
-        """Where each column stands in a key."""
-        return self.sample.layout
+    @classmethod
+    def of(cls, sample: CountedCells, share: float, tallies: tuple[IntArray, ...], n_rows: int) -> SampledCells:
+        """Put what was counted of all records beside the cells of some."""
+        return cls(sample.columns, sample.dictionaries, sample.layout, sample, share, tallies, n_rows)
 
     def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
         return self.tallies[column] > 0
-
-    def in_use(self, column: int) -> tuple[pa.Array, BoolArray]:
-        """Return the values of a column that occur, in the order of their codes, and which codes these are."""
-        used = self.find_used(column)
-        return self.dictionaries[column].values.filter(pa.array(used[1:])), used
 
     def records(self, column: int) -> IntArray:
         """Return (n_codes,) the records of each code of a column."""

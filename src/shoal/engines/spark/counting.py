@@ -234,7 +234,7 @@ class SampleMerger:
         """Return all of it."""
         run = self._stack.total()
         sample = CountedCells(self._columns, self._dictionaries, self._layout, run, int(run.counts.sum()))
-        return SampledCells(sample, self._share, tuple(self._tallies), self._n_rows)
+        return SampledCells.of(sample, self._share, tuple(self._tallies), self._n_rows)
 
 
 def sample_message(looked: SampledCells) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,17 +176,8 @@ class FileForm:
         parts = self.parts[number]
         for part in parts:
             _check_same(part, self.source.name)
-        return ParquetSource(
-            self.source.name,
-            self.schema,
-            None,
-            self.source.missing,
-            self.source.path,
-            tuple(part.path for part in parts),
-            self.source.batch_rows,
-            (),
-            {part.path: part.row_groups for part in parts},
-        )
+        groups = {part.path: part.row_groups for part in parts}
+        return replace(self.source, schema=self.schema, n_rows=None, paths=tuple(groups), files=(), row_groups=groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
