@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.core.progress import Silent, in_notebook, shown
+from shoal.core.progress import Silent, in_notebook, show_progress
 from shoal.reports.notebook import MOST_NODES, render_output
 from shoal.reports.plots import release_plots
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
@@ -126,10 +126,10 @@ def test_the_stylesheet_touches_nothing_else() -> None:
 
 def test_silence_outside_of_notebooks_and_what_is_asked_for_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Silent()
-    with shown(asked) as progress:
+    with show_progress(asked) as progress:
         assert progress is asked
     assert not in_notebook()
-    with shown(None) as progress:
+    with show_progress(None) as progress:
         assert isinstance(progress, Silent)
     terminal = ModuleType("IPython")
     terminal.get_ipython = lambda: object()  # type: ignore[attr-defined]  # a shell without a kernel

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from shoal.anonymize.run import Clock, Detail, Format, Options, Run
 from shoal.core.errors import UsageError
-from shoal.core.progress import Progress, shown
+from shoal.core.progress import Progress, show_progress
 from shoal.engines.regions.budget import Budget
 from shoal.linking.ledger.records import Ledgered, ledger_options
 from shoal.policy.policy import Policy
@@ -65,7 +65,7 @@ def anonymize(
         strict=strict,
         signing=None if sign is None else read_signing_key(Path(sign)),
     )
-    with shown(progress) as showing:
+    with show_progress(progress) as showing:
         kind, seconds = _choose_run(data, engine, master)
         run = kind.start(data, policy, options, showing)
         run.seconds |= seconds

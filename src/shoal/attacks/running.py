@@ -15,7 +15,7 @@ from shoal.attacks.view import People, ReleaseView, read_rows
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.core.progress import Progress, shown
+from shoal.core.progress import Progress, show_progress
 from shoal.core.registry import discover
 from shoal.core.results import Finding
 from shoal.linking.linkable import read_columns
@@ -81,7 +81,7 @@ def attack(
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
     found: list[Trials | Refusal] = []
-    with shown(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
+    with show_progress(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
             each = kind.equip(targets, beside)
             seeds = None if seed is None else [seed, *name.encode()]

@@ -28,7 +28,7 @@ from shoal.audit.uniqueness import check_fraction, fastest_order, minimal_sets, 
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.core.progress import Progress, shown
+from shoal.core.progress import Progress, show_progress
 from shoal.core.results import Finding
 from shoal.engines.local import LocalEngine
 from shoal.plan.problem import Requirement
@@ -75,7 +75,7 @@ def audit(
         other = open_source(population, loaded.source)
         populations[other.name if other.name not in populations else f"{other.name} (given)"] = other
     engine = LocalEngine()
-    with shown(progress) as showing:
+    with show_progress(progress) as showing:
         raw = read_raw(source, loaded, populations, engine, showing)
         return _assemble(raw, count_appearances(source, loaded, raw, engine, showing), source, loaded, asked, showing)
 

@@ -159,7 +159,7 @@ def _cipher(key: bytes) -> Any:
         raise UsageError(
             "reversible pseudonyms need the package cryptography: pip install 'shoal[pseudonyms]'"
         ) from None
-    # A key of its own: the same key file may also serve tokens that cannot be taken back.
+    # A key of its own: the same key file may also be that of tokens that cannot be taken back.
     return ciphers.AESSIV(hmac.digest(key, b"shoal reversible pseudonyms", "sha512"))
 
 

@@ -22,7 +22,7 @@ _WORDS = 4  # of 64 bits for each row and round
 class RowRandom:
     """Words of SHAKE-256 over a secret of 256 bits, so that known noise of some rows tells nothing of the others'.
 
-    Rows are served in blocks that start at multiples of 4,096, each computed as a whole: where a batch begins or ends
+    Rows come in blocks that start at multiples of 4,096, each computed as a whole: where a batch begins or ends
     changes nothing, not even how a logarithm is rounded.
 
     >>> random = RowRandom.of(Chance.of(7))

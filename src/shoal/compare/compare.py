@@ -26,7 +26,7 @@ from shoal.compare.recipes import RECIPES, Base, Recipe
 from shoal.compare.result import RISKS, AnyWeights, Asked, Comparison, Row, read_weights
 from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
-from shoal.core.progress import Progress, shown
+from shoal.core.progress import Progress, show_progress
 from shoal.core.wording import counted_text
 from shoal.linking.linkable import read_columns
 from shoal.policy.encoding import check_columns
@@ -102,7 +102,7 @@ def compare(
             asked = _by_technique(chosen, loaded[0], bench, own_key)
         shared = [about, questions, seed is None, targets, bench.predicted]
         memory = Memory(kept, loaded[0], own_key, bench.names, shared)
-        with shown(progress) as showing:
+        with show_progress(progress) as showing:
             rows = _fill_rows(asked, bench, memory, showing)
     if kept is not None:
         kept.tidy()

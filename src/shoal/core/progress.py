@@ -41,10 +41,10 @@ class Silent:
         yield _Nothing()
 
 
-def shown(progress: Progress | None) -> AbstractContextManager[Progress]:
+def show_progress(progress: Progress | None) -> AbstractContextManager[Progress]:
     """Give the progress of one run: the one that was asked for, else bars in a notebook, and silence elsewhere.
 
-    >>> with shown(None) as progress:
+    >>> with show_progress(None) as progress:
     ...     type(progress).__name__
     'Silent'
     """

@@ -119,7 +119,7 @@ class Shuffler:
         if self._n_heaps == 1:
             self._in_memory.append(batch)
             return
-        with kept_in_files():
+        with explain_file_errors():
             if not self._writers:
                 for _ in range(self._n_heaps):
                     file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  closed in __exit__
@@ -139,11 +139,11 @@ class Shuffler:
             rows, self._in_memory = pa.Table.from_batches(self._in_memory), []
             yield self._shuffle(rows)
             return
-        with kept_in_files():
+        with explain_file_errors():
             for writer in self._writers:
                 writer.close()
         for file in self._files:
-            with kept_in_files():
+            with explain_file_errors():
                 file.flush()
                 file.seek(0)
                 with pa.ipc.open_stream(file) as reader:
@@ -165,7 +165,7 @@ class Shuffler:
 
 
 @contextlib.contextmanager
-def kept_in_files(advice: str = "nothing was published") -> Iterator[None]:
+def explain_file_errors(advice: str = "nothing was published") -> Iterator[None]:
     """Turn a failure of the temporary files into a message."""
     try:
         yield

@@ -74,7 +74,7 @@ def _discover(package: str, base: Hashable) -> dict[str, type[object]]:
     for name, point in _entry_points(package).items():
         try:
             if name in found:
-                raise UsageError(f"{_called(point)} has the name of one that shoal has itself")
+                raise UsageError(f"{_describe(point)} has the name of one that shoal has itself")
             found[name] = _load(point, cast("type[object]", base))
         except UsageError as error:
             warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=3)
@@ -102,11 +102,11 @@ def _load(point: importlib.metadata.EntryPoint, base: type[object]) -> type[obje
     try:
         found = point.load()
     except Exception as error:  # whatever another package does while it is loaded
-        raise UsageError(f"{_called(point)} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise UsageError(f"{_describe(point)} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (inspect.isclass(found) and _is_one(found, base)):
-        raise UsageError(f"{_called(point)} is no {base.__name__}")
+        raise UsageError(f"{_describe(point)} is no {base.__name__}")
     if getattr(found, "name", None) != point.name:
-        raise UsageError(f"{_called(point)} leads to a class whose name is not {point.name!r}")
+        raise UsageError(f"{_describe(point)} leads to a class whose name is not {point.name!r}")
     return found
 
 
@@ -114,6 +114,6 @@ def _is_one(kind: type[object], base: type[object]) -> bool:
     return issubclass(kind, base) and not inspect.isabstract(kind)
 
 
-def _called(point: importlib.metadata.EntryPoint) -> str:
+def _describe(point: importlib.metadata.EntryPoint) -> str:
     owner = "" if point.dist is None else f" of {point.dist.name}"
     return f"the entry point {point.name!r} ({point.value}) in {point.group}{owner}"

@@ -92,16 +92,16 @@ class Chances:
         """Build from (n_contexts, n_values) weights that need not sum to one."""
         n_contexts, n_values = weights.shape
         rows = np.arange(n_contexts)
-        room = weights * (n_values / weights.sum(axis=1, keepdims=True))  # mean 1 in every row
-        waiting = np.ones(room.shape, dtype=bool)
-        keep = np.ones(room.shape, dtype=np.float32)
-        other = np.zeros(room.shape, dtype=np.int32)
+        mass = weights * (n_values / weights.sum(axis=1, keepdims=True))  # mean 1 in every row
+        waiting = np.ones(mass.shape, dtype=bool)
+        keep = np.ones(mass.shape, dtype=np.float32)
+        other = np.zeros(mass.shape, dtype=np.int32)
         for _ in range(n_values):  # settles the scantest column of every context, filled up by the fullest
-            scant = np.where(waiting, room, np.inf).argmin(axis=1)
-            full = np.where(waiting, room, -np.inf).argmax(axis=1)
-            keep[rows, scant] = room[rows, scant]
+            scant = np.where(waiting, mass, np.inf).argmin(axis=1)
+            full = np.where(waiting, mass, -np.inf).argmax(axis=1)
+            keep[rows, scant] = mass[rows, scant]
             other[rows, scant] = full
-            room[rows, full] -= 1.0 - room[rows, scant]
+            mass[rows, full] -= 1.0 - mass[rows, scant]
             waiting[rows, scant] = False
         return cls(n_values, keep.ravel(), other.ravel())
 

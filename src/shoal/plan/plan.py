@@ -23,10 +23,10 @@ KEPT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The class of every record, told by cells.
+    """The class of every record, by cells.
 
     Most cells go to one class as a whole: ``class_of[cell]``, or WITHHELD. The records of a cell marked SPLIT
-    are dealt at random to several: ``split_cells[i]`` has the quotas ``first[i]:first[i + 1]``.
+    are assigned at random to several: ``split_cells[i]`` has the quotas ``first[i]:first[i + 1]``.
     """
 
     class_of: CodeArray  # (n_cells,)

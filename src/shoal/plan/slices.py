@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Hashable)
 class Part:
     """Attributes that stay together: a *column* of the slicing paper, which is one value of all of them.
 
-    Quasi and sensitive attributes are told by their places in the problem, insensitive ones by their names.
+    Quasi and sensitive attributes are given by their places in the problem, insensitive ones by their names.
     ``values`` numbers what an adversary who knows a cell's quasi attributes knows of its value here: their combination
     or, after column generalization, the region that holds it. A part without quasi attributes has one such value.
     """

@@ -75,7 +75,7 @@ class SyntheticPlan:
 class Domain:
     """An attribute and the leaves of its declared taxonomy, one of which may stand for missing values.
 
-    Domains never come from the data: that a rare value occurs would be told by its being there. That holds for
+    Domains never come from the data: its being there would show that a rare value occurs. That holds for
     missing values too, so a domain has them if the policy counts them as a value, and not because one occurs.
     """
 

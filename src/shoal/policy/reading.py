@@ -1,4 +1,4 @@
-"""From a document to a policy: every mistake in it is found, each told with its line or key."""
+"""From a document to a policy: every mistake in it is found, each reported with its line or key."""
 
 from __future__ import annotations
 

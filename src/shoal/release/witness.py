@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from shoal.columns.sampling import SampledSource
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.randomness import kept_in_files
+from shoal.core.randomness import explain_file_errors
 from shoal.sources.base import Source, layers
 from shoal.sources.writers import open_writer
 
@@ -114,7 +114,7 @@ class Witness:
 
 def _find_kept(shape: tuple[int, int], folder: Path) -> IntArray:
     """Return zeros in a temporary file, which has no name and vanishes with the array."""
-    with kept_in_files(), tempfile.TemporaryFile(dir=folder) as file:
+    with explain_file_errors(), tempfile.TemporaryFile(dir=folder) as file:
         if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a signal later
             os.posix_fallocate(file.fileno(), 0, 8 * shape[0] * shape[1])
         return np.memmap(file, dtype=np.int64, mode="w+", shape=shape)

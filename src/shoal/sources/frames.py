@@ -85,7 +85,7 @@ def _from_series(name: str, series: Any) -> pa.Array:
         try:
             array = pa.array(series, from_pandas=True)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass  # told below: the converter's message carries the value
+            pass  # explained below: the converter's message carries the value
         else:
             return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     raise InputError(

@@ -41,7 +41,7 @@ class ParquetSource(Source):
                 ) as file:
                     now = normal_schema(file.schema_arrow)
                     if any(each not in now.names or now.field(each) != self.schema.field(each) for each in columns):
-                        raise _changed_error(name)
+                        raise _change_error(name)
                     groups = None if self.row_groups is None else self.row_groups[path]
                     for batch in file.iter_batches(self.batch_rows, groups, columns, use_threads=True):
                         batch.validate(full=True)  # the library takes codes and texts of a damaged page as they are
@@ -52,7 +52,7 @@ class ParquetSource(Source):
             except (pa.ArrowException, OSError) as error:
                 raise _unreadable(error, name, n_rows) from None
             except KeyError:  # a column that was to be read by its dictionary
-                raise _changed_error(name) from None
+                raise _change_error(name) from None
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of a folder, that of its files' names and digests."""
@@ -121,7 +121,7 @@ def _file_name(path: Path, given: Path) -> str:
     return path.name if path == given else f"{given.name}/{path.name}"
 
 
-def _changed_error(name: str) -> InputError:
+def _change_error(name: str) -> InputError:
     return InputError(f"{name} changed while it was being read: a column is gone or of another type")
 
 

@@ -18,12 +18,12 @@ from typing import IO
 import pyarrow as pa
 
 from shoal.core.errors import InputError
-from shoal.core.randomness import kept_in_files
+from shoal.core.randomness import explain_file_errors
 from shoal.sources.base import Source
 from shoal.sources.frames import digest_rows
 
 BATCH_ROWS = 1 << 16
-_writing = partial(kept_in_files, "the variable TMPDIR names a folder with more space")
+_writing = partial(explain_file_errors, "the variable TMPDIR names a folder with more space")
 
 
 class Snapshot:

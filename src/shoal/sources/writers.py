@@ -250,8 +250,8 @@ class _Sink:
 def header_line(names: Sequence[str], style: CsvStyle) -> bytes:
     """Return the line of column names.
 
-    >>> header_line(["age", "sex, as told"], CsvStyle())
-    b'age,"sex, as told"\\n'
+    >>> header_line(["age", "sex, at birth"], CsvStyle())
+    b'age,"sex, at birth"\\n'
     """
     fields = _quote(pa.array(names, pa.string()), style).to_pylist()
     return (style.delimiter.join(fields) + "\n").encode()

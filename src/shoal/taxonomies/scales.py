@@ -62,7 +62,7 @@ class Prefixes(Scale):
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
         """Return ``[47102, 47110]``: the first and the last text, or ``<= 47110`` and ``>= 47102`` at open ends."""
-        return closed_label(*self._ends(taxonomy, lo, hi))
+        return range_label(*self._ends(taxonomy, lo, hi))
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
         """Give the prefix that a node's mask leaves, or the two ends, null where open."""
@@ -172,7 +172,7 @@ class Dates(Scale):
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:
         """Return the first and last day."""
         low, below = self._bounds(taxonomy, lo, hi)
-        return closed_label(None if low is None else iso_day(low), None if below is None else iso_day(below - 1))
+        return range_label(None if low is None else iso_day(low), None if below is None else iso_day(below - 1))
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
         """Give the first day and the day after the last, null where open."""
@@ -228,7 +228,7 @@ def _quote(name: str) -> str:
     return json.dumps(name, ensure_ascii=False) if unclear else name
 
 
-def closed_label(first: str | None, last: str | None) -> str:
+def range_label(first: str | None, last: str | None) -> str:
     """Write what is from the first to the last; None is an open end."""
     if first is None:
         return NOT_MISSING_LABEL if last is None else f"<= {last}"
@@ -245,11 +245,11 @@ def interval_label(low: Number | None, below: Number | None, *, whole: bool, inc
     """
     first = None if low is None else number_text(low)
     if below is None:
-        return closed_label(first, None)
+        return range_label(first, None)
     if not (whole or inclusive):
         return f"< {number_text(below)}" if first is None else f"[{first}, {number_text(below)})"
     last = below - 1 if whole else np.nextafter(below, -np.inf).item()
-    return number_text(last) if low == last else closed_label(first, number_text(last))
+    return number_text(last) if low == last else range_label(first, number_text(last))
 
 
 def multiple(times: int, width: Number) -> Number:

@@ -17,7 +17,7 @@ from shoal.core import kernels as shared
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
 from shoal.core.progress import Progress
-from shoal.core.randomness import kept_in_files
+from shoal.core.randomness import explain_file_errors
 from shoal.engines.local import KeyedBatch, LocalEngine, SampledCells
 from shoal.engines.regions.tree import RegionTree, route, tally
 from shoal.models.base import ValueModel
@@ -196,7 +196,7 @@ class RegionFiles:
 
     def write(self, rows: pa.RecordBatch, first: IntArray) -> None:
         """Take rows in the order of their regions; those of region r begin at ``first[r]``."""
-        with kept_in_files():
+        with explain_file_errors():
             for region in np.flatnonzero(np.diff(first)).tolist():
                 writer = self._writers[region]
                 if writer is None:
@@ -207,7 +207,7 @@ class RegionFiles:
 
     def finish(self) -> None:
         """Say that no rows come any more."""
-        with kept_in_files():
+        with explain_file_errors():
             for writer, file in zip(self._writers, self._files, strict=True):
                 if writer is not None and file is not None:
                     writer.close()
@@ -238,7 +238,7 @@ class RegionFiles:
         for region in regions:
             file = self._files[region]
             if file is not None:
-                with kept_in_files():
+                with explain_file_errors():
                     file.seek(0)
                     yield from pa.ipc.open_stream(file)
 

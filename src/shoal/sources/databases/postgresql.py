@@ -80,8 +80,8 @@ class PostgreSQL(Connection):
         try:
             self._connection = self._driver.connect(asked.address + patience)
         except self.failures as error:
-            told = str(error)
-            reason = next((words for sign, words in _REFUSALS.items() if sign in told), "it refuses the connection")
+            message = str(error)
+            reason = next((words for sign, words in _REFUSALS.items() if sign in message), "it refuses the connection")
             raise InputError(f"cannot connect to the PostgreSQL server at {asked.server}: {reason}") from None
         self._cursor = self._connection.cursor()
         if not write:
@@ -108,8 +108,8 @@ class PostgreSQL(Connection):
         if state in _STATES:
             return _STATES[state]
         if state.startswith(("42", "3F")):
-            told = re.search(r"ERROR:\s+(.*)", str(error))
-            return told[1] if told else "the query is not understood"
+            found = re.search(r"ERROR:\s+(.*)", str(error))
+            return found[1] if found else "the query is not understood"
         if state:
             return f"the server refuses it (state {state})"
         return "the server stopped at a row; does a cast fail?" if "ERROR:" in str(error) else "the connection broke"
