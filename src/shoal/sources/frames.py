@@ -6,6 +6,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,23 +76,20 @@ def _from_pandas(frame: Any) -> pa.Table:
     """Convert column by column, so that a message can name the one that mixes types."""
     names = [str(name) for name in frame.columns]
     check_names(names, "the pandas DataFrame")
-    return pa.table([_from_series(name, frame.iloc[:, i]) for i, name in enumerate(names)], names=names)
-
-
-def _from_series(name: str, series: Any) -> pa.Array:
     infer = sys.modules["pandas"].api.types.infer_dtype
-    kind = infer(series, skipna=True) if series.dtype == object else ""
-    if kind not in {"mixed", "mixed-integer"}:
-        try:
-            array = pa.array(series, from_pandas=True)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            pass  # explained below: the converter's message carries the value
-        else:
-            return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-    raise InputError(
-        f"column {name!r} of the pandas DataFrame mixes types or holds objects; convert it, for example by "
-        f"astype('string')"
-    )
+    arrays = []
+    for i, name in enumerate(names):
+        series, found = frame.iloc[:, i], None
+        if series.dtype != object or infer(series, skipna=True) not in {"mixed", "mixed-integer"}:
+            with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):  # whose message carries the value
+                found = pa.array(series, from_pandas=True)
+        if found is None:
+            raise InputError(
+                f"column {name!r} of the pandas DataFrame mixes types or holds objects; convert it, for example by "
+                f"astype('string')"
+            )
+        arrays.append(found)
+    return pa.table(arrays, names=names)
 
 
 def _to_pandas(table: pa.Table) -> object:

@@ -85,7 +85,10 @@ def from_parents(
             children[parent].append(node)
     order, depth = _walk(children, roots)
     if len(order) < len(labels):
-        raise TaxonomyError(f"{name} has a cycle: {name_node(_in_cycle(parents, set(order)))} is its own ancestor")
+        node = min(set(range(len(labels))) - set(order))
+        for _ in labels:  # as many steps upwards end within the cycle
+            node = parents[node]
+        raise TaxonomyError(f"{name} has a cycle: {name_node(node)} is its own ancestor")
     if len(labels) < 2:
         raise TaxonomyError(f"{name} has no value below its root")
 
@@ -151,15 +154,6 @@ def _walk(children: list[list[int]], roots: list[int]) -> tuple[list[int], list[
             depth[child] = depth[node] + 1
             waiting.append(child)
     return order, depth
-
-
-def _in_cycle(parents: Sequence[int], reached: set[int]) -> int:
-    node = next(node for node in range(len(parents)) if node not in reached)
-    passed: set[int] = set()
-    while node not in passed:
-        passed.add(node)
-        node = parents[node]
-    return node
 
 
 def _check_labels(
