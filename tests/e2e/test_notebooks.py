@@ -102,12 +102,12 @@ import time
 sent = []
 begun = time.monotonic()
 get_ipython().display_pub.register_hook(lambda message: sent.append(message) or message)
-from shoal.core.progress import in_notebook, shown
-with shown(None) as progress, progress.step("counting", total=5000) as step:
+from shoal.core.progress import in_notebook, show_progress
+with show_progress(None) as progress, progress.step("counting", total=5000) as step:
     for _ in range(5000):
         step.advance(1)
     within = len(sent)
-    with shown(None) as inner, inner.step("of a run within", total=2) as other:
+    with show_progress(None) as inner, inner.step("of a run within", total=2) as other:
         other.advance(1)
     assert len(sent) == within, "a run within a run has bars of its own"
 assert in_notebook()
@@ -119,14 +119,14 @@ assert len(sent) <= 10 * (time.monotonic() - begun) + 3
     """
 sent.clear()
 begun = time.monotonic()
-with shown(None) as progress, progress.step("slowly", total=None, unit="things") as step:
+with show_progress(None) as progress, progress.step("slowly", total=None, unit="things") as step:
     while len(sent) < 5 and time.monotonic() < begun + 60:
         step.advance(1)
 assert 5 <= len(sent) <= 10 * (time.monotonic() - begun) + 3
 """,
     """
 try:
-    with shown(None) as progress:
+    with show_progress(None) as progress:
         with progress.step("first", total=3) as step:
             step.advance(3)
         with progress.step("<second>", total=4) as step:
