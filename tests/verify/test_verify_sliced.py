@@ -16,11 +16,9 @@ from shoal.sources.opening import open_source
 from shoal.verify.manifest import read_manifest
 from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
-from shoal.verify.sliced.judging import Judge, form_tuples
+from shoal.verify.sliced.beliefs import Adversary
 from shoal.verify.sliced.layout import Layout, OverlapError, join_tree
-from shoal.verify.sliced.reading import read_sliced
-from shoal.verify.sliced.tuples import read_source
-from shoal.verify.truth import Witness
+from shoal.verify.sliced.reading import read_release
 from shoal.verify.verifier import verify_table
 
 # Li, Li, Zhang and Molloy, Table 1(a) and 1(f).
@@ -96,20 +94,16 @@ def test_table_1f_is_not_3_diverse():
 def test_what_is_believed_of_the_first_patient():
     """f1 = 1/4 and f2 = 2/4 are told by the counts, p(t1, B1) is 1, and D is half dyspepsia, half flu."""
     read = read_manifest(manifest(), with_file=False)
-    source = open_source(PATIENTS)
-    layout, subject = Layout.of(read), ("disease",)
-    rows = MemoryRows(TABLE_1F)
-    released = read_sliced(rows, read, layout, [subject], source, with_contents=False, progress=Silent())
-    original = read_source(released, read, {}, source, Witness(BUCKETS, "bucket"), Silent())
-    judge = Judge(released, read)
-    first = judge._numbers(original.tuples[:1])
-    lists = released.lists
-    shares = [lists.times[lists.start[value]] / released.sizes[0] for value in first[0]]
-    assert shares == [0.25, 0.5]
-    histograms = released.histograms[subject]
-    (beliefs,) = judge._mix(subject, original.tuples[:1])
-    assert len(beliefs.shares) == 0
+    release = read_release(MemoryRows(TABLE_1F), read, Layout.of(read), None, Silent())
+    adversary, subject = Adversary(release), ("disease",)
+    first = np.array([[values[0] for values in release.values]], dtype=np.int32)
+    first[0, 1] = release.values[1][1]  # zip 47906 stands in the second row
+    (found,) = adversary.match(first)
+    assert (adversary.lists.times[found.entry] / release.sizes[found.bucket]).tolist() == [[0.25, 0.5]]
+    (beliefs,) = adversary.believe(subject, first)
+    assert len(beliefs.mixed.sizes) == 0
     (group,) = beliefs.single
+    histograms = adversary.factors(subject)[0].groups
     entries = slice(histograms.start[group], histograms.start[group + 1])
     named = {histograms.values[value] for value in histograms.value[entries]}
     assert named == {"dyspepsia", "flu"}
@@ -195,7 +189,7 @@ def test_a_claim_that_only_the_source_can_tell():
 
 @pytest.mark.parametrize(("l", "accepted"), [(2, True), (3, False)])
 def test_too_many_tuples_to_be_formed(monkeypatch, l, accepted):
-    monkeypatch.setattr(import_module("shoal.verify.sliced.judging"), "MOST_FORMABLE", 3)
+    monkeypatch.setattr(import_module("shoal.verify.sliced.beliefs"), "MOST_FORMABLE", 3)
     verification = verify_table(TABLE_1F, manifest(("simple-l-diversity", {"l": l}, 2.0)))
     assert verification.verified is accepted
     if not accepted:
@@ -207,9 +201,9 @@ def test_formable_tuples_agree_where_parts_overlap():
     rows = TABLE_1F.append_column("sex (2)", pa.array(list("MFFFMFMM")))
     table = rows.select(["bucket", "age", "sex", "sex (2)", "zip", "disease"])
     read = read_manifest(manifest(parts=parts, method_parameters={"overlapping": True}), with_file=False)
-    released = read_sliced(MemoryRows(table), read, Layout.of(read), [], None, with_contents=False, progress=Silent())
+    release = read_release(MemoryRows(table), read, Layout.of(read), None, Silent())
     # bucket 1: (22, M) with 1 zip; (22, F), (33, F), (52, F) with 2; bucket 2: (54, M), (60, M) with 2, (64, F) with 1
-    tuples = form_tuples(released)
+    tuples = Adversary(release).form_tuples()
     assert tuples is not None
     assert len(tuples) == 1 * 1 + 3 * 2 + 2 * 2 + 1
 
@@ -331,12 +325,14 @@ def test_very_many_parts(n_parts):
     assert verification.guarantees[0].achieved == pytest.approx(2.0, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_parts", "failing"), [(3, set()), (130, {"simple-l-diversity"})])
-def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, failing):
-    """Flu and gout are equally likely for everybody; products that lose digits are not believed."""
+@pytest.mark.parametrize(
+    ("n_parts", "n_values", "failing"), [(3, 2, set()), (130, 2, set()), (130, 500, {"simple-l-diversity"})]
+)
+def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, n_values, failing):
+    """Two values are equally likely for those who are known by r; products that lose digits are not believed."""
     n = 1000
     parts = [["s"], *([f"q{number}", "s"] for number in range(n_parts))]
-    columns: dict[str, Any] = {"bucket": [1] * n, "s": ["flu", "gout"] * (n // 2)}
+    columns: dict[str, Any] = {"bucket": [1] * n, "s": [f"s{row % n_values}" for row in range(n)]}
     for number in range(n_parts):
         columns |= {f"q{number}": ["r", "r", *["c"] * (n - 2)], f"s ({number + 2})": columns["s"]}
     attributes = {f"q{number}": {"role": "quasi", "kind": "category"} for number in range(n_parts)}

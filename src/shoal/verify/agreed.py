@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,18 +19,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.errors import InputError
-from shoal.core.kernels import compiled
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
 from shoal.verify.counting import histograms_of
 from shoal.verify.covers import Covers
-from shoal.verify.exact import Histograms, entropies, entropy_at_least
-from shoal.verify.form import SourceRows, check_dictionaries, check_labels, check_rows, check_source_counts
+from shoal.verify.exact import entropies, entropy_at_least
+from shoal.verify.form import (
+    SourceRows,
+    check_dictionaries,
+    check_labels,
+    check_rows,
+    check_source_counts,
+    demand_columns,
+)
 from shoal.verify.guarantees import agrees
 from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest, demand
+from shoal.verify.matching import find_unmet
 from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepare_ahead, report_unreadable
@@ -44,6 +50,7 @@ CLASS = "class"
 PARAMETER = {"l-delta-diversity": "l", "k-delta-anonymity": "k", "entropy-l-delta-diversity": "l"}  # model -> its own
 AGREED = tuple(PARAMETER)
 _ROUNDING = Fraction(1, 10**9)  # m is written in floating point
+_HALF = np.uint64(32)  # bits of a value in a key
 Answer = tuple[list[Check], list[CheckedGuarantee] | None]
 
 
@@ -130,51 +137,47 @@ def read_plan(path: Path, declared: AgreedFile) -> Plan:
 
 def _fit(written: _PlanFile) -> Plan:
     """Return the plan, whose entries fit together, or raise a ManifestError."""
-    names = [*(entry.name for entry in written.quasi), written.sensitive.name]
-    demand(len(set(names)) == len(names), "it names an attribute twice")
-    demand(CLASS not in names, f"it has an attribute called {CLASS!r}")
+    quasi, sensitive = tuple(entry.name for entry in written.quasi), written.sensitive
+    demand(len({*quasi, sensitive.name}) == len(quasi) + 1, "it names an attribute twice")
+    demand(CLASS not in (*quasi, sensitive.name), f"it has an attribute called {CLASS!r}")
     demand(written.eta < written.p, "its p and eta are no probabilities that fit together")
+    # points: every combination of quasi values that the plan knows
     sizes = [len(entry.values) for entry in written.quasi]
     demand(len(written.points) == len(sizes), "it has not a list of points for every quasi attribute")
     points = tuple(np.array(column, dtype=np.int32) for column in written.points)
-    n_points, n_classes = len(points[0]), written.classes
-    demand(all(len(column) == n_points for column in points), "its points are not of one length")
+    demand(len({len(column) for column in points}) == 1, "its points are not of one length")
     known = all(column.max() < size for column, size in zip(points, sizes, strict=True))
     demand(known, "its points have values that it does not list")
     numbers = Combinations([size + 1 for size in sizes])
     numbers.ids(points)
-    demand(numbers.count == n_points, "it has a point twice")
+    demand(numbers.count == len(points[0]), "it has a point twice")
+    # runs: so many points after the other are in the class of that number
+    demand(all(len(run) == 2 for run in written.runs), "its runs are not pairs")
+    number, length = np.array(written.runs, dtype=np.int64).T
+    lasting = bool((length >= 1).all()) and int(length.sum()) == len(points[0])
+    demand(lasting, "its runs are not as long as its points are many")
+    classes = np.arange(1, written.classes + 1) if written.classes <= len(points[0]) else np.zeros(0)
+    demand(np.array_equal(np.unique(number), classes), "its runs are not of just its classes")
     model, least = _read_promise(written)
     return Plan(
-        quasi=tuple(entry.name for entry in written.quasi),
+        quasi=quasi,
         quasi_values=tuple(pa.array(entry.values, pa.string()) for entry in written.quasi),
-        sensitive=written.sensitive.name,
-        sensitive_values=pa.array(written.sensitive.values, pa.string()),
+        sensitive=sensitive.name,
+        sensitive_values=pa.array(sensitive.values, pa.string()),
         model=model,
         least=least,
         delta=Fraction(str(written.delta)),
-        records=_check_records(written, model),
-        n_classes=n_classes,
+        records=written.records,
+        n_classes=written.classes,
         points=points,
-        class_of=_read_classes(written, n_points),
+        class_of=(np.repeat(number, length) - 1).astype(np.int32),
         shown=_read_shown(written, int(least) if model == AGREED[0] else 0),
         numbers=numbers,
     )
 
 
-def _read_classes(written: _PlanFile, n_points: int) -> CodeArray:
-    """Return (n_points,) the class of each point, from 0."""
-    demand(all(len(run) == 2 for run in written.runs), "its runs are not pairs")
-    number, length = np.array(written.runs, dtype=np.int64).T
-    demand(
-        bool((length >= 1).all()) and int(length.sum()) == n_points, "its runs are not as long as its points are many"
-    )
-    classes = np.arange(1, written.classes + 1) if written.classes <= n_points else np.zeros(0)
-    demand(np.array_equal(np.unique(number), classes), "its runs are not of just its classes")
-    return (np.repeat(number, length) - 1).astype(np.int32)
-
-
 def _read_promise(written: _PlanFile) -> tuple[str, Fraction]:
+    """Return the model of the plan and its parameter; the numbers that were computed for it fit to it."""
     model = written.promise.get("model")
     demand(model in AGREED, "it promises what this verifier does not know")
     demand(set(written.promise) == {"model", PARAMETER[str(model)]}, "its promise has other parameters than its model")
@@ -183,19 +186,16 @@ def _read_promise(written: _PlanFile) -> tuple[str, Fraction]:
     demand(type(least) in kinds, "it promises what is no number, or none that is whole")
     most = 2**53 if model == AGREED[1] else len(written.sensitive.values)
     demand(1 <= least <= most, "it promises less than 1, or more than there are")
-    return str(model), Fraction(str(least))
-
-
-def _check_records(written: _PlanFile, model: str) -> int:
     n, n_tight, m = written.n, written.n_tight, Fraction(str(written.m))
     demand(n_tight <= n and written.records in (n, n_tight), "its n, n_tight and records do not fit together")
     demand(written.classes <= m * (1 + _ROUNDING), "it has more classes than its m")
     own = model == AGREED[0] or (n == n_tight and m == written.classes)
     demand(own, "its n or m are not those of its promise")
-    return written.records
+    return str(model), Fraction(str(least))
 
 
 def _read_shown(written: _PlanFile, l: int) -> CodeArray:
+    """Return (n_classes, l) the values that every class must show."""
     if not l:
         demand(not written.values, "it names values of classes and does not promise them")
         return np.empty((written.classes, 0), dtype=np.int32)
@@ -216,179 +216,94 @@ def verify_agreed(
     progress: Progress,
 ) -> Answer:
     """Return checks and promises of a release by a plan; no promises if its form does not let them be judged."""
-    checks = [_attributes(manifest, plan), _class_column(rows)]
+    numbered = isinstance(rows, CsvRows) or pa.types.is_integer(rows.schema.field(CLASS).type)
+    checks = [
+        Check.of("attributes", _find_stranger(manifest, plan), "the attributes and their roles are those of the plan"),
+        Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
+    ]
     if not all(check.ok for check in checks):
         return checks, None
     try:
-        released = read_rows(rows, manifest, plan, progress)
+        released = _read_rows(rows, manifest, plan, progress)
     except FAULTS as fault:
         return [*checks, report_unreadable(fault)], None
-    checks += [check_rows(released.rows, manifest), *check_dictionaries(rows)]
-    checks.append(check_labels(released.unknown, released.idle))
-    checks += [_classes(released), _values(released, plan), _records(released, plan)]
-    checks.append(_hulls(released, plan, covers))
+    readers, n_rows, strange = released.readers, released.rows, released.strange_values
+    verb = "are enough for" if n_rows >= plan.records else "are fewer than"
+    checks += [
+        check_rows(n_rows, manifest),
+        *check_dictionaries(rows),
+        check_labels(
+            [reader.name for reader in readers if reader.met_unknown],
+            {reader.name: reader.idle for reader in readers if reader.idle},
+        ),
+        _check_classes(released),
+        Check.of(
+            "values",
+            strange and f"{strange} rows have a value of {plan.sensitive} that the plan does not know, or none",
+            f"every value of {plan.sensitive} is one of the plan's",
+        ),
+        Check("records", n_rows >= plan.records, f"{n_rows} records {verb} the plan's {plan.records}"),
+        _check_hulls(released, plan, covers),
+    ]
     guarantees = [_judge(promise, plan, released) for promise in manifest.promises]
     if source is not None:
         checks += _compare(released, manifest, plan, source, progress)
     return checks, guarantees
 
 
-def _attributes(manifest: Manifest, plan: Plan) -> Check:
-    """The attributes are those of the plan, in its order and in its roles."""
+def _find_stranger(manifest: Manifest, plan: Plan) -> str | None:
+    """Return a fault unless the attributes are those of the plan, in its order and in its roles."""
     (part,) = manifest.parts
     roles = [attribute.role for attribute in manifest.attributes]
-    same = part == (*plan.quasi, plan.sensitive) and roles == ["quasi"] * len(plan.quasi) + ["sensitive"]
-    if not same:
-        return Check("attributes", False, "the attributes and their roles are not those of the plan")
-    if manifest.attributes[-1].boxed:
-        return Check("attributes", False, "the sensitive attribute has labels, and not its own values")
-    return Check("attributes", True, "the attributes and their roles are those of the plan")
+    if part != (*plan.quasi, plan.sensitive) or roles != ["quasi"] * len(plan.quasi) + ["sensitive"]:
+        return "the attributes and their roles are not those of the plan"
+    return "the sensitive attribute has labels, and not its own values" if manifest.attributes[-1].boxed else None
 
 
-def _class_column(rows: PublishedRows) -> Check:
-    fits = isinstance(rows, CsvRows) or pa.types.is_integer(rows.schema.field(CLASS).type)
-    return Check("class column", fits, "the classes are numbers" if fits else "the classes are not whole numbers")
-
-
-def _classes(released: AgreedRows) -> Check:
-    if released.strange_classes:
-        return Check("classes", False, f"{released.strange_classes} rows have no number of a class of the plan")
-    if released.mixed.any():
-        return Check("classes", False, f"rows of {int(released.mixed.sum())} classes bear different labels")
-    return Check("classes", True, "every row is in a class of the plan, and rows of a class bear the same labels")
-
-
-def _values(released: AgreedRows, plan: Plan) -> Check:
-    strange = released.strange_values
-    detail = f"{strange} rows have a value of {plan.sensitive} that the plan does not know, or none"
-    return Check("values", not strange, detail if strange else f"every value of {plan.sensitive} is one of the plan's")
-
-
-def _records(released: AgreedRows, plan: Plan) -> Check:
-    verb = "are enough for" if released.rows >= plan.records else "are fewer than"
-    detail = f"{released.rows} records {verb} the plan's {plan.records}"
-    return Check("records", released.rows >= plan.records, detail)
-
-
-def _hulls(released: AgreedRows, plan: Plan, covers: Mapping[str, Covers]) -> Check:
-    wrong = {}
-    for place, (name, values) in enumerate(zip(plan.quasi, plan.quasi_values, strict=True)):
-        found = _count_wrong(covers[name], values, plan.points[place], plan.class_of, released.labels[:, place])
-        if found:
-            wrong[name] = found
-    if wrong:
-        listed = ", ".join(f"{name} ({number} classes)" for name, number in wrong.items())
-        return Check("hulls", False, f"labels are not those around the points of their class: {listed}")
-    return Check("hulls", True, "every label is the one around the points of its class")
-
-
-def _judge(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuarantee:
-    """Return the promise beside what the classes of the plan keep; in doubt it does not hold."""
-
-    def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
-        return CheckedGuarantee(promise.model, promise.parameters, promise.claimed, achieved, ok, detail)
-
-    if promise.obstacle:
-        return answer(None, False, promise.obstacle)
-    asked = promise.model, promise.fraction(PARAMETER[promise.model]), promise.fraction("delta")
-    if asked != (plan.model, plan.least, plan.delta):
-        return answer(None, False, "it is not what the plan promises")
-    empty = int((released.histograms.sizes == 0).sum())
-    if empty:
-        return answer(None, False, f"{empty} of {plan.n_classes} classes of the plan have no record")
-    failing, achieved = _reach(plan, released)
-    if failing.any():
-        return answer(achieved, False, f"{int(failing.sum())} of {plan.n_classes} classes do not keep it")
-    if not agrees(promise.claimed, achieved):
-        return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
-    return answer(achieved, True, f"all {plan.n_classes} classes of the plan keep it")
-
-
-def _reach(plan: Plan, released: AgreedRows) -> tuple[BoolArray, float]:
-    """Return (n_classes,) which classes break the promise, and the least that they reach."""
-    histograms = released.histograms
-    if plan.model == AGREED[1]:
-        # Sizes are exact, and so is the number that they are compared with.
-        return histograms.sizes < int(plan.least), float(histograms.sizes.min())
-    if plan.model == AGREED[2]:
-        return ~entropy_at_least(histograms, Fraction(plan.least)), float(np.exp(entropies(histograms)).min())
-    wanted = (np.arange(plan.n_classes, dtype=np.uint64)[:, np.newaxis] << np.uint64(32)) | plan.shown.astype(np.uint64)
-    hidden = np.logical_or.reduce(~np.isin(wanted, released.keys), axis=1)
-    return hidden, float(np.diff(histograms.start).min())
-
-
-def _compare(released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, progress: Progress) -> list[Check]:
-    """Compare with the source: as many records of every class have every value there."""
-    absent = [name for name in (*plan.quasi, plan.sensitive) if name not in source.schema.names]
-    if absent:
-        raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
-    original = read_source(source, plan, progress)
-    checks = [check_source_counts(manifest, released.rows, SourceRows(original.rows, 0))]
-    if original.outside:
-        checks.append(Check("domain", False, f"{original.outside} source rows are outside the domain of the plan"))
-    wrong = count_misplaced(released, original)
-    detail = f"{wrong} rows differ from the source in their class or their value"
-    right = "every class has just the values that the source has for it"
-    return [*checks, Check("truth", not wrong, detail if wrong else right)]
-
-
-@compiled
-def _widen(
-    owner: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    order: IntArray,
-    first: IntArray,
-    last: IntArray,
-    covered: IntArray,
-) -> None:
-    """Widen each label by the values of its pieces; *order* lists values by their codes."""
-    for piece in range(owner.shape[0]):
-        label = owner[piece]
-        for at in range(begin[piece], end[piece]):
-            first[label] = min(first[label], order[at])
-            last[label] = max(last[label], order[at])
-        covered[label] += end[piece] - begin[piece]
-
-
-def _count_wrong(cover: Covers, values: pa.Array, points: CodeArray, class_of: CodeArray, labels: CodeArray) -> int:
-    """Return how many classes bear a label that covers neither just their hull nor all values of the plan.
-
-    *points* are the values of the plan's points, in its order; *labels* the one that each class bears, -1 for none.
-    The hull of a class is everything from its first value to its last, in the order of the plan.
-    """
-    n_values, n_labels = len(values), len(cover.labels)
-    codes = cover.places(values)
-    order = np.argsort(codes, kind="stable")
-    # One more label, the last, covers nothing: it is that of unknown texts.
-    first = np.full(n_labels + 1, n_values, dtype=np.int64)
-    last = np.full(n_labels + 1, -1, dtype=np.int64)
-    covered = np.zeros(n_labels + 1, dtype=np.int64)
-    owner = np.repeat(np.arange(n_labels, dtype=np.int64), np.diff(cover.start))
-    begin, end = (np.searchsorted(codes[order], side) for side in (cover.low, cover.high))
-    _widen(owner, begin, end, order, first, last, covered)
-    low = np.full(len(labels), n_values, dtype=np.int64)
-    high = np.full(len(labels), -1, dtype=np.int64)
-    np.minimum.at(low, class_of, points)
-    np.maximum.at(high, class_of, points)
-    hull = (first[labels] == low) & (last[labels] == high) & (covered[labels] == high - low + 1)
-    return int((~(hull | (covered[labels] == n_values)))[labels >= 0].sum())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class AgreedRows:
     """What the published rows say."""
 
-    rows: int
-    strange_classes: int  # rows whose class is no number of a class
-    strange_values: int  # rows whose sensitive value is none of the plan's
+    readers: list[LabelReader]
     labels: CodeArray  # (n_classes, n_quasi) label numbers, -1 for classes without rows
     mixed: BoolArray  # (n_classes,) rows of the class bear different labels
-    unknown: tuple[str, ...]  # attributes with texts that are no labels
-    idle: dict[str, int]  # attribute -> labels that no row has
-    keys: KeyArray  # distinct class << 32 | value, ascending
-    counts: IntArray  # how often each occurs
-    histograms: Histograms
+    tally: Tally  # of class << 32 | value
+    rows: int = 0
+    strange_classes: int = 0  # rows whose class is no number of a class
+    strange_values: int = 0  # rows whose sensitive value is none of the plan's
+
+    def note(self, owner: CodeArray, labels: list[CodeArray]) -> None:
+        """Write down the labels of each class where there are none yet, and which classes bear others too."""
+        for place, label in enumerate(labels):
+            label_of = self.labels[:, place]
+            new = label_of[owner] < 0
+            label_of[owner[new]] = label[new]
+            self.mixed[owner[label_of[owner] != label]] = True
+
+
+def _read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Progress) -> AgreedRows:
+    """Read the release once."""
+    readers = [LabelReader(attribute) for attribute in manifest.of_role("quasi")]
+    numbers = pa.array(np.arange(1, plan.n_classes + 1)).cast(pa.string())
+    labels = np.full((plan.n_classes, len(readers)), -1, dtype=np.int32)
+    found = AgreedRows(readers, labels, np.zeros(plan.n_classes, dtype=np.bool_), Tally())
+
+    def prepare(batch: pa.RecordBatch) -> tuple[CodeArray, CodeArray, list[CodeArray]]:
+        owner = find_places(batch.column(CLASS), numbers)
+        value = find_places(batch.column(plan.sensitive), plan.sensitive_values)
+        return owner, value, [reader.read(batch.column(reader.name)) for reader in readers]
+
+    with progress.step("reading the release", manifest.rows) as step:
+        for owner, value, shown in prepare_ahead(rows.batches(manifest.columns), prepare):
+            inside, known = owner < plan.n_classes, value < len(plan.sensitive_values)
+            both = inside & known
+            found.rows += len(owner)
+            found.strange_classes += int((~inside).sum())
+            found.strange_values += int((~known).sum())
+            found.note(owner[both], [label[both] for label in shown])
+            found.tally.add(paired(owner[both], value[both]))
+            step.advance(len(owner))
+    return found
 
 
 def find_places(column: pa.Array, known: pa.Array) -> CodeArray:
@@ -404,100 +319,110 @@ def find_places(column: pa.Array, known: pa.Array) -> CodeArray:
     return np.append(np.asarray(found), len(known)).astype(np.int32)[places]
 
 
-def read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Progress) -> AgreedRows:
-    """Read the release once."""
-    readers = [LabelReader(attribute) for attribute in manifest.of_role("quasi")]
-    numbers = pa.array(np.arange(1, plan.n_classes + 1)).cast(pa.string())
+def _check_classes(released: AgreedRows) -> Check:
+    fault = released.mixed.any() and f"rows of {int(released.mixed.sum())} classes bear different labels"
+    if released.strange_classes:
+        fault = f"{released.strange_classes} rows have no number of a class of the plan"
+    return Check.of("classes", fault, "every row is in a class of the plan, and rows of a class bear the same labels")
 
-    def prepare(batch: pa.RecordBatch) -> tuple[CodeArray, CodeArray, list[CodeArray]]:
-        labels = [reader.read(batch.column(reader.name)) for reader in readers]
-        return (
-            find_places(batch.column(CLASS), numbers),
-            find_places(batch.column(plan.sensitive), plan.sensitive_values),
-            labels,
-        )
 
-    n_rows = strange_classes = strange_values = 0
-    table = np.full((plan.n_classes, len(readers)), -1, dtype=np.int32)
-    mixed = np.zeros(plan.n_classes, dtype=np.bool_)
-    sizes = np.zeros(plan.n_classes, dtype=np.int64)
-    tally = Tally()
-    with progress.step("reading the release", manifest.rows) as step:
-        for owner, value, labels in prepare_ahead(rows.batches(manifest.columns), prepare):
-            n_rows += owner.shape[0]
-            known = (owner < plan.n_classes) & (value < len(plan.sensitive_values))
-            strange_classes += int((owner == plan.n_classes).sum())
-            strange_values += int((value == len(plan.sensitive_values)).sum())
-            own = owner[known]
-            for place, label in enumerate(labels):
-                _note(table[:, place], mixed, own, label[known])
-            sizes += np.bincount(own, minlength=plan.n_classes)
-            tally.add(paired(own, value[known]))
-            step.advance(owner.shape[0])
-    keys, counts = tally.result()
+def _check_hulls(released: AgreedRows, plan: Plan, covers: Mapping[str, Covers]) -> Check:
+    wrong = []
+    for place, (name, values) in enumerate(zip(plan.quasi, plan.quasi_values, strict=True)):
+        found = _count_wrong(covers[name], values, plan.points[place], plan.class_of, released.labels[:, place])
+        if found:
+            wrong.append(f"{name} ({found} classes)")
+    fault = wrong and f"labels are not those around the points of their class: {', '.join(wrong)}"
+    return Check.of("hulls", fault, "every label is the one around the points of its class")
+
+
+def _count_wrong(cover: Covers, values: pa.Array, points: CodeArray, class_of: CodeArray, labels: CodeArray) -> int:
+    """Return how many classes bear a label that covers neither just their hull nor all values of the plan.
+
+    *points* are the values of the plan's points, in its order; *labels* the one that each class bears, -1 for none.
+    The hull of a class is everything from its first value to its last, in the order of the plan.
+    """
+    n_values, n_labels = len(values), len(cover.labels)
+    codes = cover.places(values)
+    order = np.argsort(codes, kind="stable")
+    # (n_pieces,) each range of a label covers values begin to end in the order of codes
+    owner = np.repeat(np.arange(n_labels), np.diff(cover.start))
+    begin, end = (np.searchsorted(codes[order], side) for side in (cover.low, cover.high))
+    times = end - begin
+    covering = np.repeat(owner, times)
+    covered = order[np.arange(times.sum()) + np.repeat(begin - np.cumsum(times) + times, times)]
+    # One more label, the last, covers nothing: it is that of unknown texts.
+    first, last = _find_ends(covering, covered, n_labels + 1, n_values)
+    low, high = _find_ends(class_of, points, len(labels), n_values)
+    total = np.bincount(covering, minlength=n_labels + 1)[labels]
+    hull = (first[labels] == low) & (last[labels] == high) & (total == high - low + 1)
+    return int((~(hull | (total == n_values)))[labels >= 0].sum())
+
+
+def _find_ends(owner: AnyIntArray, values: AnyIntArray, n: int, n_values: int) -> tuple[IntArray, IntArray]:
+    """Return (n,) the first and the last value of each owner."""
+    first, last = np.full(n, n_values, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+    np.minimum.at(first, owner, values)
+    np.maximum.at(last, owner, values)
+    return first, last
+
+
+def _judge(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuarantee:
+    """Return the promise beside what the classes of the plan keep; in doubt it does not hold."""
+
+    def answer(achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
+        return CheckedGuarantee(promise.model, promise.parameters, promise.claimed, achieved, ok, detail)
+
+    if promise.obstacle:
+        return answer(None, False, promise.obstacle)
+    asked = promise.model, promise.fraction(PARAMETER[promise.model]), promise.fraction("delta")
+    if asked != (plan.model, plan.least, plan.delta):
+        return answer(None, False, "it is not what the plan promises")
+    keys, counts = released.tally.result()
+    sizes = np.bincount((keys >> _HALF).astype(np.int64), counts, plan.n_classes).astype(np.int64)
+    if empty := int((sizes == 0).sum()):
+        return answer(None, False, f"{empty} of {plan.n_classes} classes of the plan have no record")
     texts = tuple(plan.sensitive_values.to_pylist())
-    return AgreedRows(
-        rows=n_rows,
-        strange_classes=strange_classes,
-        strange_values=strange_values,
-        labels=table,
-        mixed=mixed,
-        unknown=tuple(reader.name for reader in readers if reader.met_unknown),
-        idle={reader.name: reader.idle for reader in readers if reader.idle},
-        keys=keys,
-        counts=counts,
-        histograms=histograms_of(tally, sizes, texts, len(texts)),
-    )
+    classes = histograms_of(released.tally, sizes, texts, len(texts))
+    if plan.model == AGREED[0]:
+        wanted = (np.arange(plan.n_classes, dtype=np.uint64)[:, np.newaxis] << _HALF) | plan.shown.astype(np.uint64)
+        kept, reached = np.isin(wanted, keys).all(axis=1), np.diff(classes.start)
+    elif plan.model == AGREED[1]:
+        kept, reached = sizes >= int(plan.least), sizes
+    else:
+        kept, reached = entropy_at_least(classes, plan.least), np.exp(entropies(classes))
+    achieved = float(reached.min())
+    if not kept.all():
+        return answer(achieved, False, f"{int((~kept).sum())} of {plan.n_classes} classes do not keep it")
+    if not agrees(promise.claimed, achieved):
+        return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
+    return answer(achieved, True, f"all {plan.n_classes} classes of the plan keep it")
 
 
-def _note(label_of: CodeArray, mixed: BoolArray, owner: CodeArray, label: CodeArray) -> None:
-    """Write down the label of each class where there is none yet, and which classes bear another one too."""
-    new = label_of[owner] < 0
-    label_of[owner[new]] = label[new]
-    mixed[owner[label_of[owner] != label]] = True
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AgreedSource:
-    """What the source says of the same classes."""
-
-    rows: int
-    outside: int  # rows with a value or a combination that the plan does not have
-    keys: KeyArray  # distinct class << 32 | value, ascending
-    counts: IntArray
-
-
-def read_source(source: Source, plan: Plan, progress: Progress) -> AgreedSource:
-    """Read the source once and look up the class of every row."""
+def _compare(
+    released: AgreedRows, manifest: Manifest, plan: Plan, source: Source, progress: Progress
+) -> Iterator[Check]:
+    """Compare with the source: as many records of every class have every value there."""
     columns, known = [*plan.quasi, plan.sensitive], [*plan.quasi_values, plan.sensitive_values]
-    tally, n_points = Tally(), len(plan.class_of)
-    n_rows = outside = 0
+    demand_columns(source, columns)
+    tally, n_rows, outside = Tally(), 0, 0
+
+    def prepare(batch: pa.RecordBatch) -> list[CodeArray]:
+        return [find_places(column, values) for column, values in zip(batch.columns, known, strict=True)]
+
     with progress.step("comparing with the source", source.n_rows) as step:
-        for codes in prepare_ahead(
-            source.batches(columns, dictionary=columns), lambda batch: list(_codes(batch, known))
-        ):
-            *quasi, value = codes
+        for *quasi, value in prepare_ahead(source.batches(columns, dictionary=columns), prepare):
             point = plan.numbers.ids(quasi)
-            inside = (point < n_points) & (value < len(plan.sensitive_values))
-            n_rows += point.shape[0]
+            inside = (point < len(plan.class_of)) & (value < len(plan.sensitive_values))
+            n_rows += len(point)
             outside += int((~inside).sum())
             tally.add(paired(plan.class_of[point[inside]], value[inside]))
-            step.advance(point.shape[0])
-    return AgreedSource(n_rows, outside, *tally.result())
-
-
-def _codes(batch: pa.RecordBatch, known: Sequence[pa.Array]) -> Iterator[CodeArray]:
-    for column, values in zip(batch.columns, known, strict=True):
-        yield find_places(column, values)
-
-
-def count_misplaced(released: AgreedRows, original: AgreedSource) -> int:
-    """Return how many rows of either table have no counterpart with their class and value in the other.
-
-    Half of them, where both tables have as many rows.
-    """
-    keys = np.unique(np.concatenate([released.keys, original.keys]))
-    difference = np.zeros(keys.shape[0], dtype=np.int64)
-    difference[np.searchsorted(keys, released.keys)] += released.counts
-    difference[np.searchsorted(keys, original.keys)] -= original.counts
-    return int(max(difference[difference > 0].sum(), -difference[difference < 0].sum()))
+            step.advance(len(point))
+    yield check_source_counts(manifest, released.rows, SourceRows(n_rows, 0))
+    if outside:
+        yield Check("domain", False, f"{outside} source rows are outside the domain of the plan")
+    mine, theirs = released.tally.result(), tally.result()
+    # Rows of either table that have no counterpart with their class and value in the other.
+    wrong = max(int(find_unmet(*mine, *theirs).sum()), int(find_unmet(*theirs, *mine).sum()))
+    fault = wrong and f"{wrong} rows differ from the source in their class or their value"
+    yield Check.of("truth", fault, "every class has just the values that the source has for it")

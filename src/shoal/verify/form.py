@@ -5,11 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shoal.core.arrays import IntArray
+from shoal.core.errors import InputError
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows
 from shoal.verify.result import FALSE_ALARM, Check
+
+if TYPE_CHECKING:
+    from shoal.sources.base import Source
+
+
+def demand_columns(source: Source, names: Sequence[str]) -> None:
+    """Raise an InputError unless a source has all columns that a release is compared by."""
+    absent = [name for name in names if name not in source.schema.names]
+    if absent:
+        raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
 
 
 def check_rows(n_rows: int, manifest: Manifest) -> Check:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.verify.kernels import inlined
 
@@ -135,7 +135,6 @@ def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> Key
     return out
 
 
-_ROWS, _FIRST, _SECOND = 0, 1, 2
 _ONE, _HALF = np.uint64(1), np.uint64(32)
 
 
@@ -148,53 +147,24 @@ def _mix(key: KeyArray, word: Word) -> Word:
 
 
 @compiled
-def _add(table: KeyArray, key: KeyArray, boxes: CodeArray, hashes: KeyArray) -> None:
-    for i in range(boxes.shape[0]):
-        box = boxes[i]
-        if box >= 0:
-            table[box, _ROWS] += _ONE
-            table[box, _FIRST] += hashes[i]
-            table[box, _SECOND] += _mix(key, hashes[i])
-
-
-class BoxSums:
-    """The number of rows in each box and two sums, modulo 2**64, over the hashes of their contents.
+def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> KeyArray:
+    """Return (n_boxes, 3) the rows of each box and two sums, modulo 2**64, over the hashes of their contents.
 
     Equal rows make equal sums. Unequal ones do so with a chance of at most m / 2**64, where no content occurs m
     times more often in one table than in the other: see docs/adr/0004-verifier.md.
 
-    >>> one, other = BoxSums(key := np.array([3, 4], dtype=np.uint64)), BoxSums(key)
-    >>> one.add(np.array([0, 1, 1], dtype=np.int32), np.array([5, 6, 7], dtype=np.uint64), 2)
-    >>> other.add(np.array([1, 0, 1], dtype=np.int32), np.array([7, 5, 8], dtype=np.uint64), 2)
-    >>> one.differs(other).tolist()
+    >>> key = np.array([3, 4], dtype=np.uint64)
+    >>> one = sum_boxes(key, np.array([0, 1, 1], dtype=np.int32), np.array([5, 6, 7], dtype=np.uint64), 2)
+    >>> other = sum_boxes(key, np.array([1, 0, 1], dtype=np.int32), np.array([7, 5, 8], dtype=np.uint64), 2)
+    >>> (one != other).any(axis=1).tolist()
     [False, True]
     """
-
-    def __init__(self, key: KeyArray) -> None:
-        self._key = key
-        self._table: KeyArray = np.zeros((1, 3), dtype=np.uint64)
-        self._boxes = 0
-
-    def add(self, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> None:
-        """Add rows by their boxes, of which there are *n_boxes* so far; rows of box -1 or below are in none."""
-        self._reserve(n_boxes)
-        _add(self._table, self._key, boxes, hashes)
-
-    def _reserve(self, n_boxes: int) -> None:
-        if n_boxes > self._table.shape[0]:
-            larger = np.zeros((max(n_boxes, 2 * self._table.shape[0]), 3), dtype=np.uint64)
-            larger[: self._boxes] = self._table[: self._boxes]
-            self._table = larger
-        self._boxes = max(self._boxes, n_boxes)
-
-    def differs(self, other: BoxSums) -> BoolArray:
-        """Return (n_boxes,) whether a box of this table has other rows than the same box of the other one."""
-        other._reserve(self._boxes)
-        return np.asarray((self._table[: self._boxes] != other._table[: self._boxes]).any(axis=1), dtype=np.bool_)
-
-    def same_rows(self, other: BoxSums) -> bool:
-        """Whether both tables hold the same rows, whatever boxes these are in."""
-        return bool((self._table.sum(axis=0) == other._table.sum(axis=0)).all())
+    sums = np.zeros((n_boxes, 3), dtype=np.uint64)
+    for i in range(boxes.shape[0]):
+        sums[boxes[i], 0] += _ONE
+        sums[boxes[i], 1] += hashes[i]
+        sums[boxes[i], 2] += _mix(key, hashes[i])
+    return sums
 
 
 @dataclass(frozen=True, slots=True)

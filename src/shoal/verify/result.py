@@ -19,6 +19,11 @@ class Check:
     detail: str
     done: bool = True  # False: it was left out, for something that it needs was not given
 
+    @classmethod
+    def of(cls, name: str, fault: object, good: str) -> Check:
+        """Return the failed check of a *fault*, a sentence, or if there is none that it went *good*."""
+        return cls(name, not fault, str(fault) if fault else good)
+
     def as_dict(self) -> dict[str, Any]:
         """Return it in the words of JSON."""
         return {"name": self.name, "ok": self.ok, "detail": self.detail, **({} if self.done else {"done": False})}

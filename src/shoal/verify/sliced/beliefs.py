@@ -1,150 +1,37 @@
 """What an adversary believes of a tuple: the buckets that match it, found in inverted lists, and their mixture.
 
-p(t,s) = sum over buckets of p(t,B) D(t,B)[s], Li, Li, Zhang and Molloy, Equations (2) to (4). Tuples that only one
-bucket matches need no mixture: what is believed of them are the whole numbers of one group.
+p(t,s) = sum over buckets B of p(t,B) D(t,B)[s], Li, Li, Zhang and Molloy, Equations (2) to (4). p(t,B) is in proportion
+to f(t,B), the product of the shares that the values of t have in the parts of B, over the shares of what overlapping
+parts have in common. D(t,B) is how the sensitive values of the group are distributed: the rows of B that have the
+tuple's quasi values in the part of the sensitive attribute.
 
-Where several parts have the sensitive attribute an adversary joins them through it. Within a bucket the expected
-number of records with quasi values q and sensitive value s is then the product of the counts of (q_i, s) in the parts
-that have the attribute and of q_i in the others, over the counts of what parts share. So what is believed of s is the
-weight of the tuple (q, s), matched like any other tuple against lists of pairs.
+Where several parts have the sensitive attribute an adversary joins them through it, and D(t,B)[s] is the product of the
+shares of s in the tuple's groups of these parts, over its shares in what such parts have in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.kernels import compiled
-from shoal.verify.exact import Histograms
-from shoal.verify.kernels import inlined, paired
+from shoal.verify.counting import histograms_of
+from shoal.verify.exact import CannotCheckError, Histograms, divide
+from shoal.verify.guarantees import Subject
+from shoal.verify.kernels import paired
+from shoal.verify.sliced.reading import Release
+from shoal.verify.tally import Tally
 
-_SHIFT = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
-_ROOM = 1 << 24  # entries that are spread out
-_SEARCHED = 4  # a list so short is searched as fast
-_MATCHES = 1 << 20  # that are held at a time
+MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
+_CANDIDATES = 1 << 20  # buckets that may match tuples and are looked at together
 _SHARES = 1 << 22  # of beliefs that are held at a time
-_TINY, _HUGE = 1e-250, 1e250  # between these, products of many shares have not lost digits
-
-
-class Postings(NamedTuple):
-    """The lists of several parts, one after the other; value v of list i is number ``first[i] + v``."""
-
-    first: IntArray  # (n_lists + 1,)
-    start: IntArray  # (n_values + 1,) of all lists together
-    bucket: CodeArray  # (n_entries,)
-    times: IntArray  # (n_entries,)
-    dense: IntArray  # (n_values,) where the row of a value begins in ``entry``; -1: its list is to be searched
-    entry: CodeArray  # rows of n_buckets: the entry of a value in each bucket, or -1
-
-    @classmethod
-    def of(cls, counted: Sequence[tuple[KeyArray, IntArray]], n_values: Sequence[int]) -> Postings:
-        """Build from the counts of keys value << 32 | bucket of each list; keys ascend.
-
-        >>> keys = np.array([0 << 32 | 1, 1 << 32 | 0, 1 << 32 | 1], dtype=np.uint64)
-        >>> lists = Postings.of([(keys, np.array([3, 2, 1]))], [2])
-        >>> lists.start.tolist(), lists.bucket.tolist()
-        ([0, 1, 3], [1, 0, 1])
-        """
-        first = np.cumsum([0, *n_values], dtype=np.int64)
-        numbers = [
-            (keys >> _SHIFT).astype(np.int64) + offset for (keys, _), offset in zip(counted, first[:-1], strict=True)
-        ]
-        values = np.concatenate(numbers)
-        start = np.searchsorted(values, np.arange(first[-1] + 1)).astype(np.int64)
-        buckets = np.concatenate([(keys & _LOW).astype(np.int32) for keys, _ in counted])
-        dense, entry = _spread(start, values, buckets)
-        return cls(first, start, buckets, np.concatenate([counts for _, counts in counted]), dense, entry)
-
-    def totals(self, number: int) -> IntArray:
-        """Return (n_values,) how often each value of a list occurs in the table."""
-        sums = np.append(0, np.cumsum(self.times))[self.start]
-        return np.diff(sums[self.first[number] : self.first[number + 1] + 1])
-
-    def keys_of(self, number: int) -> KeyArray:
-        """Return the keys value << 32 | bucket of one list's entries, ascending."""
-        low, high = self.start[self.first[number]], self.start[self.first[number + 1]]
-        value = np.repeat(np.arange(self.first[-1]), np.diff(self.start))[low:high] - self.first[number]
-        return paired(value.astype(np.int32), self.bucket[low:high])
-
-    def begin(self, number: int) -> int:
-        """Return where the entries of a list begin."""
-        return int(self.start[self.first[number]])
-
-
-def _spread(start: IntArray, values: IntArray, buckets: CodeArray) -> tuple[IntArray, CodeArray]:
-    """Return rows that tell the entries of values in many buckets at once, as far as there is room for them."""
-    n_buckets = int(buckets.max(initial=-1)) + 1
-    lengths = np.diff(start)
-    often = np.argsort(-lengths, kind="stable")[: _ROOM // max(1, n_buckets)]
-    often = often[lengths[often] > _SEARCHED]
-    dense = np.full(len(lengths), -1, dtype=np.int64)
-    dense[often] = np.arange(len(often)) * n_buckets
-    entry = np.full(len(often) * n_buckets, -1, dtype=np.int32)
-    listed = np.flatnonzero(dense[values] >= 0)
-    entry[dense[values[listed]] + buckets[listed]] = listed
-    return dense, entry
-
-
-@inlined
-def entry_of(start: IntArray, buckets: CodeArray, dense: IntArray, entry: CodeArray, value: int, bucket: int) -> int:
-    """Return where the list of a value has this bucket, or -1.
-
-    The fields of Postings come one by one: kernels are slow to take them from a tuple again and again.
-    """
-    row = dense[value]
-    if row >= 0:
-        found = int(entry[row + bucket])
-    else:
-        low, high = start[value], start[value + 1]
-        while low < high:
-            middle = (low + high) // 2
-            if buckets[middle] < bucket:
-                low = middle + 1
-            else:
-                high = middle
-        found = -1
-        if low < start[value + 1] and buckets[low] == bucket:
-            found = int(low)
-    return found
-
-
-@inlined
-def shortest_of(start: IntArray, values: CodeArray, row: int, n_parts: int) -> int:
-    """Return the part whose value is in the fewest buckets, or -1 if a value is in none."""
-    best, fewest = -1, np.int64(2**62)
-    for part in range(n_parts):
-        value = values[row, part]
-        if value < 0:
-            best = -1
-            break
-        length = start[value + 1] - start[value]
-        if length < fewest:
-            best, fewest = part, length
-    return best
-
-
-def number_values(lists: Postings, values: CodeArray) -> CodeArray:
-    """Return (n, n_parts) numbers of values in the lists; values that a part does not have become -1."""
-    out = np.empty(values.shape, dtype=np.int32)
-    for part in range(values.shape[1]):
-        column = values[:, part]
-        known = (column >= 0) & (column < lists.first[part + 1] - lists.first[part])
-        out[:, part] = np.where(known, column + lists.first[part], -1)
-    return out
-
-
-class World(NamedTuple):
-    """What matching needs: the lists of parts with quasi attributes, those of separators, and sizes of buckets."""
-
-    lists: Postings
-    n_parts: int  # lists of parts come first, then those of separators
-    sizes: IntArray  # (n_buckets,)
-    free_factors: int  # how often the size of the bucket divides the expected number of records
+_TINY = 1e-250  # below it, products of many shares have lost digits
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class Matches(NamedTuple):
@@ -152,7 +39,7 @@ class Matches(NamedTuple):
 
     start: IntArray  # (n + 1,)
     bucket: CodeArray  # (n_matches,)
-    entry: CodeArray  # (n_matches, n_lists)
+    entry: IntArray  # (n_matches, n_lists)
 
     @property
     def times(self) -> IntArray:
@@ -164,140 +51,269 @@ class Matches(NamedTuple):
         """(n_matches,) the tuple of each match."""
         return np.repeat(np.arange(len(self.start) - 1), self.times)
 
-
-@compiled
-def _match(lists: Postings, n_parts: int, tuples: CodeArray, first: int, found: Matches) -> int:
-    """Find the buckets of tuples from *first* on until there is no room for those of one more; return its number."""
-    start, buckets, dense, entries = lists.start, lists.bucket, lists.dense, lists.entry
-    filled = 0
-    for t in range(first, min(tuples.shape[0], first + found.start.shape[0] - 1)):
-        shortest = shortest_of(start, tuples, t, n_parts)
-        if shortest >= 0:
-            value = tuples[t, shortest]
-            if filled + start[value + 1] - start[value] > found.bucket.shape[0]:
-                return t
-            for e in range(start[value], start[value + 1]):
-                inside = True
-                for i in range(tuples.shape[1]):
-                    entry = e
-                    if i != shortest:
-                        entry = entry_of(start, buckets, dense, entries, tuples[t, i], buckets[e])
-                        if entry < 0:
-                            inside = False
-                            break
-                    found.entry[filled, i] = entry
-                if inside:
-                    found.bucket[filled] = buckets[e]
-                    filled += 1
-        found.start[t - first + 1] = filled
-    return int(min(tuples.shape[0], first + found.start.shape[0] - 1))
-
-
-def match_tuples(lists: Postings, n_parts: int, tuples: CodeArray, most: int = _MATCHES) -> Iterator[Matches]:
-    """Yield matches of at most *most* tuples after the other; (n, n_lists) *tuples* are numbers in the lists."""
-    room = max(_MATCHES, int(np.diff(lists.start).max(initial=0)))
-    held = Matches(
-        start=np.zeros(min(most, len(tuples)) + 1, dtype=np.int64),
-        bucket=np.empty(room, dtype=np.int32),
-        entry=np.empty((room, tuples.shape[1]), dtype=np.int32),
-    )
-    done = 0
-    while done < len(tuples):
-        following = _match(lists, n_parts, tuples, done, held)
-        start = held.start[: following - done + 1]
-        yield Matches(start, held.bucket[: start[-1]], held.entry[: start[-1]])
-        done = following
-
-
-def expect_records(world: World, found: Matches) -> FloatArray:
-    """Return (n_matches,) the expected number of records of the tuple in the bucket, over the size of the bucket.
-
-    It is not a number where so many parts are multiplied that digits would be lost.
-    """
-    times = world.lists.times[found.entry].astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        expected = times[:, : world.n_parts].prod(axis=1) / times[:, world.n_parts :].prod(axis=1)
-        expected /= world.sizes[found.bucket].astype(np.float64) ** world.free_factors
-    return np.where((expected > _TINY) & (expected < _HUGE), expected, np.nan)
-
-
-def share_buckets(world: World, found: Matches) -> FloatArray:
-    """Return (n_matches,) the share p(t, B) of each bucket in what is believed of its tuple."""
-    owner, n = found.owner, len(found.start) - 1
-    expected = expect_records(world, found)
-    if np.isnan(expected).any():
-        # Very many parts: weights are only comparable as logarithms, against the largest.
-        logs = np.log(world.lists.times[found.entry])
-        logs[:, world.n_parts :] *= -1
-        total = logs.sum(axis=1) - world.free_factors * np.log(world.sizes[found.bucket])
-        most = np.full(n, -np.inf)
-        np.maximum.at(most, owner, total)
-        expected = np.exp(total - most[owner])
-    return np.asarray(expected / np.bincount(owner, expected, n)[owner], dtype=np.float64)
-
-
-@compiled
-def _mix(found: Matches, weight: FloatArray, group: IntArray, groups: Groups, out: FloatArray) -> None:
-    for t in range(out.shape[0]):
-        for m in range(found.start[t], found.start[t + 1]):
-            part = weight[m] / groups.sizes[group[m]]
-            for e in range(groups.start[group[m]], groups.start[group[m] + 1]):
-                out[t, groups.value[e]] += part * groups.times[e]
-
-
-class Groups(NamedTuple):
-    """Sensitive values of every (bucket, quasi values of the sensitive part), sparse like ``Histograms``."""
-
-    start: IntArray
-    value: IntArray
-    times: IntArray
-    sizes: IntArray
-
-
-def mix_groups(world: World, found: Matches, group: IntArray, groups: Histograms) -> FloatArray:
-    """Return (n, n_values) what is believed of tuples, of which each match is with a group."""
-    shares = np.zeros((len(found.start) - 1, groups.n_values))
-    held = Groups(groups.start, groups.value, groups.count, groups.sizes)
-    _mix(found, share_buckets(world, found), group, held, shares)
-    return shares
+    def select(self, chosen: BoolArray) -> Matches:
+        """Return the matches of some of the tuples."""
+        rows = np.repeat(chosen, self.times)
+        return Matches(np.append(0, np.cumsum(self.times[chosen])), self.bucket[rows], self.entry[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """Lists of values, in informed parts and separators of pairs (value, sensitive value), by bucket."""
+class Lists:
+    """Inverted lists: in which buckets the values of columns occur; value v of column i is number ``first[i] + v``."""
 
-    lists: Postings
-    pairs: tuple[KeyArray | None, ...]  # the keys of each list's pairs, in the order of their numbers; None: no pairs
-    n_parts: int
-    n_values: int  # of the sensitive attribute
+    first: IntArray  # (n_columns + 1,)
+    start: IntArray  # (n_values + 1,) of all columns together
+    bucket: CodeArray  # (n_entries,)
+    times: IntArray  # (n_entries,)
 
-    def numbers(self, columns: Sequence[CodeArray], sensitive: int) -> CodeArray:
-        """Return (n, n_lists) numbers of the tuples' values, joined with one sensitive value, in the lists."""
-        found = [
-            column if pairs is None else _find_pairs(pairs, column, sensitive)
-            for column, pairs in zip(columns, self.pairs, strict=True)
+    @classmethod
+    def of(cls, columns: Sequence[CodeArray], buckets: CodeArray) -> Lists:
+        """Count the values of rows, column by column, in each bucket.
+
+        >>> lists = Lists.of([np.array([0, 1, 1, 1], dtype=np.int32)], np.array([1, 0, 0, 1], dtype=np.int32))
+        >>> lists.start.tolist(), lists.bucket.tolist(), lists.times.tolist()
+        ([0, 1, 3], [1, 0, 1], [1, 2, 1])
+        """
+        first = np.cumsum([0, *(int(column.max()) + 1 for column in columns)], dtype=np.int64)
+        pairs = [np.unique(paired(column, buckets), return_counts=True) for column in columns]
+        values = [
+            (keys >> _HALF).astype(np.int64) + offset for (keys, _), offset in zip(pairs, first[:-1], strict=True)
         ]
-        return number_values(self.lists, np.stack(found, axis=1))
+        return cls(
+            first=first,
+            start=np.searchsorted(np.concatenate(values), np.arange(first[-1] + 1)),
+            bucket=np.concatenate([(keys & _LOW).astype(np.int32) for keys, _ in pairs]),
+            times=np.concatenate([counts for _, counts in pairs]),
+        )
 
+    def entries(self, column: int) -> slice:
+        """Return the entries of a column."""
+        return slice(int(self.start[self.first[column]]), int(self.start[self.first[column + 1]]))
 
-def _find_pairs(keys: KeyArray, column: CodeArray, sensitive: int) -> CodeArray:
-    """Return (n,) the number of each pair, or -1."""
-    wanted = paired(np.maximum(column, 0), np.full(len(column), sensitive, dtype=np.int32))
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where((keys[place] == wanted) & (column >= 0), place, -1).astype(np.int32)
+    def values(self, column: int) -> IntArray:
+        """Return the value that each entry of a column is of."""
+        lengths = np.diff(self.start[self.first[column] : self.first[column + 1] + 1])
+        return np.repeat(np.arange(len(lengths)), lengths)
 
+    def totals(self, column: int) -> IntArray:
+        """Return (n_values,) how often each value of a column occurs in the table."""
+        return np.bincount(self.values(column), self.times[self.entries(column)]).astype(np.int64)
 
-def join_beliefs(joined: Joined, world: World, columns: Sequence[CodeArray]) -> FloatArray:
-    """Return (n, n_values) what is believed of tuples, given by their values of the joined lists; 0 if nothing is.
+    def match(self, tuples: CodeArray, most: int = _CANDIDATES) -> Iterator[Matches]:
+        """Yield the buckets that have all values of (n, n_columns) tuples, those of some tuples after the other.
 
-    It is not a number where digits would be lost; then no promise is believed.
-    """
-    weights = np.zeros((len(columns[0]), joined.n_values))
-    for value in range(joined.n_values):
+        Only the buckets of a tuple's rarest value are looked at, about *most* of them at a time. A value that its
+        column does not have is in no bucket.
+        """
+        known = ((tuples >= 0) & (tuples < np.diff(self.first))).all(axis=1, keepdims=True)
+        numbers = np.where(known, tuples, 0) + self.first[:-1]
+        lengths = np.diff(self.start)[numbers] * known
+        rarest = np.take_along_axis(numbers, lengths.argmin(axis=1, keepdims=True), axis=1)[:, 0]
+        looked_at = np.append(0, np.cumsum(lengths.min(axis=1)))
         done = 0
-        for found in match_tuples(world.lists, world.n_parts, joined.numbers(columns, value)):
-            n = len(found.start) - 1
-            weights[done : done + n, value] = np.bincount(found.owner, expect_records(world, found), n)
-            done += n
-    total = weights.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total != 0))
+        while done < len(tuples):
+            after = max(done + 1, int(np.searchsorted(looked_at, looked_at[done] + most, side="right")) - 1)
+            times = np.diff(looked_at[done : after + 1])
+            owner = np.repeat(np.arange(len(times)), times)
+            first = self.start[rarest[done:after]] - looked_at[done:after] + looked_at[done]
+            bucket = self.bucket[first[owner] + np.arange(len(owner))]
+            entry = _find_entries(self.start, self.bucket, numbers[done:after], owner, bucket)
+            inside = entry[:, -1] >= 0
+            start = np.append(0, np.cumsum(np.bincount(owner[inside], minlength=len(times))))
+            yield Matches(start, bucket[inside], entry[inside])
+            done = after
+
+    def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
+        """Return (n,) the entries of values of a column in buckets, which have them."""
+        numbers = (values + self.first[column])[:, np.newaxis]
+        return _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets)[:, 0]
+
+
+@compiled
+def _find_entries(
+    start: IntArray, buckets: CodeArray, numbers: IntArray, owner: IntArray, wanted: CodeArray
+) -> IntArray:
+    """Return (n, n_columns) where the lists of an owner's values have a bucket; -1 from the first on that has not."""
+    found = np.full((owner.shape[0], numbers.shape[1]), -1, dtype=np.int64)
+    for i in range(owner.shape[0]):
+        for column in range(numbers.shape[1]):
+            number = numbers[owner[i], column]
+            low, high = start[number], start[number + 1]
+            while low < high:  # the buckets of a list ascend
+                middle = (low + high) // 2
+                if buckets[middle] < wanted[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == start[number + 1] or buckets[low] != wanted[i]:
+                break
+            found[i, column] = low
+    return found
+
+
+class Factor(NamedTuple):
+    """How sensitive values are distributed in the groups of a part, or of what two parts have in common."""
+
+    column: int | None  # of the lists whose entries are the groups; None: groups are whole buckets
+    groups: Histograms
+    power: int  # 1, or -1 for what parts have in common
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beliefs:
+    """What is believed of some tuples, each of which some bucket matches."""
+
+    single: IntArray  # the groups of tuples that one bucket matches: whole numbers tell all
+    mixed: Histograms  # what is believed of the other tuples
+    start: IntArray  # (n_mixed + 1,) the groups of each
+    group: IntArray  # none if beliefs are no mixtures of groups
+
+    def keep_exactly(self, holds: BoolArray) -> BoolArray:
+        """Return (n_mixed,) whether all groups of a tuple keep a promise: then their mixture does, too."""
+        if not len(self.group):
+            return np.zeros(len(self.mixed.sizes), dtype=np.bool_)
+        return np.logical_and.reduceat(holds[self.group], self.start[:-1])
+
+
+class Adversary:
+    """Knows the quasi values of a tuple, and all buckets."""
+
+    def __init__(self, release: Release) -> None:
+        self.release = release
+        self.known = release.layout.known
+        self._columns = [*(release.values[place] for place in self.known), *(one.numbers for one in release.shared)]
+        self.lists = Lists.of(self._columns, release.buckets)
+        self._factors: dict[Subject, list[Factor]] = {}
+        # log f(t,B) is a sum over the parts, less what they have in common, each as a share of the bucket.
+        self._logs = np.log(self.lists.times)
+        self._logs[self.lists.entries(len(self.known) - 1).stop :] *= -1
+        self._log_sizes = (len(self.known) - len(release.shared)) * np.log(release.sizes)
+
+    def crowd(self) -> int:
+        """Return the fewest records of a bucket, or of quasi values within one part."""
+        totals = [self.lists.totals(column) for column in range(len(self.known))]
+        return min(int(counts.min()) for counts in (self.release.sizes, *totals))
+
+    def match(self, tuples: CodeArray, most: int = _CANDIDATES) -> Iterator[Matches]:
+        """Yield the buckets that match (n, n_known_parts) tuples, those of some tuples after the other."""
+        columns = list(tuples.T)
+        for separator, shared in zip(self.release.layout.separators, self.release.shared, strict=True):
+            values = np.zeros(len(tuples), dtype=np.int32)
+            if separator.first in self.known:
+                values = columns[self.known.index(separator.first)]
+            columns.append(np.append(shared.of_first, -1)[np.minimum(values, len(shared.of_first))])
+        return self.lists.match(np.column_stack(columns), most)
+
+    def are_matched(self, tuples: CodeArray) -> BoolArray:
+        """Return (n,) whether some bucket matches each tuple."""
+        return np.concatenate([np.zeros(0, dtype=np.bool_), *(found.times > 0 for found in self.match(tuples))])
+
+    def factors(self, subject: Subject) -> list[Factor]:
+        """Return what D(t,B) is a product of; first come the groups of a part that has the sensitive attributes."""
+        if subject in self._factors:
+            return self._factors[subject]
+        layout = self.release.layout
+        places = [place for place, part in enumerate(layout.parts) if set(subject) <= set(part.rest)]
+        if not places:
+            raise CannotCheckError("the attributes that it is about are in different parts")
+        found = []
+        for place in places:
+            column = self.known.index(place) if place in self.known else None
+            found.append(Factor(column, self._count(subject, place, column), 1))
+        for column, separator in enumerate(layout.separators, len(self.known)):
+            if layout.shared in separator.names:
+                found.append(Factor(column, self._count(subject, separator.first, column), -1))
+        self._factors[subject] = found
+        return found
+
+    def _count(self, subject: Subject, place: int, column: int | None) -> Histograms:
+        """Count the sensitive values that a part has in every group."""
+        release, (first, *others) = self.release, subject
+        group: AnyIntArray = release.buckets
+        n_groups = len(release.sizes)
+        if column is not None:
+            own = self.lists.entries(column)
+            group = self.lists.find_entries(column, self._columns[column], release.buckets) - own.start
+            n_groups = own.stop - own.start
+        codes, texts = release.codes[release.layout.parts[place].column_of[first]], release.texts[first]
+        for name in others:
+            joint, numbers = np.unique(paired(codes, release.codes[name]), return_inverse=True)
+            codes, texts = numbers.astype(np.int32), ()
+        tally = Tally()
+        tally.add(paired(group.astype(np.int32), codes))
+        n_values = len(joint) if others else len(texts)
+        return histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
+
+    def believe(self, subject: Subject, tuples: CodeArray) -> Iterator[Beliefs]:
+        """Yield what is believed of (n, n_known_parts) tuples; those that no bucket matches are left out.
+
+        It is not a number where so many shares are multiplied that digits are lost; then no promise is believed.
+        """
+        factors = self.factors(subject)
+        column, groups, _ = factors[0]
+        for found in self.match(tuples, min(_CANDIDATES, max(1, _SHARES // groups.n_values))):
+            alone = (found.times == 1) & (len(factors) == 1)
+            several = found.select((found.times > 0) & ~alone)
+            shares = self._mix(several, factors)
+            mixed = replace(
+                groups,
+                sizes=np.ones(shares.shape[0]),
+                start=shares.indptr.astype(np.int64),
+                value=shares.indices.astype(np.int64),
+                count=shares.data,
+                table=groups.whole,
+            )
+            single = self._group(found.select(alone), column)
+            members = self._group(several, column) if len(factors) == 1 else np.zeros(0, dtype=np.int64)
+            yield Beliefs(single, mixed, several.start, members)
+
+    def _group(self, found: Matches, column: int | None) -> IntArray:
+        """Return (n_matches,) the group of each tuple in a bucket."""
+        if column is None:
+            return found.bucket.astype(np.int64)
+        return np.asarray(found.entry[:, column] - self.lists.entries(column).start)
+
+    def _mix(self, found: Matches, factors: Sequence[Factor]) -> Any:
+        """Return p(t,s) as a sparse matrix, tuples by values; a tuple is left out if no value is possible."""
+        from scipy.sparse import csr_array
+
+        n, n_matches = len(found.start) - 1, len(found.bucket)
+        logs = self._logs[found.entry].sum(axis=1) - self._log_sizes[found.bucket]
+        # Very many parts make very small products: they are compared with the largest of their tuple.
+        weights = np.exp(logs - np.maximum.reduceat(logs, found.start[:-1])[found.owner]) if n else logs
+        product: Any = None
+        for column, groups, power in factors:
+            shares = divide(groups.count, groups.sizes[groups.owner]) ** power
+            matrix = csr_array((shares, groups.value, groups.start), shape=(len(groups.sizes), groups.n_values))
+            rows = matrix[self._group(found, column)]
+            product = rows if product is None else product.multiply(rows)
+            product.data[(product.data < _TINY) | (product.data > 1 / _TINY)] = np.nan
+        mixed = csr_array((weights, np.arange(n_matches), found.start), shape=(n, n_matches)) @ product
+        mixed = mixed[np.diff(mixed.indptr) > 0]
+        mixed.sort_indices()
+        mixed.data /= np.repeat(mixed.sum(axis=1), np.diff(mixed.indptr))
+        return mixed
+
+    def form_tuples(self) -> CodeArray | None:
+        """Return (n, n_known_parts) the distinct tuples that some bucket matches, or None if they are too many.
+
+        Tuples have values of all parts with quasi attributes, and agree where parts overlap.
+        """
+        buckets = [self.lists.bucket[self.lists.entries(column)] for column in range(len(self.known))]
+        widths = [np.bincount(own, minlength=len(self.release.sizes)) for own in buckets]
+        if np.prod(widths, axis=0, dtype=np.float64).sum() > MOST_FORMABLE:
+            return None
+        names = [f"value {column}" for column in range(len(self.known))]
+        formed = pa.table({"bucket": np.arange(len(self.release.sizes), dtype=np.int32)})
+        for column, (place, name) in enumerate(zip(self.known, names, strict=True)):
+            values = self.lists.values(column)
+            part = {"bucket": buckets[column], name: values}
+            for number, separator in enumerate(self.release.layout.separators):
+                if place in (separator.first, separator.second):
+                    shared = self.release.shared[number]
+                    part[f"shared {number}"] = (shared.of_first if place == separator.first else shared.of_second)[
+                        values
+                    ]
+            formed = formed.join(pa.table(part), [key for key in formed.column_names if key in part], join_type="inner")
+        distinct = formed.group_by(names).aggregate([])
+        return np.column_stack([np.asarray(distinct[name]) for name in names]).astype(np.int32)

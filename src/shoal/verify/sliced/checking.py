@@ -1,36 +1,58 @@
 """The verification of a sliced release: its form, what every tuple gives away, and whether buckets are true.
 
-Whether the buckets tell the truth: every part kept exactly its values, each in a bucket where it may be.
+With a witness, the bucket of every source row, truth is settled bucket by bucket: every part holds just what the rows
+of the bucket have. Without one it is a hard problem, so bounds are used: what only one bucket can hold must be there,
+and no bucket may hold more than could be in it.
 
-With a witness, the bucket of every source row, this is settled bucket by bucket. Without one it is a hard problem, so
-bounds are used: what only one bucket can hold must be there, and no bucket may hold more than could be in it.
+That parts were permuted at random cannot be proved, but parts that were not permuted at all show. Two neighbouring
+parts are *linked* in a bucket if the pairs that its rows make, as they stand, are those of its source rows. The
+verifier turns the second part of every bucket by a random number of places and looks again. If parts were permuted at
+random, the rows as they stand and as turned could as well be exchanged: of m buckets that are linked in one of them
+only, each is so in the first with a chance of 1/2, and by Hoeffding's inequality the first is ahead by d or more with
+one of at most exp(-d^2 / 2m). Buckets in which turning makes no difference do not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.core.progress import Progress
 from shoal.verify.boxes import Ragged, Spans
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts, count_unpublished
-from shoal.verify.hashing import BoxSums
+from shoal.verify.form import (
+    check_dictionaries,
+    check_labels,
+    check_rows,
+    check_source_counts,
+    count_unpublished,
+    demand_columns,
+)
+from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable
-from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.sliced.beliefs import Postings, match_tuples, number_values
-from shoal.verify.sliced.judging import Judge, check_promises, form_tuples
+from shoal.verify.result import FALSE_ALARM, Check, CheckedGuarantee
+from shoal.verify.sliced.beliefs import Adversary, Lists
+from shoal.verify.sliced.judging import check_promises
 from shoal.verify.sliced.layout import Layout, OverlapError
-from shoal.verify.sliced.linking import BucketError, bucket_codes, check_permuted
-from shoal.verify.sliced.reading import SlicedRows, read_sliced
-from shoal.verify.sliced.tuples import SourceTuples, read_source
+from shoal.verify.sliced.reading import (
+    BucketError,
+    Original,
+    Release,
+    SlicedRows,
+    read_buckets,
+    read_release,
+    read_source,
+)
+from shoal.verify.tally import Combinations, Interner
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
@@ -55,205 +77,214 @@ def verify_sliced(
         layout = Layout.of(manifest)
     except OverlapError as fault:
         return [Check("parts", False, f"cannot check: {fault}")], None
-    subjects = list(dict.fromkeys(subject for promise in manifest.promises for subject in promise.subjects))
-    bounds = source is not None and witness is None
+    if source is not None:
+        demand_columns(source, [attribute.name for attribute in manifest.attributes])
     try:
-        released = read_sliced(rows, manifest, layout, subjects, source, with_contents=bounds, progress=progress)
+        release = read_release(rows, manifest, layout, source, progress)
     except BucketError as fault:
         return [Check("buckets", False, str(fault))], None
     except FAULTS as fault:
         return [report_unreadable(fault)], None
-    checks = _form(released, manifest, rows)
+    checks = list(_check_form(release, manifest, rows))
     if not all(check.ok for check in checks):
         return checks, None
     if any(part.boxed for part in layout.parts):
-        checks.append(check_regions(released, covers))
-    judge = Judge(released, manifest)
-    if source is None:
-        return checks, check_promises(judge, manifest, form_tuples(released), with_source=False)
-    original = read_source(released, manifest, covers, source, witness, progress)
-    checks += check_sliced_truth(manifest, released, original, with_witness=witness is not None)
-    if released.linking is not None and original.linking is not None:
-        checks.append(check_permuted(*released.linking, original.linking))
-    if layout.blurred:
+        checks.append(_check_regions(release, covers))
+    adversary = Adversary(release)
+    tuples: CodeArray | None = None
+    if source is not None:
+        original = read_source(release, manifest, covers, source, witness, progress)
+        absent = 0 if witness is not None else count_unpublished(manifest, len(release.buckets), original.counts)
+        checks += _check_truth(manifest, release, original, absent, with_witness=witness is not None)
+        if not layout.blurred:
+            tuples, records = _count_distinct([original.values[place] for place in layout.known])
+            # Of rows that match nothing nobody knows what is believed.
+            lost = int(records[~adversary.are_matched(tuples)].sum())
+            strangers = lost > absent and f"{lost} source rows match no bucket"
+            checks.append(Check.of("matching", strangers, "every source row that is told matches a bucket"))
+    if tuples is None:
         # An adversary may know values as they are published: all tuples that the buckets could form are judged.
-        return checks, check_promises(judge, manifest, form_tuples(released), with_source=False)
-    absent = 0 if witness is not None else count_unpublished(manifest, released.rows, original.rows)
-    checks.append(_matching(judge, original, absent))
-    return checks, check_promises(judge, manifest, original.tuples, with_source=True)
+        return checks, check_promises(adversary, manifest, adversary.form_tuples(), with_source=False)
+    return checks, check_promises(adversary, manifest, tuples, with_source=True)
 
 
-def _form(released: SlicedRows, manifest: Manifest, rows: PublishedRows) -> list[Check]:
-    checks = [check_rows(released.rows, manifest), *check_dictionaries(rows)]
-    if checks[0].ok:
-        checks.append(Check("buckets", True, f"{len(released.sizes)} buckets, numbered without gaps"))
-    if any(part.boxed for part in released.layout.parts):
-        checks.append(check_labels(released.unknown, released.idle))
-    if released.layout.separators:
-        same = not released.disagreeing
-        detail = "parts that overlap hold the same shared values in every bucket"
-        if not same:
-            detail = f"in {released.disagreeing} buckets parts that overlap hold different shared values"
-        checks.append(Check("overlap", same, detail))
-    return checks
+def _count_distinct(columns: Sequence[CodeArray]) -> tuple[CodeArray, IntArray]:
+    """Return (n, n_columns) the distinct tuples of numbers, which may be -1 or -2, and how many rows have each."""
+    numbers = Combinations([int(column.max(initial=0)) + 3 for column in columns])
+    ids = numbers.ids([column + 2 for column in columns])
+    return numbers.tuples() - 2, np.bincount(ids, minlength=numbers.count)
 
 
-def _matching(judge: Judge, original: SourceTuples, absent: int) -> Check:
-    """Every source row that is told must match a bucket; else nobody knows what is believed of it."""
-    lost = int(original.records[~judge.matched(original.tuples)].sum())
-    if lost > absent:
-        return Check("matching", False, f"{lost} source rows match no bucket")
-    return Check("matching", True, "every source row that is told matches a bucket")
-
-
-@compiled
-def _meet(ragged: Ragged, one: int, other: int) -> bool:
-    """Whether two boxes have a point in common, range by range."""
-    labels, offsets, start, low, high = ragged
-    for a in range(labels.shape[1]):
-        first, second = offsets[a] + labels[one, a], offsets[a] + labels[other, a]
-        shared = False
-        for i in range(start[first], start[first + 1]):
-            for j in range(start[second], start[second + 1]):
-                shared |= low[i] < high[j] and low[j] < high[i]
-        if not shared:
-            return False
-    return True
+def _check_form(release: Release, manifest: Manifest, rows: PublishedRows) -> Iterator[Check]:
+    in_number = check_rows(len(release.buckets), manifest)
+    yield in_number
+    yield from check_dictionaries(rows)
+    if in_number.ok:
+        yield Check("buckets", True, f"{len(release.sizes)} buckets, numbered without gaps")
+    labels = [reader for coder in release.coders for reader in coder.labels]
+    if labels:
+        idle = {reader.name: reader.idle for reader in labels if reader.idle}
+        yield check_labels([reader.name for reader in labels if reader.met_unknown], idle)
+    if release.shared:
+        found = int(np.logical_or.reduce([one.differs for one in release.shared]).sum())
+        fault = found and f"in {found} buckets parts that overlap hold different shared values"
+        yield Check.of("overlap", fault, "parts that overlap hold the same shared values in every bucket")
 
 
 @compiled
-def _overlapping(hulls: CodeArray, ragged: Ragged) -> int:
-    """Return how many boxes meet one after them; hulls are sorted by the low edge of the first attribute."""
-    n, d = hulls.shape[0], hulls.shape[1] // 2
+def _count_overlapping(low: CodeArray, high: CodeArray, ragged: Ragged) -> int:
+    """Return how many boxes meet one after them; they are sorted by the *low* edges of one attribute."""
+    labels, offsets, start, lows, highs = ragged
     found = 0
-    for i in range(n):
-        for j in range(i + 1, n):
-            if hulls[j, 0] >= hulls[i, 1]:
+    for one in range(low.shape[0]):
+        for other in range(one + 1, low.shape[0]):
+            if low[other] >= high[one]:
                 break
-            apart = False
-            for a in range(1, d):
-                apart |= hulls[i, 2 * a] >= hulls[j, 2 * a + 1] or hulls[j, 2 * a] >= hulls[i, 2 * a + 1]
-            if not apart and _meet(ragged, i, j):
+            meet = True
+            for a in range(labels.shape[1]):
+                first, second = offsets[a] + labels[one, a], offsets[a] + labels[other, a]
+                shared = False
+                for i in range(start[first], start[first + 1]):
+                    for j in range(start[second], start[second + 1]):
+                        shared |= lows[i] < highs[j] and lows[j] < highs[i]
+                meet &= shared
+                if not meet:
+                    break
+            if meet:
                 found += 1
                 break
     return found
 
 
-def check_regions(released: SlicedRows, covers: Mapping[str, Covers]) -> Check:
+def _check_regions(release: Release, covers: Mapping[str, Covers]) -> Check:
     """No two regions of a part cover the same values."""
     found = 0
-    for reader in released.readers:
-        if reader.layout.boxed:
-            own = [covers[name] for name in reader.layout.quasi]
-            spans = Spans.of(own, reader.regions.tuples())
+    for coder in release.coders:
+        if coder.part.boxed:
+            own = [covers[name] for name in coder.part.quasi]
+            spans = Spans.of(own, coder.regions.tuples())
             narrow = int(np.argmin(spans.usual_widths() / [cover.width for cover in own]))
-            order = np.argsort(spans.hulls[:, 2 * narrow], kind="stable")
-            swapped = spans.reorder(order)
-            edges = np.roll(swapped.hulls, -2 * narrow, axis=1)
-            found += int(_overlapping(np.ascontiguousarray(edges), swapped.ragged))
-    if found:
-        return Check("regions", False, f"{found} regions of a part overlap others of it")
-    return Check("regions", True, "regions of a part do not overlap")
+            swept = spans.reorder(np.argsort(spans.hulls[:, 2 * narrow], kind="stable"))
+            low, high = np.ascontiguousarray(swept.hulls[:, 2 * narrow : 2 * narrow + 2].T)
+            found += int(_count_overlapping(low, high, swept.ragged))
+    fault = found and f"{found} regions of a part overlap others of it"
+    return Check.of("regions", fault, "regions of a part do not overlap")
 
 
-def check_sliced_truth(
-    manifest: Manifest, released: SlicedRows, original: SourceTuples, *, with_witness: bool
+def _check_truth(
+    manifest: Manifest, release: Release, original: Original, absent: int, *, with_witness: bool
 ) -> Iterator[Check]:
-    """Compare what the parts and buckets hold with the source."""
-    yield check_source_counts(manifest, released.rows, original.rows)
-    if any(reader.layout.boxed and not reader.layout.blurred for reader in released.readers):
-        absent = 0 if with_witness else count_unpublished(manifest, released.rows, original.rows)
-        yield _regions(original, absent)
-    if with_witness:
-        yield from _by_witness(released, original)
-    else:
-        yield from _by_bounds(manifest, released, original)
+    """Compare what the parts and buckets hold with the source, of which *absent* rows need not be published."""
+    yield check_source_counts(manifest, len(release.buckets), original.counts)
+    located = [original.values[place] < 0 for place, part in enumerate(release.layout.parts) if part.located]
+    if located:
+        homeless = int(np.logical_or.reduce(located).sum())
+        fault = homeless > absent and f"{homeless} source rows lie in no region of some part"
+        yield Check.of("located", fault, "every source row that is told lies in one region of each part")
+    yield from _compare_buckets(release, original) if with_witness else _compare_bounds(release, original, absent)
 
 
-def _regions(original: SourceTuples, absent: int) -> Check:
-    if original.homeless > absent:
-        return Check("located", False, f"{original.homeless} source rows lie in no region of some part")
-    return Check("located", True, "every source row that is told lies in one region of each part")
+def _check_parts(changed: int, n_parts: int) -> Check:
+    fault = changed and f"{changed} of {n_parts} parts did not keep exactly the values of the source"
+    return Check.of("parts", fault, "every part kept exactly its values")
 
 
-def _by_witness(released: SlicedRows, original: SourceTuples) -> Iterator[Check]:
-    if original.witness_fault is not None:
-        yield Check(
-            "witness", False, f"the file that tells each row's bucket is not to be used: {original.witness_fault}"
-        )
-    pairs = list(zip(released.sums, original.sums, strict=True))
-    changed = sum(not own.same_rows(other) for own, other in pairs)
-    yield _parts(changed, len(pairs))
-    wrong = int(np.logical_or.reduce([own.differs(other) for own, other in pairs]).sum())
+def _compare_buckets(release: Release, original: Original) -> Iterator[Check]:
+    """Compare every bucket with the source rows that the witness puts there."""
+    if original.fault is not None:
+        yield Check("witness", False, f"the file that tells each row's bucket is not to be used: {original.fault}")
+    keys, n_buckets = [coder.key for coder in release.coders], len(release.sizes)
+    own, true = (
+        [sum_boxes(key, rows.buckets, part, n_buckets) for key, part in zip(keys, rows.contents, strict=True)]
+        for rows in (release, original)
+    )
+    changed = sum(bool((one.sum(axis=0) != other.sum(axis=0)).any()) for one, other in zip(own, true, strict=True))
+    yield _check_parts(changed, len(keys))
+    wrong = int((np.hstack(own) != np.hstack(true)).any(axis=1).sum())
     grounds = "by the bucket of every source row in the internal folder"
-    if wrong:
-        yield Check("truth", False, f"{wrong} buckets hold other values than their source rows have, {grounds}")
-    else:
-        yield Check("truth", True, f"every bucket holds, part by part, what its source rows have, {grounds}")
+    fault = wrong and f"{wrong} buckets hold other values than their source rows have, {grounds}"
+    yield Check.of("truth", fault, f"every bucket holds, part by part, what its source rows have, {grounds}")
+    yield _check_permuted(release, original, keys[0])
 
 
-def _parts(changed: int, n_parts: int) -> Check:
-    if changed:
-        return Check("parts", False, f"{changed} of {n_parts} parts did not keep exactly the values of the source")
-    return Check("parts", True, "every part kept exactly its values")
+def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
+    """Return (n_rows,) another row of the same bucket for each row, all of a bucket turned by as many places.
+
+    >>> turn_rows(np.array([3, 4, 4, 5], dtype=np.int32), np.random.default_rng(1)).tolist()
+    [0, 2, 1, 3]
+    """
+    first = np.flatnonzero(np.diff(buckets, prepend=-1))
+    size = np.diff(np.append(first, len(buckets)))
+    by = 1 + rng.integers(0, np.maximum(size - 1, 1))
+    within = np.arange(len(buckets)) - np.repeat(first, size)
+    return np.asarray(np.repeat(first, size) + (within + np.repeat(by, size)) % np.repeat(size, size), dtype=np.int64)
 
 
-def _by_bounds(manifest: Manifest, released: SlicedRows, original: SourceTuples) -> Iterator[Check]:
-    lists, kinds, records = released.contents, original.contents, original.content_records
-    assert lists is not None  # noqa: S101 - without a witness contents are listed
-    assert kinds is not None  # noqa: S101
-    assert records is not None  # noqa: S101
-    absent = count_unpublished(manifest, released.rows, original.rows)
+def _check_permuted(release: Release, original: Original, key: KeyArray) -> Check:
+    """No two neighbouring parts are linked in far more buckets than chance links."""
+    turned = turn_rows(release.buckets, np.random.default_rng())
+
+    def sum_pairs(rows: SlicedRows, first: KeyArray, second: KeyArray) -> KeyArray:
+        pairs = first.copy()
+        fold_values(key, pairs, second)
+        return sum_boxes(key, rows.buckets, pairs, len(release.sizes))
+
+    for own, true in zip(pairwise(release.contents), pairwise(original.contents), strict=True):
+        expected = sum_pairs(original, *true)
+        linked = (sum_pairs(release, *own) == expected).all(axis=1)
+        by_chance = (sum_pairs(release, own[0], own[1][turned]) == expected).all(axis=1)
+        more, fewer = int((linked & ~by_chance).sum()), int((by_chance & ~linked).sum())
+        ahead = more - fewer
+        if ahead > 0 and ahead**2 > -2 * math.log(FALSE_ALARM) * (more + fewer):
+            return Check("permuted", False, f"in {int(linked.sum())} buckets rows still link the values of two parts")
+    return Check("permuted", True, "no two parts are linked in more buckets than chance explains")
+
+
+def _compare_bounds(release: Release, original: Original, absent: int) -> Iterator[Check]:
+    """Compare every bucket with the source rows that may be there, and with those that can be nowhere else."""
+    interners = [Interner() for _ in release.contents]
+    lists = Lists.of([one.ids(own) for one, own in zip(interners, release.contents, strict=True)], release.buckets)
+    kinds, records = _count_distinct([one.ids(own) for one, own in zip(interners, original.contents, strict=True)])
     complete = absent == 0
-    yield _parts(_count_changed(lists, kinds, records, complete=complete), len(released.readers))
+    changed = 0
+    for part, own in enumerate(kinds.T):
+        published = lists.totals(part)
+        held = np.bincount(own, records, len(published)).astype(np.int64)
+        different = held[: len(published)] != published if complete else held[: len(published)] < published
+        changed += bool(different.any()) or (complete and bool(held[len(published) :].any()))
+    yield _check_parts(changed, len(interners))
     forced, available, lost = count_bounds(lists, kinds, records)
     if lost > absent:
         yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
         return
-    wrong = lists.times > available
-    if complete:
-        wrong |= lists.times < forced
-    places = np.unique(lists.bucket[wrong]).shape[0]
-    bounds = "what rows that fit in one bucket only demand, and at most what rows that fit there allow"
-    if not complete:
-        bounds = "what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"
+    wrong = (lists.times > available) | (complete & (lists.times < forced))
+    places = len(np.unique(lists.bucket[wrong]))
     told = "by bounds, for no file tells each row's bucket"
-    if places:
-        yield Check("truth", False, f"{places} buckets hold values that no arrangement of the source permits, {told}")
-    else:
-        limit = "at least " if complete else "at most "
-        yield Check("truth", True, f"every bucket holds {limit}{bounds}, {told}")
+    bounds = (
+        "at most what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"
+    )
+    if complete:
+        bounds = "at least what rows that fit in one bucket only demand, and at most what rows that fit there allow"
+    fault = places and f"{places} buckets hold values that no arrangement of the source permits, {told}"
+    yield Check.of("truth", fault, f"every bucket holds {bounds}, {told}")
 
 
-def count_bounds(lists: Postings, kinds: CodeArray, records: IntArray) -> tuple[IntArray, IntArray, int]:
+def count_bounds(lists: Lists, kinds: CodeArray, records: IntArray) -> tuple[IntArray, IntArray, int]:
     """Return for every entry the records that can be nowhere else, and those that may be in it; and those lost.
 
     (n, n_parts) *kinds* are the contents of source rows, *records* how many rows there are of each.
     """
     forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
     lost = done = 0
-    for found in match_tuples(lists, kinds.shape[1], number_values(lists, kinds)):
-        times = found.times
-        mine = records[done : done + len(times)]
-        done += len(times)
-        lost += int(mine[times == 0].sum())
+    for found in lists.match(kinds):
+        mine = records[done : done + len(found.times)]
+        done += len(found.times)
+        lost += int(mine[found.times == 0].sum())
+        only = found.select(found.times == 1)
         for part in range(kinds.shape[1]):
             np.add.at(available, found.entry[:, part], mine[found.owner])
-            only = found.start[:-1][times == 1]
-            np.add.at(forced, found.entry[only, part], mine[times == 1])
+            np.add.at(forced, only.entry[:, part], mine[found.times == 1])
     return forced, available, lost
-
-
-def _count_changed(lists: Postings, kinds: CodeArray, records: IntArray, *, complete: bool) -> int:
-    """Return how many parts hold a value more often than the source does or, if all is told, less often."""
-    changed = 0
-    for part in range(kinds.shape[1]):
-        published = lists.totals(part)
-        held = np.bincount(kinds[:, part], weights=records, minlength=len(published) + 1).astype(np.int64)
-        known, strange = held[: len(published)], int(held[len(published) :].sum())
-        if (published > known).any() or (complete and (strange or (published < known).any())):
-            changed += 1
-    return changed
 
 
 def check_tables(rows: PublishedRows, manifest: Manifest, quasi: PublishedRows, sensitive: PublishedRows) -> Check:
@@ -272,30 +303,30 @@ def check_tables(rows: PublishedRows, manifest: Manifest, quasi: PublishedRows, 
         kinds = [common_type(rows.schema.field(name).type, table.schema.field(name).type) for name in columns]
         contents = Contents(columns, kinds, manifest.missing_tokens)
         try:
-            same = _sums(rows, columns, contents, manifest), _sums(table, columns, contents, manifest)
+            differ = _sum_buckets(rows, columns, contents, manifest) != _sum_buckets(table, columns, contents, manifest)
         except BucketError as fault:
             return Check("tables", False, f"the table of {what} values is not well formed: {fault}")
-        if same[0].differs(same[1]).any():
+        if differ.any():
             return Check("tables", False, f"buckets of the table of {what} values differ from those of the data")
         if table.unused_entries():
             return Check("tables", False, f"dictionaries of the table of {what} values hold values that no row has")
     return Check("tables", True, "the tables of quasi and of sensitive values say what the data say")
 
 
-def _sums(rows: PublishedRows, columns: tuple[str, ...], contents: Contents, manifest: Manifest) -> BoxSums:
+def _sum_buckets(rows: PublishedRows, columns: tuple[str, ...], contents: Contents, manifest: Manifest) -> KeyArray:
     """Return sums over the rows of each bucket; a row with a count stands for as many."""
-    sums = BoxSums(contents.key)
+    sums = np.zeros((manifest.buckets, 3), dtype=np.uint64)
     counted = ("count",) if rows.columns[-1] == "count" and "count" not in manifest.columns else ()
     for batch in rows.batches(["bucket", *columns, *counted]):
-        buckets, hashes = bucket_codes(batch.column("bucket"), manifest.buckets), contents.hashes(batch)
+        buckets, hashes = read_buckets(batch.column("bucket"), manifest.buckets), contents.hashes(batch)
         if counted:
-            times = _times(batch.column("count"), manifest.rows)
+            times = _read_counts(batch.column("count"), manifest.rows)
             buckets, hashes = np.repeat(buckets, times), np.repeat(hashes, times)
-        sums.add(buckets, hashes, manifest.buckets)
+        sums += sum_boxes(contents.key, buckets, hashes, manifest.buckets)
     return sums
 
 
-def _times(column: pa.Array, most: int) -> IntArray:
+def _read_counts(column: pa.Array, most: int) -> IntArray:
     values, places = coded(column)
     if column.null_count or pa.types.is_floating(values.type):
         raise BucketError("a count is absent or no whole number")

@@ -24,6 +24,11 @@ class PartLayout:
     blurred: bool = False  # whether some quasi values do not follow from the source
     compared: tuple[str, ...] = ()  # what rows of both tables are compared by, beside quasi values that all follow
 
+    @property
+    def located(self) -> bool:
+        """Whether each row of the source lies in a region of the part."""
+        return self.boxed and not self.blurred
+
 
 @dataclass(frozen=True, slots=True)
 class Separator:
@@ -51,11 +56,6 @@ class Layout:
     def blurred(self) -> bool:
         """Whether an adversary's tuples are not those of the source: some quasi values were left to chance."""
         return any(part.blurred for part in self.parts)
-
-    @property
-    def free_factors(self) -> int:
-        """How often the size of a bucket divides the expected number of records: parts less separators."""
-        return len(self.known) - len(self.separators)
 
     @property
     def informed(self) -> tuple[int, ...]:

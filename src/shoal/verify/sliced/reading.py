@@ -1,321 +1,310 @@
-"""One pass over the rows of a sliced release: what every bucket holds, part by part."""
+"""The rows of a sliced release and of its source as arrays: a bucket, and numbers and hashes for every part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.errors import InputError
 from shoal.core.progress import Progress
-from shoal.verify.contents import Contents
-from shoal.verify.exact import Histograms
-from shoal.verify.guarantees import Subject
-from shoal.verify.hashing import BoxSums
-from shoal.verify.kernels import paired
+from shoal.verify.boxes import BoxTree, Spans
+from shoal.verify.coding import PointReader, SourceCoder, SourceFacts
+from shoal.verify.contents import Contents, is_textual
+from shoal.verify.covers import Covers
+from shoal.verify.form import SourceRows
+from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import ValueReader
+from shoal.verify.numbering import LabelReader, ValueReader
 from shoal.verify.reading import PublishedRows, coded, prepare_ahead
-from shoal.verify.sliced.beliefs import Joined, Postings
-from shoal.verify.sliced.layout import Layout, Separator
-from shoal.verify.sliced.linking import (
-    BucketError,
-    NeighbourSums,
-    PartReader,
-    PreparedPart,
-    bucket_codes,
-    choose_kinds,
-    grow_sizes,
-    turn_rows,
-)
-from shoal.verify.tally import Interner
+from shoal.verify.sliced.layout import Layout, PartLayout, Separator
+from shoal.verify.tally import Combinations, Interner
+from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
 
+Kinds = Mapping[str, pa.DataType]  # attribute -> the type in which its values are compared
+Arrays = dict[tuple[Any, ...], NDArray[Any]]  # what is read of rows -> (n_rows,)
+
+
+class BucketError(Exception):
+    """The column of buckets is not what it should be; the message says what is wrong."""
+
+
+class PartCoder:
+    """Numbers the quasi values of one part, and hashes all that is compared, alike for both tables."""
+
+    def __init__(self, part: PartLayout, manifest: Manifest, kinds: Kinds, *, with_source: bool) -> None:
+        self.part = part
+        self._quasi = _hasher(part.quasi, kinds, manifest)
+        self._rest = _hasher(part.compared if with_source else (), kinds, manifest)
+        by_name = {attribute.name: attribute for attribute in manifest.attributes}
+        self.labels = [LabelReader(by_name[name]) for name in part.quasi] if part.boxed else []
+        self.regions = Combinations([reader.radix for reader in self.labels])
+        self._numbers = Interner()
+
+    @property
+    def key(self) -> KeyArray:
+        """The key that contents are hashed with."""
+        return self._rest.key
+
+    def code(self, batch: pa.RecordBatch) -> list[NDArray[Any]]:
+        """Return labels, or hashes of quasi values; any thread may ask."""
+        return [reader.read(batch.column(reader.name)) for reader in self.labels] or [self._quasi.hashes(batch)]
+
+    def hash_rest(self, batch: pa.RecordBatch) -> KeyArray:
+        """Return (n_rows,) hashes of what is compared beside quasi values; any thread may ask."""
+        return self._rest.hashes(batch)
+
+    def number(self, quasi: Sequence[NDArray[Any]]) -> CodeArray:
+        """Return (n_rows,) the numbers of quasi values, or of the regions that labels span."""
+        return self.regions.ids(quasi) if self.part.boxed else self._numbers.ids(quasi[0])
+
+    def hash_contents(self, rest: KeyArray, values: CodeArray) -> KeyArray:
+        """Return (n_rows,) hashes of all that a row publishes in this part and that follows from the source."""
+        if not self.part.blurred:
+            fold_values(self.key, rest, values.astype(np.uint64))
+        return rest
+
+
+def _hasher(names: Sequence[str], kinds: Kinds, manifest: Manifest) -> Contents:
+    return Contents(names, [kinds[name] for name in names], manifest.missing_tokens)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicedRows:
-    """What the rows of a sliced release say."""
+    """Rows of the release, or those of its source that are published or may be."""
 
-    rows: int
+    buckets: CodeArray  # (n_rows,) from 0 on; -1: in none
+    values: list[
+        CodeArray
+    ]  # of each part (n_rows,) numbers of quasi values or regions; below 0: in no region, or several
+    contents: list[KeyArray]  # of each part (n_rows,) hashes of what is compared with the other table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedValues:
+    """What two parts that overlap share."""
+
+    numbers: CodeArray  # (n_rows,) of the quasi values that the first part shares
+    of_first: CodeArray  # (n_values,) the number that each value of the first part shares
+    of_second: CodeArray
+    differs: BoolArray  # (n_buckets,) whether both parts do not hold the same shared values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release(SlicedRows):
+    """The rows of the release, and all that is judged of them alone."""
+
     layout: Layout
-    readers: tuple[PartReader, ...]
+    coders: tuple[PartCoder, ...]
     sizes: IntArray  # (n_buckets,)
-    lists: Postings  # values of parts with quasi attributes, then of separators
-    shared_of: tuple[tuple[CodeArray, CodeArray], ...]  # of separators: what each value of their two parts shares
-    disagreeing: int  # buckets in which two parts do not hold the same shared values
-    histograms: Mapping[Subject, Histograms]  # by groups: entries of the part's list or, without one, buckets
-    sums: tuple[BoxSums, ...]  # of the contents of each part, by bucket; empty without a source
-    contents: Postings | None  # of every part, if they are to be counted
-    content_numbers: tuple[Interner, ...]
-    joined: Joined | None  # if several parts have the sensitive attribute
-    linking: tuple[NeighbourSums, NeighbourSums] | None  # of rows as they stand and as turned, to ask a witness
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Attributes with texts that are no labels."""
-        return tuple(label.name for reader in self.readers for label in reader.labels if label.met_unknown)
-
-    @property
-    def idle(self) -> dict[str, int]:
-        """Attributes with labels that no row has, and how many these are."""
-        return {label.name: label.idle for reader in self.readers for label in reader.labels if label.idle}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Batch:
-    """Rows before their values have numbers."""
-
-    rows: int
-    buckets: CodeArray
-    parts: list[PreparedPart]
-    sensitive: dict[str, tuple[pa.Array, CodeArray]]  # column -> what it holds
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """All rows, column by column."""
-
-    buckets: CodeArray  # (n_rows,)
-    values: list[CodeArray]  # of each part (n_rows,) the numbers of quasi values or regions
-    contents: list[KeyArray]  # of each part (n_rows,) hashes of what is compared with the source
+    shared: list[SharedValues]  # of each separator
     codes: dict[str, CodeArray]  # sensitive column -> (n_rows,) numbers of values
-    shared: dict[
-        tuple[int, int, int], KeyArray
-    ]  # part, number of its separator, 0: hashes of quasi values or 1: of all
+    texts: dict[str, tuple[str | None, ...]]  # sensitive attribute -> what the numbers stand for
 
 
-def _count_pairs(first: CodeArray, second: CodeArray) -> tuple[KeyArray, IntArray]:
-    """Return the distinct keys first << 32 | second, ascending, and how often each occurs."""
-    keys, counts = np.unique(paired(first, second), return_counts=True)
-    return keys, counts.astype(np.int64)
+def read_release(
+    rows: PublishedRows, manifest: Manifest, layout: Layout, source: Source | None, progress: Progress
+) -> Release:
+    """Read the release once, or raise BucketError if its buckets are not as declared."""
+    kinds = _choose_kinds(layout, manifest, rows.schema, source)
+    coders = tuple(PartCoder(part, manifest, kinds, with_source=source is not None) for part in layout.parts)
+    names = [attribute.name for attribute in manifest.of_role("sensitive")]
+    readers = {name: ValueReader(kinds[name], manifest.missing_tokens) for name in names}
+    # Each sensitive attribute in its first column, and the one that parts share in all of them.
+    columns = {name: name for name in names}
+    columns |= {layout.parts[place].column_of[str(layout.shared)]: str(layout.shared) for place in layout.informed}
+    hashers = [_hash_shared(separator, layout, kinds, manifest) for separator in layout.separators]
 
+    def prepare(batch: pa.RecordBatch) -> tuple[Arrays, dict[str, tuple[pa.Array, CodeArray]]]:
+        found: Arrays = {("bucket",): read_buckets(batch.column("bucket"), manifest.buckets)}
+        parts = [_select(batch, part.column_of) for part in layout.parts]
+        for place, (coder, own) in enumerate(zip(coders, parts, strict=True)):
+            found["rest", place] = coder.hash_rest(own)
+            found |= {("quasi", place, number): each for number, each in enumerate(coder.code(own))}
+        for number, (separator, both) in enumerate(zip(layout.separators, hashers, strict=True)):
+            for side, place in enumerate((separator.first, separator.second)):
+                found |= {(what, number, side): one.hashes(parts[place]) for what, one in both.items()}
+        return found, {column: coded(batch.column(column)) for column in columns}
 
-class _Reader:
-    """Reads the rows, and counts what every part, every two parts that overlap and every group of a bucket holds."""
-
-    def __init__(
-        self,
-        layout: Layout,
-        manifest: Manifest,
-        kinds: Mapping[str, pa.DataType],
-        compared: Literal["no", "by witness", "by bounds"],
-    ) -> None:
-        self._layout = layout
-        self._n_buckets = manifest.buckets
-        self._compared = compared
-        names = [attribute.name for attribute in manifest.of_role("sensitive")]
-        hashers = [_hashers(separator, layout, manifest, kinds) for separator in layout.separators]
-        self._keys = [every.key for _, every in hashers]
-        self._readers = tuple(
-            PartReader(part, _members(place, layout, hashers), manifest, kinds, with_source=compared != "no")
-            for place, part in enumerate(layout.parts)
-        )
-        self._values = {name: ValueReader(kinds[name], manifest.missing_tokens) for name in names}
-        # Each sensitive attribute in its first column, and the one that parts share in all of them.
-        self._columns = {name: name for name in names}
-        self._columns |= {layout.parts[i].column_of[str(layout.shared)]: str(layout.shared) for i in layout.informed}
-
-    def prepare(self, batch: pa.RecordBatch) -> _Batch:
-        """Do what no other batch must be known for; any thread may."""
-        return _Batch(
-            rows=batch.num_rows,
-            buckets=bucket_codes(batch.column("bucket"), self._n_buckets),
-            parts=[reader.published(batch) for reader in self._readers],
-            sensitive={column: coded(batch.column(column)) for column in self._columns},
-        )
-
-    def read(self, rows: PublishedRows, manifest: Manifest, progress: Progress) -> tuple[_Rows, IntArray]:
-        """Return all rows and the sizes of buckets, or raise BucketError if these are not as declared."""
-        sizes: IntArray = np.zeros(0, dtype=np.int64)
-        found: list[_Rows] = []
-        with progress.step("reading the release", manifest.rows) as step:
-            for batch in prepare_ahead(rows.batches(manifest.columns), self.prepare):
-                if not batch.rows and found:
-                    continue
-                sizes = grow_sizes(sizes, batch.buckets)
-                found.append(self._number(batch))
-                step.advance(batch.rows)
-        if len(sizes) != self._n_buckets or not found:
-            raise BucketError(f"there are {len(sizes)} buckets, the manifest says {self._n_buckets}")
-        return _concatenate(found), sizes
-
-    def _number(self, batch: _Batch) -> _Rows:
-        both = list(zip(self._readers, batch.parts, strict=True))
-        values = [reader.values(part, batch.rows) for reader, part in both]
-        contents = []
-        if self._compared != "no":
-            contents = [reader.contents(part, own) for (reader, part), own in zip(both, values, strict=True)]
-        codes = {column: self._values[name].read(*batch.sensitive[column]) for column, name in self._columns.items()}
-        shared = {
-            (place, number, which): both[which]
-            for place, part in enumerate(batch.parts)
-            for number, both in enumerate(part.shared)
-            for which in (0, 1)
-        }
-        return _Rows(batch.buckets, values, contents, codes, shared)
-
-    def count(self, rows: _Rows, sizes: IntArray, subjects: Sequence[Subject]) -> SlicedRows:
-        """Return what the rows say."""
-        layout, readers, buckets, known = self._layout, self._readers, rows.buckets, self._layout.known
-        shared = [self._share(number, rows) for number in range(len(layout.separators))]
-        lists = Postings.of(
-            [_count_pairs(own, buckets) for own in (*(rows.values[p] for p in known), *(one for one, *_ in shared))],
-            [*(readers[place].n_values for place in known), *(count for _, count, *_ in shared)],
-        )
-        contents, numbers = None, tuple(Interner() for _ in readers if self._compared == "by bounds")
-        if numbers:
-            ids = [interner.ids(keys) for interner, keys in zip(numbers, rows.contents, strict=True)]
-            contents = Postings.of([_count_pairs(own, buckets) for own in ids], [one.count for one in numbers])
-        sums = tuple(BoxSums(reader.key) for reader in readers if self._compared != "no")
-        for one, keys in zip(sums, rows.contents, strict=True):
-            one.add(buckets, keys, len(sizes))
-        return SlicedRows(
-            rows=len(buckets),
-            layout=layout,
-            readers=readers,
-            sizes=sizes,
-            lists=lists,
-            shared_of=tuple(of_value for _, _, of_value, _ in shared),
-            disagreeing=int(np.logical_or.reduce([differs for *_, differs in shared]).sum()) if shared else 0,
-            histograms={
-                one: self._count_groups(one, rows, lists) for one in subjects if layout.part_of(one) is not None
-            },
-            sums=sums,
-            contents=contents,
-            content_numbers=numbers,
-            joined=None if layout.shared is None else self._join(rows, [one for one, *_ in shared]),
-            linking=self._link(rows) if self._compared == "by witness" else None,
-        )
-
-    def _share(self, number: int, rows: _Rows) -> tuple[CodeArray, int, tuple[CodeArray, CodeArray], BoolArray]:
-        """Count what the two parts of a separator share.
-
-        Return (n_rows,) numbers of what the first part shares, how many there are, what each value of both parts
-        shares, and in which buckets they do not hold the same.
-        """
-        separator = self._layout.separators[number]
-        sides = (separator.first, separator.second)
-        hashes = [
-            [rows.shared[place, _index(place, number, self._layout), which] for which in (0, 1)] for place in sides
-        ]
-        distinct, numbers = np.unique(np.concatenate([quasi for quasi, _ in hashes]), return_inverse=True)
-        own = numbers.reshape(2, -1).astype(np.int32)
-        of_value, sums = [], []
-        for place, told, (_, every) in zip(sides, own, hashes, strict=True):
-            of_value.append(np.full(int(rows.values[place].max()) + 1, -1, dtype=np.int32))
-            of_value[-1][rows.values[place]] = told
-            sums.append(BoxSums(self._keys[number]))
-            sums[-1].add(rows.buckets, every, self._n_buckets)
-        return own[0], len(distinct), (of_value[0], of_value[1]), sums[0].differs(sums[1])
-
-    def _count_groups(self, subject: Subject, rows: _Rows, lists: Postings) -> Histograms:
-        """Count sensitive values in every group: bucket and quasi values of their part, as entries of its list."""
-        part, known = self._layout.part_of(subject), self._layout.known
-        group, n_groups = rows.buckets.astype(np.int64), self._n_buckets
-        if part in known:
-            entries = lists.keys_of(known.index(part))
-            group, n_groups = np.searchsorted(entries, paired(rows.values[part], rows.buckets)), len(entries)
-        joint, n_values = rows.codes[subject[0]], self._values[subject[0]].count
-        for name in subject[1:]:
-            distinct, numbers = np.unique(paired(joint, rows.codes[name]), return_inverse=True)
-            joint, n_values = numbers.reshape(-1).astype(np.int32), len(distinct)
-        keys, counts = _count_pairs(group.astype(np.int32), joint)
-        return Histograms(
-            sizes=np.bincount(group, minlength=n_groups).astype(np.int64),
-            start=np.searchsorted(keys >> np.uint64(32), np.arange(n_groups + 1, dtype=np.uint64)).astype(np.int64),
-            value=(keys & np.uint64(0xFFFFFFFF)).astype(np.int64),
-            count=counts,
-            values=() if len(subject) > 1 else tuple(self._values[subject[0]].texts),
-            n_values=n_values,
-        )
-
-    def _join(self, rows: _Rows, separated: Sequence[CodeArray]) -> Joined:
-        """Count values, in informed parts and separators together with the sensitive value, by bucket."""
-        layout, name = self._layout, str(self._layout.shared)
-        parts = sorted({*layout.known, *layout.informed})
-        owners = [*parts, *(separator.first for separator in layout.separators)]
-        told = [place in layout.informed for place in parts]
-        told += [layout.shared in separator.names for separator in layout.separators]
-        pairs: list[KeyArray | None] = []
-        counted, n_values = [], []
-        for owner, with_value, column in zip(owners, told, [*(rows.values[p] for p in parts), *separated], strict=True):
-            numbers, keys = column, None
-            if with_value:
-                codes = rows.codes[layout.parts[owner].column_of[name]]
-                keys, places = np.unique(paired(column, codes), return_inverse=True)
-                numbers = places.reshape(-1).astype(np.int32)
-            pairs.append(keys)
-            n_values.append(int(numbers.max()) + 1)
-            counted.append(_count_pairs(numbers, rows.buckets))
-        return Joined(Postings.of(counted, n_values), tuple(pairs), len(parts), self._values[name].count)
-
-    def _link(self, rows: _Rows) -> tuple[NeighbourSums, NeighbourSums]:
-        """Add up neighbouring parts of rows as they stand, and as turned by a random number of places."""
-        key, n_parts = self._readers[0].key, len(self._readers)
-        standing, turned = NeighbourSums(key, n_parts), NeighbourSums(key, n_parts)
-        standing.add(rows.contents, rows.buckets, self._n_buckets)
-        order = turn_rows(rows.buckets, np.random.default_rng())
-        turned.add(rows.contents, rows.buckets, self._n_buckets, order)
-        return standing, turned
-
-
-def _concatenate(found: Sequence[_Rows]) -> _Rows:
-    def join(pick: Callable[[_Rows], Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
-        return [np.concatenate(arrays) for arrays in zip(*map(pick, found), strict=True)]
-
-    return _Rows(
-        buckets=np.concatenate([rows.buckets for rows in found]),
-        values=join(lambda rows: rows.values),
-        contents=join(lambda rows: rows.contents),
-        codes=dict(zip(found[0].codes, join(lambda rows: list(rows.codes.values())), strict=True)),
-        shared=dict(zip(found[0].shared, join(lambda rows: list(rows.shared.values())), strict=True)),
+    batches: list[Arrays] = []
+    with progress.step("reading the release", manifest.rows) as step:
+        for found, sensitive in prepare_ahead(rows.batches(manifest.columns), prepare):
+            codes = {("code", column): readers[name].read(*sensitive[column]) for column, name in columns.items()}
+            batches.append(found | codes)
+            step.advance(len(found["bucket",]))
+    arrays = _concatenate(batches)
+    buckets = arrays.get(("bucket",), np.zeros(0, dtype=np.int32))
+    sizes = _count_buckets(buckets, manifest.buckets)
+    values, contents = _number_parts(coders, arrays)
+    return Release(
+        buckets=buckets,
+        values=values,
+        contents=contents,
+        layout=layout,
+        coders=coders,
+        sizes=sizes,
+        shared=[
+            _share([values[separator.first], values[separator.second]], arrays, number, hashers[number], buckets)
+            for number, separator in enumerate(layout.separators)
+        ],
+        codes={column: arrays["code", column] for column in columns},
+        texts={name: tuple(reader.texts) for name, reader in readers.items()},
     )
 
 
-def read_sliced(
-    rows: PublishedRows,
-    manifest: Manifest,
-    layout: Layout,
-    subjects: Sequence[Subject],
-    source: Source | None,
-    *,
-    with_contents: bool,
-    progress: Progress,
-) -> SlicedRows:
-    """Read the release once. *with_contents*: list the contents of buckets, to compare them without a witness."""
-    if source is not None:
-        absent = [a.name for a in manifest.attributes if a.name not in source.schema.names]
-        if absent:
-            raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
-    compared: Literal["no", "by witness", "by bounds"] = "by bounds" if with_contents else "by witness"
-    kinds = choose_kinds(layout, manifest, rows.schema, source)
-    reader = _Reader(layout, manifest, kinds, "no" if source is None else compared)
-    return reader.count(*reader.read(rows, manifest, progress), subjects)
+def _choose_kinds(layout: Layout, manifest: Manifest, published: pa.Schema, source: Source | None) -> Kinds:
+    """Return the type in which each attribute is compared, in all its columns and in the source."""
+    found: dict[str, list[pa.DataType]] = {}
+    for part in layout.parts:
+        for name, column in part.column_of.items():
+            found.setdefault(name, []).append(published.field(column).type)
+    original = {} if source is None else {name: source.schema.field(name).type for name in found}
+    return {name: manifest.kind_of(name, *kinds, original.get(name, kinds[0])) for name, kinds in found.items()}
 
 
-def _hashers(
-    separator: Separator, layout: Layout, manifest: Manifest, kinds: Mapping[str, pa.DataType]
-) -> tuple[Contents, Contents]:
+def _hash_shared(separator: Separator, layout: Layout, kinds: Kinds, manifest: Manifest) -> dict[str, Contents]:
     """Return what hashes the quasi values that two parts share, and what hashes all that they share."""
-    quasi = tuple(name for name in separator.names if name != layout.shared)
-    one, other = (
-        Contents(names, [kinds[name] for name in names], manifest.missing_tokens) for names in (quasi, separator.names)
-    )
-    return one, other
+    quasi = [name for name in separator.names if name != layout.shared]
+    return {"shared quasi": _hasher(quasi, kinds, manifest), "shared": _hasher(separator.names, kinds, manifest)}
 
 
-def _members(
-    place: int, layout: Layout, hashers: Sequence[tuple[Contents, Contents]]
-) -> list[tuple[Contents, Contents]]:
-    return [h for h, s in zip(hashers, layout.separators, strict=True) if place in (s.first, s.second)]
+def _select(batch: pa.RecordBatch, column_of: Mapping[str, str]) -> pa.RecordBatch:
+    """Return the columns of one part by the names of their attributes."""
+    return pa.RecordBatch.from_arrays([batch.column(column) for column in column_of.values()], names=list(column_of))
 
 
-def _index(place: int, number: int, layout: Layout) -> int:
-    return sum(place in (s.first, s.second) for s in layout.separators[:number])
+def read_buckets(column: pa.Array, n_buckets: int) -> CodeArray:
+    """Return (n_rows,) buckets from 0 on, or raise BucketError if they are not whole numbers from 1 to n.
+
+    >>> read_buckets(pa.array(["1", "2", "2"]), 2).tolist()
+    [0, 1, 1]
+    """
+    values, places = coded(column)
+    if column.null_count:
+        raise BucketError("rows have no bucket")
+    try:
+        countable = is_textual(values.type) or pa.types.is_integer(values.type)
+        numbers = values.cast(pa.int64()) if countable else None
+    except pa.ArrowInvalid:
+        numbers = None
+    if numbers is None or not values.cast(pa.string()).equals(numbers.cast(pa.string())):
+        raise BucketError("buckets are not plain whole numbers")
+    found = np.asarray(numbers, dtype=np.int64)
+    if ((found < 1) | (found > n_buckets)).any():
+        raise BucketError(f"buckets are not numbers from 1 to {n_buckets}, as the manifest says")
+    return (found - 1).astype(np.int32)[places]
+
+
+def _count_buckets(buckets: CodeArray, n_buckets: int) -> IntArray:
+    """Return (n_buckets,) the rows of each, or raise BucketError; without gaps they take no more memory than rows."""
+    steps = np.diff(buckets, prepend=np.int32(-1))
+    if ((steps < 0) | (steps > 1)).any():
+        raise BucketError("buckets are not in ascending order, or their numbers have gaps")
+    sizes = np.bincount(buckets)
+    if len(sizes) != n_buckets or not n_buckets:
+        raise BucketError(f"there are {len(sizes)} buckets, the manifest says {n_buckets}")
+    return sizes
+
+
+def _concatenate(batches: Sequence[Arrays]) -> Arrays:
+    return {key: np.concatenate([batch[key] for batch in batches]) for key in (batches[0] if batches else ())}
+
+
+def _number_parts(coders: Sequence[PartCoder], arrays: Arrays) -> tuple[list[CodeArray], list[KeyArray]]:
+    """Return of each part (n_rows,) numbers of quasi values or regions, and hashes of contents."""
+    values = []
+    for place, coder in enumerate(coders):
+        quasi = [array for key, array in arrays.items() if key[:2] == ("quasi", place)]
+        values.append(arrays["region", place] if ("region", place) in arrays else coder.number(quasi))
+    return values, [one.hash_contents(arrays["rest", place], values[place]) for place, one in enumerate(coders)]
+
+
+def _share(
+    values: Sequence[CodeArray], arrays: Arrays, number: int, hashers: Mapping[str, Contents], buckets: CodeArray
+) -> SharedValues:
+    """Number the quasi values that two parts share, and compare all that they share bucket by bucket."""
+    interner, of_value, sums = Interner(), [], []
+    numbers = [interner.ids(arrays["shared quasi", number, side]) for side in (0, 1)]
+    for side, own in enumerate(values):
+        of_value.append(np.zeros(int(own.max()) + 1, dtype=np.int32))
+        of_value[side][own] = numbers[side]
+        sums.append(sum_boxes(hashers["shared"].key, buckets, arrays["shared", number, side], int(buckets[-1]) + 1))
+    return SharedValues(numbers[0], of_value[0], of_value[1], (sums[0] != sums[1]).any(axis=1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Original(SlicedRows):
+    """The rows of the source that a witness puts in buckets; without one all that lack no value, in bucket 0."""
+
+    counts: SourceRows
+    fault: str | None  # why the witness is not to be used
+
+
+def read_source(
+    release: Release,
+    manifest: Manifest,
+    covers: Mapping[str, Covers],
+    source: Source,
+    witness: Witness | None,
+    progress: Progress,
+) -> Original:
+    """Read the source once; a *witness* tells the published bucket of each row, 0 if it is in none."""
+    reader = SourceCoder(manifest, (), Contents((), (), ()))
+    trees: dict[int, tuple[PointReader, BoxTree]] = {}
+    for place, coder in enumerate(release.coders):
+        if coder.part.located:
+            own = [covers[name] for name in coder.part.quasi]
+            tree = BoxTree.of(Spans.of(own, coder.regions.tuples()))
+            trees[place] = PointReader(own, manifest.missing_tokens), tree
+
+    def prepare(batch: pa.RecordBatch) -> tuple[Arrays, SourceFacts]:
+        rows, facts = reader.code(batch)
+        found: Arrays = {("stays",): np.ones(batch.num_rows, dtype=np.bool_) if rows.stays is None else rows.stays}
+        batch = batch if rows.stays is None else batch.filter(pa.array(rows.stays))
+        for place, coder in enumerate(release.coders):
+            found["rest", place] = coder.hash_rest(batch)
+            if place in trees:
+                points, tree = trees[place]
+                found["region", place] = tree.find(points.points(batch))
+            elif coder.part.boxed:
+                found["region", place] = np.zeros(batch.num_rows, dtype=np.int32)  # it does not follow from the source
+            else:
+                found["quasi", place, 0] = coder.code(batch)[0]
+        return found, facts
+
+    batches, facts = [], reader.nothing()
+    with progress.step("comparing with the source", source.n_rows) as step:
+        rows = source.batches(reader.columns, dictionary=reader.dictionaries)
+        for found, more in prepare_ahead(rows, prepare):
+            batches.append(found)
+            facts += more
+            step.advance(more.rows)
+    arrays = _concatenate(batches)
+    stays = arrays.pop(("stays",), np.zeros(0, dtype=np.bool_))
+    buckets, fault = np.zeros(int(stays.sum()), dtype=np.int32), None
+    if witness is not None:
+        buckets, fault = _read_witness(witness, stays, len(release.sizes))
+    inside = slice(None) if (buckets >= 0).all() else np.flatnonzero(buckets >= 0)
+    values, contents = _number_parts(release.coders, {key: array[inside] for key, array in arrays.items()})
+    return Original(buckets[inside], values, contents, facts.counts(), fault)
+
+
+def _read_witness(witness: Witness, stays: BoolArray, n_buckets: int) -> tuple[CodeArray, str | None]:
+    """Return (n_stay,) the buckets from 0 on of source rows that are not dropped, -1 for none, and what is wrong."""
+    found = witness.read(0, len(stays))
+    nowhere = np.full(int(stays.sum()), -1, dtype=np.int32)
+    if isinstance(found, str):
+        return nowhere, found
+    if len(found) > 1 or found.min(initial=0) < 0 or found.max(initial=0) > n_buckets:
+        return nowhere, "it names buckets that the release does not have"
+    fault = "it has more rows than the source" if witness.n_rows > len(stays) else None
+    if found[0, ~stays].any():
+        fault = "it puts rows in buckets that lack values and were dropped"
+    return (found[0, stays] - 1).astype(np.int32), fault
