@@ -20,7 +20,7 @@ from shoal.verify.account import epsilon_bound
 from shoal.verify.form import is_likely_sample
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
-from shoal.verify.techniques.tokens import Tokens
+from shoal.verify.techniques.declared import Tokens
 
 FALSE_ALARM = 1e-12
 

@@ -22,7 +22,7 @@ from shoal.verify.account import check_account
 from shoal.verify.form import is_likely_sample
 from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.base import ColumnValues
-from shoal.verify.techniques.tokens import Pseudonym
+from shoal.verify.techniques.declared import Pseudonym
 from shoal.verify.verifier import verify, verify_table
 
 N = 60

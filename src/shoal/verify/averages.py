@@ -31,14 +31,13 @@ def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | Non
     if manifest.averaging is None:
         return []
     quasi = manifest.of_role("quasi")
-    named = {attribute.name: attribute.name for attribute in quasi}
-    published = gather_values(rows.batches(list(named)), named)
+    named = [attribute.name for attribute in quasi]
+    published = gather_values(rows.batches(named), named)
     original: dict[str, ColumnValues] = {}
     if source is not None:
-        known = {a.name: a.name for a in quasi if _follows(manifest, a)}
+        known = [a.name for a in quasi if _follows(manifest, a)]
         if known:
-            read = source.batches(list(known), dictionary=list(known))
-            original = gather_values(read, known, manifest.missing_tokens)
+            original = gather_values(source.batches(known, dictionary=known), known, manifest.missing_tokens)
     gaps = {name: gap_fault(manifest, name, values) for name, values in published.items()}
     return [_check(a, manifest.averaging, gaps[a.name], published[a.name], original.get(a.name)) for a in quasi]
 

@@ -6,7 +6,7 @@ a strict model of its entry in the manifest, which says how published values mus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -74,11 +74,6 @@ class Declared(StrictEntry):
         """Whether ``compare`` looks for something in the source's values."""
         return not self.determined and not self.moved
 
-    @property
-    def kind(self) -> pa.DataType:
-        """The type of recomputed values."""
-        raise NotImplementedError
-
     def recompute(self, values: pa.Array) -> pa.Array:
         """Return what values of the source become, none of which is missing, if that is determined."""
         raise NotImplementedError
@@ -104,55 +99,40 @@ def compare_missing(published: ColumnValues, original: ColumnValues) -> str | No
     return None
 
 
-class _Gathering:
-    """Joins the values of one batch after the other."""
-
-    def __init__(self, missing: pa.Array) -> None:
-        self._tokens = missing
-        self._values: list[pa.Array] = []
-        self._counts: list[IntArray] = []
-        self._held = 0
-        self._missing = 0
-
-    def add(self, column: pa.Array) -> None:
-        values, places = coded(column)
-        counts = np.bincount(places, minlength=len(values) + 1).astype(np.int64)
-        gone = missing_values(values, self._tokens)
-        self._missing += int(counts[-1] + counts[:-1][gone].sum())
-        used = ~gone & (counts[:-1] > 0)
-        if used.any():
-            self._values.append(values.filter(pa.array(used)))
-            self._counts.append(counts[:-1][used])
-            self._held += int(used.sum())
-        if self._held > _MANY and len(self._values) > 1:
-            self._join()
-
-    def _join(self) -> None:
-        joined = pa.concat_arrays(self._values).dictionary_encode()
-        counts = np.bincount(np.asarray(joined.indices), np.concatenate(self._counts), len(joined.dictionary))
-        self._values, self._counts = [joined.dictionary], [counts.astype(np.int64)]
-        self._held = len(joined.dictionary)
-
-    def result(self) -> ColumnValues:
-        if not self._values:
-            return ColumnValues(pa.array([], pa.string()), np.zeros(0, dtype=np.int64), self._missing)
-        self._join()
-        return ColumnValues(self._values[0], self._counts[0], self._missing)
+Counted = tuple[pa.Array, IntArray]  # distinct values, and how many rows have each
 
 
 def gather_values(
-    batches: Iterable[pa.RecordBatch], columns: Mapping[str, str], missing: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], missing: Sequence[str] = ()
 ) -> dict[str, ColumnValues]:
-    """Return the values of columns, which are given by names that they shall have here.
+    """Return the values of columns.
 
     *missing* are texts of a source. A release has none in their place, so that no text of it goes unchecked.
     """
     tokens = pa.array(list(missing), type=pa.string())
-    found = {name: _Gathering(tokens) for name in columns}
+    absent = dict.fromkeys(names, 0)
+    held: dict[str, list[Counted]] = {name: [] for name in names}
     for batch in batches:
-        for name, column in columns.items():
-            found[name].add(batch.column(column))
-    return {name: one.result() for name, one in found.items()}
+        for name, pieces in held.items():
+            values, places = coded(batch.column(name))
+            counts = np.bincount(places, minlength=len(values) + 1).astype(np.int64)
+            gone = missing_values(values, tokens)
+            absent[name] += int(counts[-1] + counts[:-1][gone].sum())
+            used = ~gone & (counts[:-1] > 0)
+            if used.any():
+                pieces.append((values.filter(pa.array(used)), counts[:-1][used]))
+            if sum(len(own) for own, _ in pieces) > _MANY:
+                pieces[:] = [_join(pieces)]
+    return {name: ColumnValues(*_join(pieces), absent[name]) for name, pieces in held.items()}
+
+
+def _join(pieces: Sequence[Counted]) -> Counted:
+    """Return the values of several batches, equal ones once."""
+    if not pieces:
+        return pa.array([], pa.string()), np.zeros(0, dtype=np.int64)
+    joined = pa.concat_arrays([values for values, _ in pieces]).dictionary_encode()
+    weights = np.concatenate([counts for _, counts in pieces])
+    return joined.dictionary, np.bincount(np.asarray(joined.indices), weights, len(joined.dictionary)).astype(np.int64)
 
 
 def missing_values(values: pa.Array, tokens: pa.Array) -> BoolArray:

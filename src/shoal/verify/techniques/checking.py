@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import IntArray
-from shoal.core.errors import InputError
-from shoal.manifest import Attribute
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
+from shoal.verify.form import demand_columns
 from shoal.verify.items import RewrittenRows
 from shoal.verify.manifest import Manifest
 from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_unmet
@@ -23,8 +21,7 @@ from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
 from shoal.verify.tally import Tally
 from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
-from shoal.verify.techniques.declared import Moved
-from shoal.verify.techniques.tokens import Tokens
+from shoal.verify.techniques.declared import Moved, Tokens
 from shoal.verify.truth import check_values
 
 if TYPE_CHECKING:
@@ -39,38 +36,42 @@ def check_techniques(
     expected: Source | None,
 ) -> list[Check]:
     """Return a check for every changed column; *expected* is the source with determined columns recomputed."""
-    columns = file_columns(manifest)
     by_name = {attribute.name: attribute for attribute in manifest.attributes}
-    plain = [name for name in manifest.techniques if not (by_name[name].boxed or manifest.averaged(by_name[name]))]
-    read = {name: columns[name] for name in plain}
-    published = gather_values(rows.batches(list(read.values())), read) if read else {}
-    needed = [name for name in plain if _needs_source(manifest.techniques[name], manifest)]
-    original = {}
+    boxed = {name for name in manifest.techniques if by_name[name].boxed}
+    shown = _read_shown(rows, manifest, covers, boxed)
+    needed = [name for name in shown if _needs_source(manifest.techniques[name], manifest)]
+    original: dict[str, ColumnValues] = {}
     if source is not None and needed:
-        named = {name: name for name in needed}
-        original = gather_values(source.batches(needed, dictionary=needed), named, manifest.missing_tokens)
+        original = gather_values(source.batches(needed, dictionary=needed), needed, manifest.missing_tokens)
     checks: list[Check] = []
     for name, declared in manifest.techniques.items():
-        if name in published:
-            fault = _fault(declared, manifest, published[name], original.get(name))
-            if fault is None and isinstance(declared, Moved) and expected is not None:
-                fault = _strange_values(declared, manifest, rows, expected)
-            checks.append(_check(declared, fault))
-        elif isinstance(declared, Tokens):
-            shown = _tokens_shown(by_name[name], rows, covers)
-            checks.append(_check(declared, _token_fault(declared, manifest, shown, source)))
-        elif isinstance(declared, Moved) and by_name[name].boxed and source is not None:
-            checks += _check_labelled(declared, manifest, rows, covers[name], source)
+        if name in boxed or manifest.averaged(by_name[name]):
+            if isinstance(declared, Tokens):
+                fault = declared.find_fault(shown[name])
+                if fault is None and name in original:
+                    fault = declared.compare_texts(shown[name], original[name])
+                checks.append(_check(declared, fault))
+            elif isinstance(declared, Moved) and name in boxed and source is not None:
+                checks += _check_labelled(declared, manifest, rows, covers[name], source)
+            continue
+        fault = _find_fault(declared, manifest, shown[name], original.get(name))
+        if fault is None and isinstance(declared, Moved) and expected is not None:
+            fault = _find_strange(declared, manifest, rows, expected)
+        checks.append(_check(declared, fault))
     return checks
 
 
-def file_columns(manifest: Manifest) -> dict[str, str]:
-    """Return, for each attribute, the first column that has it."""
-    found: dict[str, str] = {}
-    for names, columns in zip(manifest.parts, manifest.part_columns, strict=True):
-        for name, column in zip(names, columns, strict=True):
-            found.setdefault(name, column)
-    return found
+def _read_shown(
+    rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], boxed: Collection[str]
+) -> dict[str, ColumnValues]:
+    """Return the values of changed columns, and the tokens that labels list, whatever rows have them."""
+    plain = [name for name in manifest.techniques if name not in boxed]
+    shown = gather_values(rows.batches(plain), plain) if plain else {}
+    for name in boxed:
+        if isinstance(manifest.techniques[name], Tokens):
+            listed = sorted({value for one in covers[name].declared() for value in one.get("values", ())})
+            shown[name] = ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
+    return shown
 
 
 def _needs_source(declared: Declared, manifest: Manifest) -> bool:
@@ -78,7 +79,7 @@ def _needs_source(declared: Declared, manifest: Manifest) -> bool:
     return declared.compared and ((manifest.sample is None and manifest.one_per is None) or not declared.determined)
 
 
-def _fault(
+def _find_fault(
     declared: Declared, manifest: Manifest, published: ColumnValues, original: ColumnValues | None
 ) -> str | None:
     fault = gap_fault(manifest, declared.column, published) or declared.find_fault(published)
@@ -97,12 +98,11 @@ def gap_fault(manifest: Manifest, name: str, published: ColumnValues) -> str | N
 
 
 def _check(declared: Declared, fault: str | None) -> Check:
-    if fault is not None:
-        return Check("technique", False, f"{declared.column} ({declared.technique}) {fault}")
-    return Check("technique", True, f"{declared.column} ({declared.technique}): {declared.finding}")
+    about = f"{declared.column} ({declared.technique})"
+    return Check.of("technique", fault and f"{about} {fault}", f"{about}: {declared.finding}")
 
 
-def _strange_values(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
+def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
     """Return a fault if a value, together with the group it stayed in, occurs more often than in the source.
 
     Groups are told by those columns *within* that stand beside the value and follow from the source.
@@ -125,55 +125,24 @@ def _strange_values(declared: Moved, manifest: Manifest, rows: PublishedRows, so
     return f"has {strange} values more often than the source{groups}"
 
 
-def _tokens_shown(attribute: Attribute, rows: PublishedRows, covers: Mapping[str, Covers]) -> ColumnValues:
-    """Return the tokens that labels list or that stand for groups, whatever rows have them."""
-    name = attribute.name
-    if not attribute.boxed:
-        return gather_values(rows.batches([name]), {name: name})[name]
-    listed = sorted({value for one in covers[name].declared() for value in one.get("values", ())})
-    return ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
-
-
-def _token_fault(declared: Tokens, manifest: Manifest, shown: ColumnValues, source: Source | None) -> str | None:
-    fault = declared.find_fault(shown)
-    if fault is not None or source is None or declared.determined:
-        return fault
-    name = declared.column
-    original = gather_values(source.batches([name], dictionary=[name]), {name: name}, manifest.missing_tokens)
-    return declared.compare_texts(shown, original[name])
-
-
 def _check_labelled(
     declared: Moved, manifest: Manifest, rows: PublishedRows, cover: Covers, source: Source
 ) -> Iterator[Check]:
     """Check a column that is published as labels, and whose values changed rows."""
-    demand = _label_counts(rows, file_columns(manifest)[declared.column], cover)
-    supply = _code_counts(source, cover, manifest.missing_tokens)
+    name, labels, points = declared.column, LabelReader(cover.attribute), PointReader([cover], manifest.missing_tokens)
+    demand, supply = np.zeros(labels.radix, dtype=np.int64), np.zeros(cover.width, dtype=np.int64)
+    for batch in rows.batches([name]):
+        demand += np.bincount(labels.read(batch.column(0)), minlength=labels.radix)
+    for batch in source.batches([name], dictionary=[name]):
+        supply += np.bincount(points.points(batch)[:, 0], minlength=cover.width)
     yield from check_values([cover], [supply > 0])
     try:
         lost = count_unmatched_labels(cover, demand, supply)
     except TooLargeError:
         why = "labels are not matched with values: there are too many"
-        yield Check("technique", True, f"{declared.column} ({declared.technique}): {why}", done=False)
+        yield Check("technique", True, f"{name} ({declared.technique}): {why}", done=False)
         return
     yield _check(declared, f"has {lost} labels that cover no value of the source of their own" if lost else None)
-
-
-def _label_counts(rows: PublishedRows, column: str, cover: Covers) -> IntArray:
-    reader = LabelReader(cover.attribute)
-    counts = np.zeros(reader.radix, dtype=np.int64)
-    for batch in rows.batches([column]):
-        counts += np.bincount(reader.read(batch.column(0)), minlength=reader.radix)
-    return counts
-
-
-def _code_counts(source: Source, cover: Covers, missing: Sequence[str]) -> IntArray:
-    name = cover.attribute.name
-    reader = PointReader([cover], missing)
-    counts = np.zeros(cover.width, dtype=np.int64)
-    for batch in source.batches([name], dictionary=[name]):
-        counts += np.bincount(reader.points(batch)[:, 0], minlength=cover.width)
-    return counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,10 +155,8 @@ class ExpectedRows(RewrittenRows):
     @property
     def schema(self) -> pa.Schema:
         """The columns of the source, recomputed ones in their new types."""
-        return pa.schema([pa.field(f.name, self._kind(f)) for f in self.source.schema])
-
-    def _kind(self, field: pa.Field) -> pa.DataType:
-        return self.declared[field.name].kind if field.name in self.declared else field.type
+        kinds = {name: one.recompute(pa.array([], pa.string())).type for name, one in self.declared.items()}
+        return pa.schema([pa.field(field.name, kinds.get(field.name, field.type)) for field in self.source.schema])
 
     def _read(self, wanted: list[str], dictionary: Collection[str]) -> Iterator[pa.RecordBatch]:
         changed = [name for name in wanted if name in self.declared]
@@ -213,8 +180,6 @@ class ExpectedRows(RewrittenRows):
 def recompute_source(manifest: Manifest, source: Source) -> Any:
     """Return the source with the columns recomputed that the manifest determines, or as it is if there are none."""
     declared = {name: one for name, one in manifest.techniques.items() if one.determined}
-    absent = [name for name in manifest.techniques if name not in source.schema.names]
-    if absent:
-        raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
+    demand_columns(source, list(manifest.techniques))
     tokens = pa.array(list(manifest.missing_tokens), type=pa.string())
     return ExpectedRows(source, declared, tokens) if declared else source

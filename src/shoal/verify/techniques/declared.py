@@ -1,4 +1,4 @@
-"""The techniques that a manifest can declare, those included that only move values between rows.
+"""The techniques that a manifest can declare: tokens in place of values, values that changed rows, changed numbers.
 
 Another package that adds a technique registers how the verifier reads it, a subclass of ``Declared``, under the
 technique's name in the entry point group ``shoal.declared``. Without it no release with the technique is published.
@@ -6,16 +6,23 @@ technique's name in the entry point group ``shoal.declared``. Without it no rele
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
-from shoal.verify.techniques.base import Declared
+from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding
-from shoal.verify.techniques.tokens import Hash, Pseudonym, Token, Tokens
+
+Length = Annotated[int, Field(ge=16, le=51)]  # characters of a token that its key does not take back
+_BASE32 = "[A-Z2-7]"
+_LETTERS_OF_BLOCK = 8 * 16 / 5  # base-32 characters of a block of 16 bytes
 
 
 class Moved(Declared):
@@ -45,6 +52,119 @@ class Swapping(Moved):
     """A share of the rows of a group exchanged their values in pairs."""
 
     share: Annotated[float, Field(gt=0, le=1)]
+
+
+class Tokens(Declared):
+    """Texts that stand for values, equal ones for equal values."""
+
+    roles: ClassVar[tuple[str, ...]] = ("quasi", "insensitive")
+
+    of: Literal["identifier"] | None = None
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression of a token."""
+        raise NotImplementedError
+
+    def find_fault(self, published: ColumnValues) -> str | None:
+        """Tokens have the declared form."""
+        formed = pc.match_substring_regex(published.texts(), pattern=f"^({self.pattern})$")
+        fine = bool(pc.all(formed, min_count=0).as_py())
+        return None if fine else "has texts that are no tokens of the declared form"
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Numbers of equal tokens fit numbers of equal values, and no token is a value.
+
+        Each token stands for a value of its own and in no more rows: sorted from the largest, no number of the release
+        is above that of the source.
+        """
+        if fault := compare_missing(published, original):
+            return fault
+        mine, theirs = np.sort(published.counts)[::-1], np.sort(original.counts)[::-1]
+        if len(mine) > len(theirs) or bool((mine > theirs[: len(mine)]).any()):
+            return "has other numbers of equal tokens than the source has of equal values"
+        return self.compare_texts(published, original)
+
+    def compare_texts(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Return a fault if there are more tokens than values of the source, or if they tell whose they are."""
+        if len(published.values) > len(original.values):
+            return "has more tokens than the source has values"
+        if self.are_among(published.texts(), original.values):
+            return "has values of the source, or their bare hashes, in place of tokens"
+        return None
+
+    def are_among(self, tokens: pa.Array, values: pa.Array) -> bool:
+        """Whether tokens are values of the source."""
+        return _are_among(tokens, as_texts(values))
+
+    @property
+    def finding(self) -> str:
+        """What was found."""
+        return "tokens have the declared form"
+
+
+def _are_among(texts: pa.Array, others: pa.Array) -> bool:
+    return bool(pc.any(pc.is_in(texts, value_set=others), min_count=0).as_py())
+
+
+class Hash(Tokens):
+    """SHA-256 of values; without a salt it can be recomputed."""
+
+    salt: Literal["random", "none"]
+
+    @property
+    def pattern(self) -> str:
+        """64 hexadecimal digits."""
+        return "[0-9a-f]{64}"
+
+    @property
+    def determined(self) -> bool:
+        """A bare hash follows from the value."""
+        return self.salt == "none"
+
+    def recompute(self, values: pa.Array) -> pa.Array:
+        """Return the bare hashes."""
+        texts = as_texts(values).to_pylist()
+        return pa.array([hashlib.sha256(text.encode()).hexdigest() for text in texts], pa.string())
+
+    def are_among(self, tokens: pa.Array, values: pa.Array) -> bool:
+        """Whether tokens are values, or bare hashes that are said to be salted."""
+        bare = not self.determined and _are_among(tokens, self.recompute(values))
+        return bare or _are_among(tokens, as_texts(values))
+
+
+class Token(Tokens):
+    """Tokens of one run: nobody can compute them again."""
+
+    length: Length
+
+    @property
+    def pattern(self) -> str:
+        """Characters of base 32."""
+        return f"{_BASE32}{{{self.length}}}"
+
+
+class Pseudonym(Tokens):
+    """Tokens of a key file; reversible ones can be taken back, and are as long as their values need."""
+
+    reversible: bool
+    domain: str
+    length: Length | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Pseudonym:
+        if self.reversible is (self.length is not None):
+            raise ValueError("is reversible and has a length, or is not and has none")
+        return self
+
+    @property
+    def pattern(self) -> str:
+        """Characters of base 32; of reversible ones those of 32, 48, 64 ... bytes."""
+        if self.length is not None:
+            return f"{_BASE32}{{{self.length}}}"
+        # Five blocks are 128 characters.
+        ends = "|".join(f"{_BASE32}{{{-int(-_LETTERS_OF_BLOCK * blocks // 1)}}}" for blocks in range(2, 7))
+        return f"({_BASE32}{{128}})*({ends})"
 
 
 GROUP = "shoal.declared"  # of entry points

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -43,11 +43,6 @@ class Grid:
 
     decimals: int
 
-    @property
-    def kind(self) -> pa.DataType:
-        """Whole numbers are stored as such."""
-        return pa.float64() if self.decimals else pa.int64()
-
     def steps(self, numbers: FloatArray) -> FloatArray:
         """Return (n,) the nearest multiples, in steps from 0."""
         return np.rint(numbers * 10.0**self.decimals) + 0.0
@@ -64,9 +59,8 @@ class Grid:
         return steps / 10.0**self.decimals if self.decimals else steps
 
     def array(self, steps: FloatArray) -> pa.Array:
-        """Return the column of steps."""
-        values: Any = self.numbers(steps) if self.decimals else steps.astype(np.int64)
-        return pa.array(values, type=self.kind)
+        """Return the column of steps; whole numbers are stored as such."""
+        return pa.array(self.numbers(steps) if self.decimals else steps.astype(np.int64))
 
     def holds(self, numbers: FloatArray) -> BoolArray:
         """Return (n,) whether numbers are on the grid, to the last digit, and near enough that every step can be."""
@@ -115,6 +109,12 @@ def are_within(
     return not bool((numbers < lowest).any()) and not bool((numbers > highest).any())
 
 
+def _clip(steps: FloatArray, low: int | None, high: int | None) -> FloatArray:
+    """Return the same numbers, cut at the ends that there are."""
+    steps = steps if low is None else np.maximum(steps, low)
+    return steps if high is None else np.minimum(steps, high)
+
+
 class Gridded(Declared):
     """Every published number is a step of the grid, and one that the technique can lead to."""
 
@@ -125,11 +125,6 @@ class Gridded(Declared):
     @abstractmethod
     def grid(self) -> Grid:
         """The grid of the published numbers."""
-
-    @property
-    def kind(self) -> pa.DataType:
-        """The type of the grid."""
-        return self.grid.kind
 
     def find_fault(self, published: ColumnValues) -> str | None:
         """Numbers are on the grid, and where they may be."""
@@ -150,12 +145,6 @@ class Gridded(Declared):
         if not bool((np.abs(scaled) <= FARTHEST / unit).all()):
             raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
         return scaled
-
-
-def _clip(steps: FloatArray, low: int | None, high: int | None) -> FloatArray:
-    """Return the same numbers, cut at the ends that there are."""
-    steps = steps if low is None else np.maximum(steps, low)
-    return steps if high is None else np.minimum(steps, high)
 
 
 class Rounding(Gridded):
@@ -246,31 +235,13 @@ class Rounding(Gridded):
         return "rounded to multiples of the base" + (", at random" if self.random else "")
 
 
-class Shares(StrictEntry):
-    """Of records at edges that come from the data."""
+class Bounded(Gridded):
+    """Numbers of declared decimals between two ends, of which one or both may be open."""
 
-    top: Annotated[float, Field(gt=0, lt=1)] | None = None
-    bottom: Annotated[float, Field(gt=0, lt=1)] | None = None
-
-
-class Coding(Gridded):
-    """Numbers between two edges."""
+    end_names: ClassVar[tuple[str, str]] = ("min", "max")
+    beyond: ClassVar[str] = "has numbers outside the declared domain"
 
     decimals: Decimals
-    edges_from_data: bool
-    top: float | None = None
-    bottom: float | None = None
-    shares: Shares = Shares()
-
-    @model_validator(mode="after")
-    def _fits(self) -> Coding:
-        bottom, top = self.ends
-        if (bottom is None and top is None) or (bottom is not None and top is not None and bottom >= top):
-            raise ValueError("has no edges, or the bottom is not below the top")
-        shares = self.shares.model_fields_set
-        if self.edges_from_data is not bool(shares) or not shares <= self.model_fields_set:
-            raise ValueError("has edges_from_data, shares and edges that do not fit")
-        return self
 
     @property
     def grid(self) -> Grid:
@@ -279,9 +250,46 @@ class Coding(Gridded):
 
     @property
     def ends(self) -> tuple[int | None, int | None]:
-        """The bottom and the top in grid steps."""
-        bottom = None if self.bottom is None else self.grid.step_of(self.bottom, "bottom")
-        return bottom, None if self.top is None else self.grid.step_of(self.top, "top")
+        """The ends in grid steps, of which the first must be below the last."""
+        low, high = (
+            None if getattr(self, name) is None else self.grid.step_of(getattr(self, name), name)
+            for name in self.end_names
+        )
+        if low is not None and high is not None and low >= high:
+            raise ValueError("has a {} that is not below {}".format(*self.end_names))
+        return low, high
+
+    def find_misplaced(self, steps: FloatArray) -> str | None:
+        """No number is beyond an end."""
+        return self.beyond if bool((_clip(steps, *self.ends) != steps).any()) else None
+
+
+class Shares(StrictEntry):
+    """Of records at edges that come from the data."""
+
+    top: Annotated[float, Field(gt=0, lt=1)] | None = None
+    bottom: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+class Coding(Bounded):
+    """Numbers between two edges."""
+
+    end_names: ClassVar[tuple[str, str]] = ("bottom", "top")
+    beyond: ClassVar[str] = "has numbers beyond the declared edges"
+
+    edges_from_data: bool
+    top: float | None = None
+    bottom: float | None = None
+    shares: Shares = Shares()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Coding:
+        if self.ends == (None, None):
+            raise ValueError("has no edges")
+        shares = self.shares.model_fields_set
+        if self.edges_from_data is not bool(shares) or not shares <= self.model_fields_set:
+            raise ValueError("has edges_from_data, shares and edges that do not fit")
+        return self
 
     @property
     def determined(self) -> bool:
@@ -299,11 +307,6 @@ class Coding(Gridded):
 
     def _steps(self, numbers: FloatArray) -> FloatArray:
         return np.rint(self.scale(numbers)) + 0.0
-
-    def find_misplaced(self, steps: FloatArray) -> str | None:
-        """No number is beyond an edge."""
-        beyond = bool((_clip(steps, *self.ends) != steps).any())
-        return "has numbers beyond the declared edges" if beyond else None
 
     def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
         """Edges that come from the data are where the shares of its records say."""
@@ -345,10 +348,9 @@ class Gaussian(StrictEntry):
     sd: float
 
 
-class Noise(Gridded):
+class Noise(Bounded):
     """Numbers moved by random steps of a grid, and a sum that chance explains."""
 
-    decimals: Decimals
     differential_privacy: Literal[False]  # noise of single records is none
     laplace: Laplace | None = None
     gaussian: Gaussian | None = None
@@ -362,34 +364,15 @@ class Noise(Gridded):
             raise ValueError("has not one of laplace and gaussian")
         if not 1 <= self.width <= _WIDEST:
             raise ValueError("has noise that is less than a step of its grid, or too wide for it")
-        low, high = self.ends
-        if (self.edges is None) != (low is None and high is None):
+        if (self.edges is None) != (self.ends == (None, None)):
             raise ValueError("has ends and does not say what happens there, or the other way round")
-        if low is not None and high is not None and low >= high:
-            raise ValueError("has a min that is not below max")
         return self
-
-    @property
-    def grid(self) -> Grid:
-        """The declared decimals."""
-        return Grid(self.decimals)
-
-    @property
-    def ends(self) -> tuple[int | None, int | None]:
-        """The ends of the domain in grid steps."""
-        low = None if self.min is None else self.grid.step_of(self.min, "min")
-        return low, None if self.max is None else self.grid.step_of(self.max, "max")
 
     @property
     def width(self) -> float:
         """The scale or the standard deviation in grid steps."""
         width = self.laplace.scale if self.laplace is not None else self.gaussian.sd if self.gaussian else 0.0
         return width * 10.0**self.decimals
-
-    def find_misplaced(self, steps: FloatArray) -> str | None:
-        """No number is outside the domain."""
-        outside = bool((_clip(steps, *self.ends) != steps).any())
-        return "has numbers outside the declared domain" if outside else None
 
     def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
         """Sorted, no number is farther from the source's than chance explains; without a domain, nor is the sum.
