@@ -29,6 +29,9 @@ class Moved(Declared):
     """Rows have each other's values, within groups of rows that agreed in some columns of the source."""
 
     moved: ClassVar[bool] = True
+    finding: ClassVar[str] = (
+        "values are among the source's, each no more often than there; that they were moved, no file shows"
+    )
 
     within: Listed[str]
 
@@ -37,11 +40,6 @@ class Moved(Declared):
         if self.column in self.within or len(set(self.within)) != len(self.within):
             raise ValueError("names a column twice in within, or the column itself")
         return self
-
-    @property
-    def finding(self) -> str:
-        """What was found."""
-        return "values are among the source's, each no more often than there; that they were moved, no file shows"
 
 
 class Permutation(Moved):
@@ -58,6 +56,7 @@ class Tokens(Declared):
     """Texts that stand for values, equal ones for equal values."""
 
     roles: ClassVar[tuple[str, ...]] = ("quasi", "insensitive")
+    finding: ClassVar[str] = "tokens have the declared form"
 
     of: Literal["identifier"] | None = None
 
@@ -97,11 +96,6 @@ class Tokens(Declared):
         """Whether tokens are values of the source."""
         return _are_among(tokens, as_texts(values))
 
-    @property
-    def finding(self) -> str:
-        """What was found."""
-        return "tokens have the declared form"
-
 
 def _are_among(texts: pa.Array, others: pa.Array) -> bool:
     return bool(pc.any(pc.is_in(texts, value_set=others), min_count=0).as_py())
@@ -110,12 +104,9 @@ def _are_among(texts: pa.Array, others: pa.Array) -> bool:
 class Hash(Tokens):
     """SHA-256 of values; without a salt it can be recomputed."""
 
-    salt: Literal["random", "none"]
+    pattern: ClassVar[str] = "[0-9a-f]{64}"
 
-    @property
-    def pattern(self) -> str:
-        """64 hexadecimal digits."""
-        return "[0-9a-f]{64}"
+    salt: Literal["random", "none"]
 
     @property
     def determined(self) -> bool:

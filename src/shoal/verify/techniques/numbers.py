@@ -28,6 +28,7 @@ from shoal.verify.techniques.base import (
 
 FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
 _HALF = 26  # bits
+Numbers = tuple[FloatArray, IntArray]  # ascending, and how many rows have each
 _WIDEST = 2.0**40  # grid steps of noise
 _INSIDE = 0.05  # noise that is drawn again stays inside with a larger chance: it is at most four domains wide
 
@@ -95,9 +96,7 @@ def _first(counts: IntArray, n: int) -> IntArray:
     return np.asarray(np.clip(n - before, 0, counts), dtype=np.int64)
 
 
-def are_within(
-    own: tuple[FloatArray, IntArray], low: FloatArray, high: FloatArray, counts: IntArray, reach: float = 0.0
-) -> bool:
+def are_within(own: Numbers, low: FloatArray, high: FloatArray, counts: IntArray, reach: float = 0.0) -> bool:
     """Whether numbers can come from others, of which each became one from *low* to *high*, no farther than the reach.
 
     The i-th smallest of some numbers is not below the i-th smallest of all lows, and likewise from above. All ascend.
@@ -109,42 +108,66 @@ def are_within(
     return not bool((numbers < lowest).any()) and not bool((numbers > highest).any())
 
 
-def _clip(steps: FloatArray, low: int | None, high: int | None) -> FloatArray:
-    """Return the same numbers, cut at the ends that there are."""
-    steps = steps if low is None else np.maximum(steps, low)
-    return steps if high is None else np.minimum(steps, high)
+Ends = tuple[int | None, int | None]  # None: the numbers are open to this side
 
 
 class Gridded(Declared):
-    """Every published number is a step of the grid, and one that the technique can lead to."""
+    """Every published number is a multiple of a unit, in steps of a grid, and between two ends."""
 
     numeric: ClassVar[bool] = True
     off_grid: ClassVar[str] = "has numbers of more decimals than declared"
+    beyond: ClassVar[str] = "has numbers outside the declared domain"
 
     @property
     @abstractmethod
     def grid(self) -> Grid:
         """The grid of the published numbers."""
 
+    @property
+    def unit(self) -> int:
+        """Published numbers are multiples of so many grid steps."""
+        return 1
+
+    @property
+    @abstractmethod
+    def ends(self) -> Ends:
+        """The first and the last multiple of the unit."""
+
+    def clip(self, multiples: FloatArray) -> FloatArray:
+        """Return the same numbers, cut at the ends that there are."""
+        low, high = self.ends
+        multiples = multiples if low is None else np.maximum(multiples, low)
+        return multiples if high is None else np.minimum(multiples, high)
+
+    def scale(self, numbers: FloatArray) -> FloatArray:
+        """Return numbers of the source in units; those that the grid does not reach are refused."""
+        scaled: FloatArray = numbers * 10.0**self.grid.decimals / self.unit
+        if not bool((np.abs(scaled) <= FARTHEST / self.unit).all()):
+            raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
+        return scaled
+
     def find_fault(self, published: ColumnValues) -> str | None:
         """Numbers are on the grid, and where they may be."""
         found = published.numbers()
         if found is None:
             return "has values that are no numbers"
-        if not bool(self.grid.holds(found[0]).all()):
+        steps = self.grid.steps(found[0])
+        if not bool(self.grid.holds(found[0]).all()) or bool((np.fmod(steps, self.unit) != 0).any()):
             return self.off_grid
-        return self.find_misplaced(self.grid.steps(found[0]))
+        return self.beyond if bool((self.clip(steps / self.unit) != steps / self.unit).any()) else None
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """Return why the published numbers cannot come from the source's, if they cannot."""
+        if fault := compare_missing(published, original):
+            return fault
+        mine, theirs = published.numbers(), original.numbers()
+        if mine is None or theirs is None:
+            return "has values that are no numbers, here or in the source"
+        return self.compare_numbers((self.grid.steps(mine[0]) / self.unit, mine[1]), theirs)
 
     @abstractmethod
-    def find_misplaced(self, steps: FloatArray) -> str | None:
-        """Return what is wrong with published numbers that are on the grid, given in its steps, if something is."""
-
-    def scale(self, numbers: FloatArray, unit: int = 1) -> FloatArray:
-        """Return numbers of the source in units of grid steps; those that the grid does not reach are refused."""
-        scaled: FloatArray = numbers * 10.0**self.grid.decimals / unit
-        if not bool((np.abs(scaled) <= FARTHEST / unit).all()):
-            raise InputError(f"column {self.column!r} of the source has values that are no numbers, or too large ones")
-        return scaled
+    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
+        """Return why these multiples of the unit cannot come from the source's numbers, if they cannot."""
 
 
 class Rounding(Gridded):
@@ -179,7 +202,7 @@ class Rounding(Gridded):
         return self.grid.step_of(self.base, "base")
 
     @property
-    def ends(self) -> tuple[int | None, int | None]:
+    def ends(self) -> Ends:
         """The first and the last multiple in the domain."""
         low = None if self.min is None else math.ceil(exact(self.min) / exact(self.base))
         return low, None if self.max is None else math.floor(exact(self.max) / exact(self.base))
@@ -191,41 +214,25 @@ class Rounding(Gridded):
 
     def recompute(self, values: pa.Array) -> pa.Array:
         """Return the nearest multiples."""
-        scaled = self.scale(as_numbers(values), self.unit)
+        scaled = self.scale(as_numbers(values))
         below = np.floor(scaled)
-        return self.grid.array(_clip(below + (scaled - below >= 0.5), *self.ends) * self.unit)
+        return self.grid.array(self.clip(below + (scaled - below >= 0.5)) * self.unit)
 
-    def find_misplaced(self, steps: FloatArray) -> str | None:
-        """Numbers are multiples in the domain."""
-        if bool((np.fmod(steps, self.unit) != 0).any()):
-            return self.off_grid
-        multiples = steps / self.unit
-        if bool((_clip(multiples, *self.ends) != multiples).any()):
-            return "has numbers outside the declared domain"
-        return None
-
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
         """Sorted, no number is a base or more away from what the source allows; the sum is where chance puts it.
 
         Each number is one of the two multiples around its source number. Errors are independent, have mean 0 and lie
         in an interval of one base: Hoeffding's inequality bounds their sum.
         """
-        if fault := compare_missing(published, original):
-            return fault
-        mine, theirs = published.numbers(), original.numbers()
-        if mine is None or theirs is None:
-            return "has values that are no numbers, here or in the source"
-        (numbers, counts), (sources, source_counts) = mine, theirs
-        multiples = self.grid.steps(numbers) / self.unit
-        scaled = _clip(self.scale(sources, self.unit), *self.ends)
-        below, above = (_clip(side(scaled), *self.ends) for side in (np.floor, np.ceil))
-        if not are_within((multiples, counts), below, above, source_counts):
+        scaled, counts = self.clip(self.scale(original[0])), original[1]
+        below, above = self.clip(np.floor(scaled)), self.clip(np.ceil(scaled))
+        if not are_within(multiples, below, above, counts):
             return "has numbers that are a base or more away from the source's"
-        n = published.present
+        n = int(multiples[1].sum())
         fine = 2**20 if bool((np.abs(scaled) < 2.0**31).all()) else 1  # parts of a base that sums are counted in
-        least, most = extreme_sums(np.floor(scaled * fine), source_counts, n)
+        least, most = extreme_sums(np.floor(scaled * fine), counts, n)
         reach = fine * math.sqrt(n * math.log(2 / FALSE_ALARM) / 2) + n
-        if not least - reach <= sum_steps(multiples, counts) * fine <= most + n + reach:
+        if not least - reach <= sum_steps(*multiples) * fine <= most + n + reach:
             return "has numbers whose sum random rounding does not explain"
         return None
 
@@ -239,7 +246,6 @@ class Bounded(Gridded):
     """Numbers of declared decimals between two ends, of which one or both may be open."""
 
     end_names: ClassVar[tuple[str, str]] = ("min", "max")
-    beyond: ClassVar[str] = "has numbers outside the declared domain"
 
     decimals: Decimals
 
@@ -249,7 +255,7 @@ class Bounded(Gridded):
         return Grid(self.decimals)
 
     @property
-    def ends(self) -> tuple[int | None, int | None]:
+    def ends(self) -> Ends:
         """The ends in grid steps, of which the first must be below the last."""
         low, high = (
             None if getattr(self, name) is None else self.grid.step_of(getattr(self, name), name)
@@ -258,10 +264,6 @@ class Bounded(Gridded):
         if low is not None and high is not None and low >= high:
             raise ValueError("has a {} that is not below {}".format(*self.end_names))
         return low, high
-
-    def find_misplaced(self, steps: FloatArray) -> str | None:
-        """No number is beyond an end."""
-        return self.beyond if bool((_clip(steps, *self.ends) != steps).any()) else None
 
 
 class Shares(StrictEntry):
@@ -276,6 +278,8 @@ class Coding(Bounded):
 
     end_names: ClassVar[tuple[str, str]] = ("bottom", "top")
     beyond: ClassVar[str] = "has numbers beyond the declared edges"
+    determined: ClassVar[bool] = True
+    finding: ClassVar[str] = "no number is beyond an edge"
 
     edges_from_data: bool
     top: float | None = None
@@ -292,40 +296,24 @@ class Coding(Bounded):
         return self
 
     @property
-    def determined(self) -> bool:
-        """It leaves nothing to chance."""
-        return True
-
-    @property
     def compared(self) -> bool:
         """Edges from the data are where its records say."""
         return self.edges_from_data
 
     def recompute(self, values: pa.Array) -> pa.Array:
         """Return the numbers on the grid, cut at the edges."""
-        return self.grid.array(_clip(self._steps(as_numbers(values)), *self.ends))
+        return self.grid.array(self.clip(np.rint(self.scale(as_numbers(values))) + 0.0))
 
-    def _steps(self, numbers: FloatArray) -> FloatArray:
-        return np.rint(self.scale(numbers)) + 0.0
-
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
+    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:  # noqa: ARG002
         """Edges that come from the data are where the shares of its records say."""
-        found = original.numbers()
-        if found is None:
-            return "has values that are no numbers in the source"
-        steps, place = np.unique(self._steps(found[0]), return_inverse=True)
-        records = np.bincount(place, found[1], len(steps)).astype(np.int64)
+        steps, place = np.unique(np.rint(self.scale(original[0])) + 0.0, return_inverse=True)
+        records = np.bincount(place, original[1], len(steps)).astype(np.int64)
         bottom, top = self.ends
         if self.shares.top is not None and top != _find_edge(steps[::-1], records[::-1], exact(self.shares.top)):
             return "has a top that is not where the share of the records says"
         if self.shares.bottom is not None and bottom != _find_edge(steps, records, exact(self.shares.bottom)):
             return "has a bottom that is not where the share of the records says"
         return None
-
-    @property
-    def finding(self) -> str:
-        """What was found."""
-        return "no number is beyond an edge"
 
 
 def _find_edge(steps: FloatArray, records: IntArray, share: Fraction) -> int | None:
@@ -351,6 +339,10 @@ class Gaussian(StrictEntry):
 class Noise(Bounded):
     """Numbers moved by random steps of a grid, and a sum that chance explains."""
 
+    finding: ClassVar[str] = (
+        "numbers are on their grid and in their domain; that noise was drawn as declared, no file shows"
+    )
+
     differential_privacy: Literal[False]  # noise of single records is none
     laplace: Laplace | None = None
     gaussian: Gaussian | None = None
@@ -374,25 +366,19 @@ class Noise(Bounded):
         width = self.laplace.scale if self.laplace is not None else self.gaussian.sd if self.gaussian else 0.0
         return width * 10.0**self.decimals
 
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
         """Sorted, no number is farther from the source's than chance explains; without a domain, nor is the sum.
 
         What is put back at an edge comes nearer, never farther.
         """
-        if fault := compare_missing(published, original):
-            return fault
-        mine, theirs = published.numbers(), original.numbers()
-        if mine is None or theirs is None:
-            return "has values that are no numbers, here or in the source"
-        (numbers, counts), (sources, source_counts) = mine, theirs
-        steps, true, n = self.grid.steps(numbers), self.grid.steps(sources), published.present
-        if not are_within((steps, counts), true, true, source_counts, self._farthest(n)):
+        true, counts, n = self.grid.steps(original[0]), original[1], int(multiples[1].sum())
+        if not are_within(multiples, true, true, counts, self._farthest(n)):
             return "has numbers that are farther from the source's than noise explains"
         if self.ends != (None, None):
             return None
-        least, most = extreme_sums(true, source_counts, n)
+        least, most = extreme_sums(true, counts, n)
         reach = math.ceil(self.reach(n))
-        if not least - reach <= sum_steps(steps, counts) <= most + reach:
+        if not least - reach <= sum_steps(*multiples) <= most + reach:
             return "has numbers whose sum is farther from the source's than noise explains"
         return None
 
@@ -419,11 +405,6 @@ class Noise(Bounded):
         likely = math.sqrt(2 * needed / n) / self.width  # the best t for normal sums
         chosen: list[float] = np.minimum(likely * np.logspace(-3, 3, 601), most * (1 - 1e-6)).tolist()
         return min((n * transform(t, self.width) + needed) / t for t in chosen)
-
-    @property
-    def finding(self) -> str:
-        """What was found."""
-        return "numbers are on their grid and in their domain; that noise was drawn as declared, no file shows"
 
 
 def _log_laplace(t: float, scale: float) -> float:
