@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.progress import Progress
 from shoal.verify.boxes import BoxTree, Spans
-from shoal.verify.coding import PointReader, SourceCoder, SourceFacts
+from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, is_textual
 from shoal.verify.covers import Covers
-from shoal.verify.form import SourceRows
+from shoal.verify.form import SourceRows, count_source
 from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, ValueReader
@@ -256,7 +256,8 @@ def read_source(
     progress: Progress,
 ) -> Original:
     """Read the source once; a *witness* tells the published bucket of each row, 0 if it is in none."""
-    reader = SourceCoder(manifest, (), Contents((), (), ()))
+    complete, moved = manifest.complete, manifest.moved_complete
+    missing = PointReader((), manifest.missing_tokens)
     trees: dict[int, tuple[PointReader, BoxTree]] = {}
     for place, coder in enumerate(release.coders):
         if coder.part.located:
@@ -264,10 +265,13 @@ def read_source(
             tree = BoxTree.of(Spans.of(own, coder.regions.tuples()))
             trees[place] = PointReader(own, manifest.missing_tokens), tree
 
-    def prepare(batch: pa.RecordBatch) -> tuple[Arrays, SourceFacts]:
-        rows, facts = reader.code(batch)
-        found: Arrays = {("stays",): np.ones(batch.num_rows, dtype=np.bool_) if rows.stays is None else rows.stays}
-        batch = batch if rows.stays is None else batch.filter(pa.array(rows.stays))
+    def prepare(batch: pa.RecordBatch) -> tuple[Arrays, IntArray]:
+        stays, lacking = np.ones(batch.num_rows, dtype=np.bool_), np.zeros(len(moved), dtype=np.int64)
+        if manifest.missing_policy == "drop":
+            lacking[:] = [missing.any_missing(batch, [name]).sum() for name in moved]
+            stays = ~missing.any_missing(batch, complete)
+            batch = batch if stays.all() else batch.filter(pa.array(stays))
+        found: Arrays = {("stays",): stays}
         for place, coder in enumerate(release.coders):
             found["rest", place] = coder.hash_rest(batch)
             if place in trees:
@@ -277,15 +281,15 @@ def read_source(
                 found["region", place] = np.zeros(batch.num_rows, dtype=np.int32)  # it does not follow from the source
             else:
                 found["quasi", place, 0] = coder.code(batch)[0]
-        return found, facts
+        return found, lacking
 
-    batches, facts = [], reader.nothing()
+    batches, lacking = [], np.zeros(len(moved), dtype=np.int64)
     with progress.step("comparing with the source", source.n_rows) as step:
-        rows = source.batches(reader.columns, dictionary=reader.dictionaries)
-        for found, more in prepare_ahead(rows, prepare):
+        names = [attribute.name for attribute in manifest.attributes]
+        for found, more in prepare_ahead(source.batches(names, dictionary=[*complete, *moved]), prepare):
             batches.append(found)
-            facts += more
-            step.advance(more.rows)
+            lacking += more
+            step.advance(len(found["stays",]))
     arrays = _concatenate(batches)
     stays = arrays.pop(("stays",), np.zeros(0, dtype=np.bool_))
     buckets, fault = np.zeros(int(stays.sum()), dtype=np.int32), None
@@ -293,7 +297,8 @@ def read_source(
         buckets, fault = _read_witness(witness, stays, len(release.sizes))
     inside = slice(None) if (buckets >= 0).all() else np.flatnonzero(buckets >= 0)
     values, contents = _number_parts(release.coders, {key: array[inside] for key, array in arrays.items()})
-    return Original(buckets[inside], values, contents, facts.counts(), fault)
+    counts = count_source(len(stays), int((~stays).sum()), lacking)
+    return Original(buckets[inside], values, contents, counts, fault)
 
 
 def _read_witness(witness: Witness, stays: BoolArray, n_buckets: int) -> tuple[CodeArray, str | None]:
