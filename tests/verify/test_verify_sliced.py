@@ -17,8 +17,7 @@ from shoal.verify.manifest import read_manifest
 from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
 from shoal.verify.sliced.beliefs import Adversary
-from shoal.verify.sliced.layout import Layout, OverlapError, join_tree
-from shoal.verify.sliced.reading import read_release
+from shoal.verify.sliced.reading import Layout, OverlapError, join_tree, read_release
 from shoal.verify.verifier import verify_table
 
 # Li, Li, Zhang and Molloy, Table 1(a) and 1(f).

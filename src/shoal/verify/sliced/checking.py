@@ -42,10 +42,11 @@ from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable
 from shoal.verify.result import FALSE_ALARM, Check, CheckedGuarantee
 from shoal.verify.sliced.beliefs import Adversary, Lists
 from shoal.verify.sliced.judging import check_promises
-from shoal.verify.sliced.layout import Layout, OverlapError
 from shoal.verify.sliced.reading import (
     BucketError,
+    Layout,
     Original,
+    OverlapError,
     Release,
     SlicedRows,
     read_buckets,
