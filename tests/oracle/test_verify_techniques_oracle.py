@@ -19,8 +19,8 @@ from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
 from shoal.verify.form import is_likely_sample
 from shoal.verify.techniques.base import ColumnValues
-from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
 from shoal.verify.techniques.declared import Tokens
+from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
 
 FALSE_ALARM = 1e-12
 
