@@ -73,19 +73,21 @@ class PolicyReader:
         for key in document:
             if key not in self.KEYS:
                 self._note((str(key),), f"unknown key {str(key)!r}{did_you_mean(str(key), self.KEYS)}")
-        table = self._valid(TableOptions, {k: document[k] for k in TableOptions.model_fields if k in document}, ())
-        source = self._valid(SourceOptions, document.get("source") or {}, ("source",))
+        # What is not valid is noted, and read on as if it were not there: every mistake is found at once.
+        given = {key: document[key] for key in TableOptions.model_fields if key in document}
+        table = self._valid(TableOptions, given, ()) or TableOptions()
+        source = self._valid(SourceOptions, document.get("source") or {}, ("source",)) or SourceOptions()
         sample = self._valid(Sampling, document["sample"], ("sample",)) if document.get("sample") is not None else None
         attributes = self._attributes(document.get("attributes"))
         self._check_units(table, sample, attributes)
         self._check_accepted(table, attributes)
         sensitive = [name for name, attribute in attributes.items() if attribute.role == "sensitive"]
-        for name in () if table is None else table.max_generalized:
+        for name in table.max_generalized:
             self._check_known(("max_generalized", name), name, sensitive, "a sensitive attribute of the policy")
         method = self._component(_METHOD, document.get("method", {"mondrian": {}}), ("method",))
         privacy = self._privacy(document.get("privacy"), attributes, method)
         self._check_changed(method, sample, attributes)
-        if self._problems or table is None or source is None or method is None:
+        if self._problems or method is None:
             raise PolicyError("\n".join(f"{self._name}, {problem}" for problem in self._problems))
         return Policy(
             attributes=attributes,
@@ -170,10 +172,10 @@ class PolicyReader:
             taken.update(derived)
 
     def _check_units(
-        self, table: TableOptions | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
+        self, table: TableOptions, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
         """Note a person's or a household's column that is not an identifier, and a sample by one that is not named."""
-        named = {} if table is None else {"unit": table.unit, "household": table.household}
+        named = {"unit": table.unit, "household": table.household}
         if sample is not None and sample.one_per is not None and named.get(sample.one_per) is None:
             self._note(("sample", "one_per"), f"the policy does not say which column is the {sample.one_per}")
         identifiers = [name for name, attribute in attributes.items() if attribute.role == "identifier"]
@@ -182,11 +184,11 @@ class PolicyReader:
                 advice = "; declare it with the role identifier"
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
 
-    def _check_accepted(self, table: TableOptions | None, attributes: Mapping[str, AttributePolicy]) -> None:
+    def _check_accepted(self, table: TableOptions, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note what is accepted and cannot be found: findings and columns that do not exist."""
         derived = [one for name, own in attributes.items() if own.items is not None for one in own.items.names(name)]
         columns = [*attributes, *derived]
-        for number, accepted in enumerate(() if table is None else table.accept):
+        for number, accepted in enumerate(table.accept):
             place: Place = ("accept", number)
             self._check_known((*place, "finding"), accepted.finding, FINDINGS, "a known finding", _list_known(FINDINGS))
             for name in accepted.about:
