@@ -65,7 +65,7 @@ def test_redrawn_noise_is_the_distribution_cut_off() -> None:
 
 
 def test_exponential_numbers_are_exponential_and_have_a_tail() -> None:
-    words = RowRandom.of(Chance.of(5)).words(0, N)
+    words = RowRandom.of(Chance.of(5)).draw(0, N, lambda words: words)
     drawn = exponential(words[:, 0], words[:, 1])
     assert stats.kstest(drawn, "expon").pvalue > RARE
     zero, one = np.zeros(1, dtype=np.uint64), np.full(1, 2**64 - 1, dtype=np.uint64)

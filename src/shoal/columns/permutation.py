@@ -15,7 +15,7 @@ from shoal.columns.base import SUBSTITUTION, NumberDomain, Technique, Treatment
 from shoal.columns.row_random import uniform
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
-from shoal.core.dictionaries import GrowingDictionary, factor_column
+from shoal.core.dictionaries import encode_columns
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.kernels import same_rows
 from shoal.core.randomness import Chance
@@ -41,13 +41,7 @@ def read_codes(source: Source, column: str, within: Sequence[str]) -> CodedRows:
     Groups of one record each are refused: no value could be moved, and the release would say that they were.
     """
     names = [column, *within]
-    dictionaries = [GrowingDictionary() for _ in names]
-    parts: list[list[CodeArray]] = [[] for _ in names]
-    for batch in source.batches(names, dictionary=names):
-        for name, dictionary, part in zip(names, dictionaries, parts, strict=True):
-            indices, values = factor_column(batch.column(name))
-            part.append(dictionary.codes(values)[indices].astype(np.int32))  # -1 points to the last: missing
-    codes, *others = (np.concatenate(part) for part in parts)
+    dictionaries, (codes, *others) = encode_columns(source.batches(names, dictionary=names))
     groups, n_groups = np.zeros(len(codes), dtype=np.int32), 1
     if others:
         first, groups = same_rows(others)

@@ -26,7 +26,7 @@ class RowRandom:
     changes nothing, not even how a logarithm is rounded.
 
     >>> random = RowRandom.of(Chance.of(7))
-    >>> bool((random.words(0, 9)[5:] == random.words(5, 4)).all())
+    >>> bool((random.draw(0, 9, uniform)[5:] == random.draw(5, 4, uniform)).all())
     True
     """
 
@@ -37,13 +37,8 @@ class RowRandom:
         """Take a secret from the chance of the run."""
         return cls(chance.keys(4).tobytes())
 
-    def words(self, first_row: int, n_rows: int) -> KeyArray:
-        """Return (n_rows, 4) words of 64 random bits."""
-        words: KeyArray = self.draw(first_row, n_rows, lambda words: words)
-        return words
-
     def draw(self, first_row: int, n_rows: int, draw: Callable[[KeyArray], NDArray[Any]]) -> Any:
-        """Return (n_rows, ...) what *draw* makes of the words of each row, block by block."""
+        """Return (n_rows, ...) what *draw* makes of the four words of 64 random bits of each row, block by block."""
         first_block, last_block = first_row // BLOCK_ROWS, (first_row + max(n_rows, 1) - 1) // BLOCK_ROWS
         blocks = [draw(self.block(block)) for block in range(first_block, last_block + 1)]
         start = first_row - first_block * BLOCK_ROWS

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from shoal.columns.base import ChangedSource
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray
-from shoal.core.dictionaries import MISSING_CODE, GrowingDictionary, factor_column
+from shoal.core.dictionaries import MISSING_CODE, encode_columns
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError
 from shoal.core.randomness import Chance
@@ -103,18 +103,11 @@ def sample(sampling: Sampling, source: Source, chance: Chance, column: str | Non
 
 def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
     """Return (n_rows,) one row of each value of a column, every row of a value being as likely as the others."""
-    known, codes, words, n_rows = GrowingDictionary(), [], [], 0
-    for batch in source.batches([column], dictionary=[column]):
-        indices, values = factor_column(batch.column(0))
-        codes.append(known.codes(values)[indices])
-        words.append(random.words(n_rows, len(indices))[:, 0])
-        n_rows += len(indices)
-    owner, lot = np.concatenate(codes), np.concatenate(words)
+    _, (owner,) = encode_columns(source.batches([column], dictionary=[column]))
     refuse_nobody(column, int((owner == MISSING_CODE).sum()))
-    order = np.lexsort((lot, owner))
-    first = np.ones(n_rows, dtype=np.bool_)
-    first[1:] = owner[order][1:] != owner[order][:-1]
-    rows = np.zeros(n_rows, dtype=np.bool_)
+    order = np.lexsort((random.draw(0, len(owner), lambda words: words[:, 0]), owner))
+    first = np.append(True, owner[order][1:] != owner[order][:-1])
+    rows = np.zeros(len(owner), dtype=np.bool_)
     rows[order[first]] = True
     return rows
 

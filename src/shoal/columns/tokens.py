@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from shoal.columns.base import HASHING, PSEUDONYMISATION, NumberDomain, Technique, Treatment
 from shoal.columns.keys import read_key, seal_tokens
-from shoal.core.dictionaries import GrowingDictionary, factor_column
+from shoal.core.dictionaries import encode_columns, factor_column
 from shoal.core.errors import PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
@@ -106,12 +106,9 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
     person, and what is promised of classes would not hold for people.
     """
     for column in columns:
-        known, records = GrowingDictionary(), np.zeros(1, dtype=np.int64)  # records: (n_codes,)
-        for batch in source.batches([column], dictionary=[column]):
-            indices, values = factor_column(batch.column(0))
-            codes = known.codes(values)[indices].astype(np.int64)
-            records = np.pad(records, (0, known.size - len(records))) + np.bincount(codes, minlength=known.size)
-        occurring = records[1:][records[1:] > 0]
+        _, (codes,) = encode_columns(source.batches([column], dictionary=[column]))
+        records = np.bincount(codes)[1:]
+        occurring = records[records > 0]
         repeated = int((occurring > 1).sum())
         if repeated:
             raise PolicyError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,26 @@ def factor_column(column: pa.Array) -> tuple[CodeArray, pa.Array]:
     if indices.type != pa.int32():
         indices = indices.cast(pa.int32())
     return indices.to_numpy(zero_copy_only=False), column.dictionary
+
+
+def encode_columns(batches: Iterable[pa.RecordBatch]) -> tuple[list[GrowingDictionary], list[CodeArray]]:
+    """Return the values of each column of all batches, and (n_rows,) the codes of each column; 0 is missing.
+
+    >>> (names,), (codes,) = encode_columns([pa.record_batch({"name": ["Ann", None, "Bob", "Ann"]})])
+    >>> names.values.to_pylist(), codes.tolist()
+    (['Ann', 'Bob'], [1, 0, 2, 1])
+    """
+    dictionaries: list[GrowingDictionary] = []
+    parts: list[list[CodeArray]] = []
+    for batch in batches:
+        for place, column in enumerate(batch.columns):
+            if place == len(parts):
+                dictionaries.append(GrowingDictionary())
+                parts.append([])
+            indices, values = factor_column(column)
+            codes = dictionaries[place].codes(values)[indices]  # the index -1 is the last: missing
+            parts[place].append(codes.astype(np.int32))
+    return dictionaries, [np.concatenate(codes) for codes in parts]
 
 
 class GrowingDictionary:

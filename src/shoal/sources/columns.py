@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -102,15 +101,9 @@ def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
     ['a', 'b']
     """
     array = encode_text(array)
-    used = np.zeros(len(array.dictionary), dtype=np.bool_)
-    used[array.indices.drop_null().to_numpy()] = True
-    kept = np.flatnonzero(used)  # (n_used,) old codes
-    entries = array.dictionary.take(pa.array(kept))
-    order = pc.sort_indices(entries).to_numpy()
-    renumbered = np.zeros(len(used), dtype=np.int32)
-    renumbered[kept[order]] = np.arange(len(kept), dtype=np.int32)
-    codes = pa.array(renumbered).take(array.indices)
-    return pa.DictionaryArray.from_arrays(codes, entries.take(pa.array(order)))
+    entries = array.dictionary.take(array.indices.unique().drop_null()).sort()
+    codes = pc.index_in(array.dictionary, value_set=entries).take(array.indices)
+    return pa.DictionaryArray.from_arrays(codes, entries)
 
 
 def normal_column(array: pa.Array, *, coded: bool, missing: Collection[str]) -> pa.Array:
