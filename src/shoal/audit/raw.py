@@ -8,12 +8,12 @@ import numpy as np
 
 from shoal.audit.uniqueness import CodedColumn, Partition
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.models.k_map import KMap
 from shoal.plan.cells import KeyLayout, Run
 from shoal.plan.problem import Requirement
-from shoal.policy.binding import joint_codes
 from shoal.policy.encoding import Encoding, encode
 from shoal.policy.policy import Policy
 from shoal.sources.base import Source
@@ -78,9 +78,9 @@ class RawTable:
         if requirement.population is None:
             raise TypeError("the requirement looks at no population")
         cells = self.encoding.problem.cells
-        codes, n_combinations = joint_codes(list(cells.codes[: self.n_quasi]))
-        total = np.bincount(codes, weights=requirement.population, minlength=n_combinations).astype(np.int64)
-        met = np.zeros(n_combinations, dtype=np.bool_)
+        first, codes = same_rows(cells.codes[: self.n_quasi])
+        total = np.bincount(codes, weights=requirement.population, minlength=len(first)).astype(np.int64)
+        met = np.zeros(len(first), dtype=np.bool_)
         met[codes[: len(self.records)]] = True
         return total[codes[self.first[:-1]]], int(total[~met].sum())
 

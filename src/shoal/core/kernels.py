@@ -394,7 +394,11 @@ def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
 
 
 def pack(columns: Sequence[AnyIntArray], sizes: Sequence[int]) -> IntArray:
-    """Return (n_rows,) one number per row that sorts as the columns do, the first column before the others."""
+    """Return (n_rows,) one number per row that sorts as the columns do, the first column before the others.
+
+    >>> pack([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
+    [2, 3]
+    """
     key, size_so_far = columns[0].astype(np.int64), sizes[0]
     for column, size in zip(columns[1:], sizes[1:], strict=True):
         if size_so_far * size > _LARGEST_KEY:

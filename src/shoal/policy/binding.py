@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import PolicyError
-from shoal.core.kernels import same_rows
+from shoal.core.kernels import pack, same_rows
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.plan.cells import Cells
 from shoal.plan.counted import SeenValues
@@ -38,19 +38,7 @@ class WholeTable:
     def joint_codes(self, names: tuple[str, ...], leaves: Sequence[AnyIntArray]) -> tuple[CodeArray, int]:
         """Return the codes of the combinations of several columns, the same in all regions, and how many there are."""
         known = self.joint[names]
-        return known.place[number_combinations(leaves, known.n_leaves)], len(known.records)
-
-
-def number_combinations(leaves: Sequence[AnyIntArray], n_leaves: Sequence[int]) -> IntArray:
-    """Return one number for each combination of leaves.
-
-    >>> number_combinations([np.array([0, 1]), np.array([2, 0])], [2, 3]).tolist()
-    [2, 3]
-    """
-    number = np.zeros(len(leaves[0]), dtype=np.int64)
-    for column, size in zip(leaves, n_leaves, strict=True):
-        number = number * size + column
-    return number
+        return known.place[pack(leaves, known.n_leaves)], len(known.records)
 
 
 def bind_models(
@@ -108,8 +96,10 @@ def _bind(
     n_quasi = len(cells.codes) - len(sensitive)
     if len(model.attributes) > 1:
         joined = [cells.codes[n_quasi + place[name]] for name in model.attributes]
-        codes, n_values = joint_codes(joined) if whole is None else whole.joint_codes(model.attributes, joined)
-        return [Requirement(model, number, codes, n_values)]
+        if whole is not None:
+            return [Requirement(model, number, *whole.joint_codes(model.attributes, joined))]
+        first, codes = same_rows(joined)
+        return [Requirement(model, number, codes, len(first))]
     names = model.attributes or tuple(place)
     for name in names:
         if getattr(model, "distance", None) == "hierarchical" and not sensitive[place[name]].taxonomy.declared:
@@ -174,9 +164,3 @@ def _look_up_weights(requirement: Requirement, seen: SeenValues, sensitive: tupl
 def _some(listed: list[str]) -> str:
     """Name at most five of them."""
     return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
-
-
-def joint_codes(columns: list[AnyIntArray]) -> tuple[CodeArray, int]:
-    """Return dense codes of the combinations of several columns, and how many there are."""
-    first, codes = same_rows(columns)
-    return codes, len(first)

@@ -21,7 +21,7 @@ from shoal.core.randomness import explain_file_errors
 from shoal.engines.local import KeyedBatch, LocalEngine, SampledCells
 from shoal.engines.regions.tree import RegionTree, route, tally
 from shoal.models.base import ValueModel
-from shoal.policy.binding import Combinations, WholeTable, number_combinations
+from shoal.policy.binding import Combinations, WholeTable
 from shoal.policy.encoding import Tree
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
@@ -151,7 +151,7 @@ class Router:
             leaves.append(out)
         if len(names) == 1:
             return leaves[0]
-        return number_combinations(leaves, [self._n_leaves[name] for name in names]).astype(np.int32)
+        return shared.pack(leaves, [self._n_leaves[name] for name in names]).astype(np.int32)
 
     def _n_values(self, names: tuple[str, ...]) -> int:
         return prod(self._n_leaves[name] for name in names)
