@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError, UsageError
-from shoal.core.kernels import compiled, pam
+from shoal.core.kernels import compiled, find_starts, pam
 from shoal.sources.base import DerivedSource, Source, SourceOptions
 from shoal.sources.columns import is_text
 from shoal.sources.opening import open_source
@@ -102,9 +102,7 @@ def distinct_pairs(owner: IntArray, item: IntArray, n_items: int) -> tuple[IntAr
     """
     width = max(n_items, 1)
     pair = np.sort(owner * width + item)  # sorting is much faster than np.unique, which hashes
-    first = np.ones(len(pair), dtype=np.bool_)
-    first[1:] = pair[1:] != pair[:-1]
-    pair = pair[first]
+    pair = pair[find_starts([pair])] if len(pair) else pair
     return pair // width, pair % width
 
 

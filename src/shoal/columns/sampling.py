@@ -16,6 +16,7 @@ from shoal.core.arrays import BoolArray
 from shoal.core.dictionaries import MISSING_CODE, encode_columns
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError
+from shoal.core.kernels import find_starts
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
 
@@ -106,9 +107,8 @@ def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:
     _, (owner,) = encode_columns(source.batches([column], dictionary=[column]))
     refuse_nobody(column, int((owner == MISSING_CODE).sum()))
     order = np.lexsort((random.draw(0, len(owner), lambda words: words[:, 0]), owner))
-    first = np.append(True, owner[order][1:] != owner[order][:-1])
     rows = np.zeros(len(owner), dtype=np.bool_)
-    rows[order[first]] = True
+    rows[order[find_starts([owner[order]])]] = True
     return rows
 
 

@@ -68,7 +68,7 @@ class Run:
             keys[0].sort()
         else:
             keys = keys[:, np.lexsort(keys)]
-        starts = _find_starts(keys)
+        starts = kernels.find_starts(keys)[: keys.shape[1]]  # none, if there are no rows
         return cls(np.ascontiguousarray(keys[:, starts]), np.diff(starts, append=keys.shape[1]))
 
     def merge(self, other: Run) -> Run:
@@ -113,14 +113,8 @@ class Run:
     def _reduce(cls, keys: KeyArray, counts: IntArray) -> Run:
         order = np.lexsort(keys)
         ordered = keys[:, order]
-        starts = _find_starts(ordered)
+        starts = kernels.find_starts(ordered)
         return cls(np.ascontiguousarray(ordered[:, starts]), np.add.reduceat(counts[order], starts))
-
-
-def _find_starts(keys: KeyArray) -> IntArray:
-    """Return where another key starts among those of (n_words, n) sorted rows."""
-    changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    return np.flatnonzero(np.append(True, changes))[: keys.shape[1]]
 
 
 class RunStack:

@@ -90,13 +90,9 @@ class CountedCells(SeenValues):
         if set(columns) != set(self.columns[-len(columns) :]):
             raise ValueError("only the last columns counted are in order")
         first = len(self.columns) - len(columns)
-        new = np.zeros(len(self.run.counts), dtype=np.bool_)
-        new[0] = True
-        for word in range(self.layout.word[first], self.layout.n_words):
-            shift = self.layout.shift[first] if word == self.layout.word[first] else 0
-            high = self.run.keys[word] >> np.uint64(shift)
-            new[1:] |= high[1:] != high[:-1]
-        return np.add.reduceat(self.run.counts, np.flatnonzero(new))
+        low, *others = self.run.keys[self.layout.word[first] :]
+        high = [low >> np.uint64(self.layout.shift[first]), *others]
+        return np.add.reduceat(self.run.counts, kernels.find_starts(high))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,9 +51,7 @@ class Assignment:
         """
         order = np.lexsort((classes, cells))
         cell, target = np.asarray(cells)[order], np.asarray(classes)[order]
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = (cell[1:] != cell[:-1]) | (target[1:] != target[:-1])
-        starts = np.flatnonzero(first)
+        starts = kernels.find_starts((cell, target))
         cell, target = cell[starts], target[starts]
         quota = np.add.reduceat(np.asarray(counts)[order], starts).astype(np.int64)
         parts = np.bincount(cell, minlength=n_cells)
