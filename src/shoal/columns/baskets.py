@@ -102,7 +102,7 @@ def distinct_pairs(owner: IntArray, item: IntArray, n_items: int) -> tuple[IntAr
     """
     width = max(n_items, 1)
     pair = np.sort(owner * width + item)  # sorting is much faster than np.unique, which hashes
-    pair = pair[find_starts([pair])] if len(pair) else pair
+    pair = pair[find_starts([pair])]
     return pair // width, pair % width
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -386,14 +386,14 @@ def gather_entries(start: IntArray, rows: AnyIntArray) -> tuple[IntArray, IntArr
     return place, start[rows][place] + within
 
 
-def find_starts(columns: Iterable[NDArray[Any]]) -> IntArray:
+def find_starts(columns: Sequence[NDArray[Any]] | NDArray[Any]) -> IntArray:
     """Return where other rows start than the one before, given the columns of sorted rows.
 
     >>> find_starts([np.array([1, 1, 2, 2]), np.array([5, 5, 5, 7])]).tolist()
     [0, 2, 3]
     """
     changes = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return np.flatnonzero(np.append(True, changes))
+    return np.flatnonzero(np.append(True, changes))[: len(columns[0])]  # none, if there are no rows
 
 
 def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:

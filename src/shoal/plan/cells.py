@@ -68,7 +68,7 @@ class Run:
             keys[0].sort()
         else:
             keys = keys[:, np.lexsort(keys)]
-        starts = kernels.find_starts(keys)[: keys.shape[1]]  # none, if there are no rows
+        starts = kernels.find_starts(keys)
         return cls(np.ascontiguousarray(keys[:, starts]), np.diff(starts, append=keys.shape[1]))
 
     def merge(self, other: Run) -> Run:
