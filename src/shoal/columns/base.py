@@ -210,22 +210,18 @@ def treat(
             raise PolicyError(f"column {name!r}: {technique.name} within the column itself would change nothing")
     treatments = {}
     for name, technique in techniques.items():
-        domain = (domains or {}).get(name, NumberDomain())
-        treatments[name] = _prepare(technique, name, source, chance, domain)
+        try:
+            domain = (domains or {}).get(name, NumberDomain())
+            treatments[name] = technique.prepare(name, source, chance, domain)
+        except ShoalError as error:
+            if str(error).startswith("column "):
+                raise
+            raise type(error)(f"column {name!r}: {error}") from None
     fields = [
         pa.field(field.name, treatments[field.name].kind) if field.name in treatments else field
         for field in source.schema
     ]
     return TreatedSource(source.name, pa.schema(fields), source.n_rows, (), source, treatments, frozenset(identifiers))
-
-
-def _prepare(technique: Technique, name: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:
-    try:
-        return technique.prepare(name, source, chance, domain)
-    except ShoalError as error:
-        if str(error).startswith("column "):
-            raise
-        raise type(error)(f"column {name!r}: {error}") from None
 
 
 Remains = Literal["yes", "may not", "no"]

@@ -19,7 +19,7 @@ from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import exact
 
 MOST_DECIMALS = 9
-_FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
+FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
 
 
 def decimals_of(number: Number) -> int:
@@ -48,7 +48,7 @@ class Grid:
     def steps(self, numbers: FloatArray, column: str) -> IntArray:
         """Return (n,) the nearest multiples, counted from 0."""
         scaled = np.rint(numbers * 10.0**self.decimals)
-        if (np.abs(scaled) > _FARTHEST).any():
+        if (np.abs(scaled) > FARTHEST).any():
             raise InputError(f"column {column!r} has numbers too large for {self.decimals} decimals")
         return scaled.astype(np.int64)
 
@@ -57,7 +57,7 @@ class Grid:
         step = exact(number) * 10**self.decimals
         if step.denominator != 1:
             raise PolicyError(f"{what} {number} is not a number of {self.decimals} decimals")
-        if abs(step) > _FARTHEST:
+        if abs(step) > FARTHEST:
             raise PolicyError(f"{what} {number} is too large for {self.decimals} decimals")
         return int(step)
 

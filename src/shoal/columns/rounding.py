@@ -11,15 +11,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.columns.base import NumberDomain, Technique, Treatment
-from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, decimals_of, plain_number
+from shoal.columns.numbers import FARTHEST, MOST_DECIMALS, Grid, NumberTreatment, clamp, decimals_of, plain_number
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
 from shoal.taxonomies.scales import exact
-
-_FARTHEST = 2.0**52
 
 
 class Rounding(Technique):
@@ -79,7 +77,7 @@ class RoundingTreatment(NumberTreatment):
     def steps(self, numbers: FloatArray, valid: BoolArray, first_row: int) -> IntArray:  # noqa: ARG002
         """Return the multiples; where the next one is outside the declared domain, the last one inside."""
         scaled = numbers * 10.0**self.grid.decimals / self.unit
-        if (np.abs(scaled) > _FARTHEST / self.unit).any():
+        if (np.abs(scaled) > FARTHEST / self.unit).any():
             raise InputError(f"column {self.column!r} has numbers too large to be rounded")
         below = np.floor(scaled)
         if self.random is None:
