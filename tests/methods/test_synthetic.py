@@ -56,7 +56,7 @@ def shares(table: pa.Table, *names: str) -> np.ndarray:
     codes, size = np.zeros(table.num_rows, dtype=np.int64), 1
     for name in names:
         one = next(domain for domain in DOMAINS if domain.name == name)
-        codes, size = codes * one.size + one.encode(table[name].combine_chunks()), size * one.size
+        codes, size = codes * one.size + one.taxonomy.encode(table[name].combine_chunks()), size * one.size
     return np.bincount(codes, minlength=size) / table.num_rows
 
 
@@ -92,11 +92,11 @@ def test_domains_from_the_data_are_refused(builder: FlatTaxonomy | NumbersTaxono
 
 def test_domains_encode_and_decode() -> None:
     ages = Domain("age", IntervalsTaxonomy(min=0, max=9).build(pa.array([])))
-    assert ages.encode(pa.array(["3", None, "12", "0"])).tolist() == [3, -1, -1, 0]
+    assert ages.taxonomy.encode(pa.array(["3", None, "12", "0"])).tolist() == [3, -1, -1, 0]
     assert ages.decode(np.array([9, 0], dtype=np.int32)).to_pylist() == ["9", "0"]
     with_missing = Domain("age", ages.taxonomy.with_missing())
     assert with_missing.size == 11
-    assert with_missing.encode(pa.array(["3", None, "12"])).tolist() == [3, 10, -1]
+    assert with_missing.taxonomy.encode(pa.array(["3", None, "12"])).tolist() == [3, 10, -1]
     assert with_missing.decode(np.array([10, 1], dtype=np.int32)).to_pylist() == ["missing", "1"]
 
 
@@ -245,7 +245,7 @@ def test_noise_does_not_follow_the_seed() -> None:
 def test_only_declared_values_come_out() -> None:
     release = made(epsilon=0.01, rows=500)
     for one in DOMAINS:
-        assert one.encode(release.table[one.name].combine_chunks()).min() >= 0
+        assert one.taxonomy.encode(release.table[one.name].combine_chunks()).min() >= 0
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

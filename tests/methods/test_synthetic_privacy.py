@@ -53,7 +53,7 @@ def outcomes(table: list[tuple[int, ...]], epsilon: float, delta: float, size: i
     found = []
     for seed in range(RUNS):
         release = synthesize(columns, domains, Synthetic(epsilon=epsilon, delta=delta), Chance.of(seed))
-        codes = [domain.encode(release.table[domain.name].combine_chunks()) for domain in domains]
+        codes = [domain.taxonomy.encode(release.table[domain.name].combine_chunks()) for domain in domains]
         joint = sum(code.astype(np.int64) * size**j for j, code in enumerate(codes))
         found.append((*np.bincount(joint, minlength=size ** len(domains)).tolist(), len(release.pairs)))
     return found

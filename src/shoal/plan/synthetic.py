@@ -96,10 +96,6 @@ class Domain:
         """The number of values."""
         return self.taxonomy.n_leaves
 
-    def encode(self, values: pa.Array) -> CodeArray:
-        """Return (n_values,) codes, -1 for what is outside the domain."""
-        return self.taxonomy.encode(values)
-
     def decode(self, codes: CodeArray) -> pa.Array:
         """Return the labels of codes."""
         return pa.array(self.taxonomy.leaf_labels, pa.string()).take(pa.array(codes))
