@@ -289,6 +289,7 @@ class Adversary:
             product = rows if product is None else product.multiply(rows)
             product.data[(product.data < _TINY) | (product.data > 1 / _TINY)] = np.nan
         mixed = csr_array((weights, np.arange(n_matches), found.start), shape=(n, n_matches)) @ product
+        mixed.eliminate_zeros()  # of weights that are nothing beside the largest
         mixed = mixed[np.diff(mixed.indptr) > 0]
         mixed.sort_indices()
         mixed.data /= np.repeat(mixed.sum(axis=1), np.diff(mixed.indptr))
@@ -311,9 +312,8 @@ class Adversary:
             for number, separator in enumerate(self.release.layout.separators):
                 if place in (separator.first, separator.second):
                     shared = self.release.shared[number]
-                    part[f"shared {number}"] = (shared.of_first if place == separator.first else shared.of_second)[
-                        values
-                    ]
+                    of_value = shared.of_first if place == separator.first else shared.of_second
+                    part[f"shared {number}"] = of_value[values]
             formed = formed.join(pa.table(part), [key for key in formed.column_names if key in part], join_type="inner")
         distinct = formed.group_by(names).aggregate([])
         return np.column_stack([np.asarray(distinct[name]) for name in names]).astype(np.int32)
