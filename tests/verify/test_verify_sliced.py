@@ -324,6 +324,23 @@ def test_very_many_parts(n_parts):
     assert verification.guarantees[0].achieved == pytest.approx(2.0, rel=1e-9)
 
 
+@pytest.mark.parametrize(("n_parts", "l"), [(3, 5), (130, 2)])
+def test_values_of_buckets_that_have_no_weight_do_not_count(n_parts, l):
+    """Whoever has r everywhere is in the first bucket, but for a chance of 1000**-n_parts to be in the second."""
+    n = 1000
+    quasi = {f"q{number}": ["r"] * n + ["r"] + ["c"] * (n - 1) for number in range(n_parts)}
+    source = pa.table({**quasi, "s": ["a", "b"] * (n // 2) + [f"c{row % 5}" for row in range(n)]})
+    attributes = {name: {"role": "quasi", "kind": "category"} for name in quasi}
+    buckets = np.repeat([1, 2], n)
+    for asked, failing in ((l, set()), (l + 1, {"distinct-l-diversity"})):
+        told = manifest(("distinct-l-diversity", {"l": asked}, float(l)), rows=2 * n) | {
+            "parts": [[name] for name in source.column_names],
+            "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
+        }
+        table = source.add_column(0, "bucket", pa.array(buckets))
+        assert failed(verify_table(table, told, source=open_source(source), witness=buckets)) == failing
+
+
 @pytest.mark.parametrize(
     ("n_parts", "n_values", "failing"), [(3, 2, set()), (130, 2, set()), (130, 500, {"simple-l-diversity"})]
 )
