@@ -89,7 +89,8 @@ class Setting:
     @property
     def m(self) -> Fraction:
         """The bound of Lemma 4.3 on the number of classes."""
-        return class_bound(N_QUASI, chances(self.distribution), self.l, self.p)
+        rest = sum(sorted(chances(self.distribution), reverse=True)[self.l - 1 :], Fraction(0))
+        return class_bound(N_QUASI, rest, self.l, self.p)
 
     @property
     def class_sizes(self) -> IntArray:

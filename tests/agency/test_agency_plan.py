@@ -143,9 +143,10 @@ def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
     unsure = make_plan(read, promise=3, delta=DELTA, p=plan.p, eta=plan.p / 2)
     assert unsure.n > plan.n
     assert unsure.n_tight > plan.n_tight
-    assert failure_bound(read, plan.classes, plan.n_tight) <= 0.01 < failure_bound(read, plan.classes, plan.n_tight - 1)
-    assert failure_bound(read, plan.classes, 0) == 1
-    assert plan.failure(plan.n_tight) == failure_bound(read, plan.classes, plan.n_tight)
+    weights, n = plan.classes.weights, plan.n_tight
+    assert failure_bound(read, weights, 1, n) <= 0.01 < failure_bound(read, weights, 1, n - 1)
+    assert failure_bound(read, weights, 1, 0) == 1
+    assert plan.failure(n) == failure_bound(read, weights, 1, n)
     assert compose_delta(DELTA, 4) == Fraction("0.04")
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from shoal.agency.classes import greedy_classes
 from shoal.agency.distribution import JointDistribution, read_distribution
 from shoal.agency.entropy import entropy_samples
-from shoal.agency.samples import classes_of_weight, k_samples, tight_samples
+from shoal.agency.samples import class_weights, classes_of_weight, enough_samples
 
 TRIALS = 2000
 DELTA = Fraction("0.1")
@@ -42,7 +42,7 @@ def test_distinct_values() -> None:
     known, counts = population()
     classes = greedy_classes(known, 3, Fraction("0.02"))
     assert classes.n_classes > 3
-    n = tight_samples(known, classes, DELTA, Fraction(0))
+    n = enough_samples(known, classes.weights, 1, DELTA)
     fails = ((samples(classes.number, counts, n) > 0).sum(axis=2) < 3).any(axis=1).sum()
     assert fails <= MOST
     fewer = ((samples(classes.number, counts, n // 4) > 0).sum(axis=2) < 3).any(axis=1).sum()
@@ -60,7 +60,7 @@ def test_distinct_values() -> None:
 def test_k_records() -> None:
     known, counts = population()
     number = classes_of_weight(known, Fraction("0.1"))
-    n = k_samples(known, number, 5, DELTA)
+    n = enough_samples(known, class_weights(known, number), 5, DELTA)
     fails = (samples(number, counts, n).sum(axis=2) < 5).any(axis=1).sum()
     assert 0 < fails <= MOST  # the bound is nearly met
     assert (samples(number, counts, n * 3 // 4).sum(axis=2) < 5).any(axis=1).sum() > MOST

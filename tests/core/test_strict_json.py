@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.agency.client import Answer
+from shoal.agency.client import read_answer
 from shoal.core.documents import read_json
 from shoal.core.errors import InputError, PolicyError
 from shoal.policy.policy import Policy
@@ -55,7 +55,7 @@ def test_a_key_that_comes_twice_is_refused_everywhere(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read as JSON"):
         read_internal(tmp_path / "manifest.json")
     with pytest.raises(InputError, match="the answer is no JSON"):
-        Answer(200, TWICE.encode()).document()
+        read_answer(TWICE.encode())
     with pytest.raises(InputError, match="is no JSON"):
         parse_plan(TWICE.encode(), "plan.json")
     (tmp_path / "policy.json").write_text(

@@ -46,7 +46,7 @@ from experiments.l_delta_statements import judge_statements
 
 from shoal.agency.classes import greedy_classes, independent_classes
 from shoal.agency.distribution import JointDistribution
-from shoal.agency.samples import tight_samples
+from shoal.agency.samples import enough_samples
 from shoal.core.progress import Silent
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -116,7 +116,7 @@ def test_classes_and_the_tighter_n_are_those_that_the_agency_plans(l: int, beta:
     setting, joint = Setting(UNIFORM, l, beta), joint_of_3000()
     for made in (independent_classes(joint, l, setting.p), greedy_classes(joint, l, setting.p)):
         assert np.bincount(made.number).tolist() == setting.class_sizes.tolist()
-        assert tight_samples(joint, made, Fraction(1, 100), Fraction(0)) == setting.tighter_records(0.01)
+        assert enough_samples(joint, made.weights, 1, Fraction(1, 100)) == setting.tighter_records(0.01)
 
 
 def test_every_class_of_a_setting_has_its_l_values_exactly() -> None:

@@ -21,16 +21,15 @@ from shoal.agency.entropy import (
     fewer_bound,
 )
 from shoal.agency.samples import (
-    class_bound_of,
+    class_bound,
     class_weights,
     classes_of_weight,
+    enough_samples,
     fewer_than,
     k_classes,
-    k_samples,
     most_classes,
     p_for_samples,
     paper_samples,
-    tight_samples,
 )
 from shoal.core.errors import UnreachableError
 
@@ -101,14 +100,14 @@ def test_the_tighter_number_is_the_smallest_by_exact_arithmetic() -> None:
     classes = greedy_classes(known, 2, p)
     for delta in (Fraction("0.3"), Fraction("0.01")):
         for eta in (Fraction(0), Fraction(1, 2 * int(counts.sum()))):
-            n = tight_samples(known, classes, delta, eta)
+            n = enough_samples(known, classes.weights, 1, delta, eta)
 
             def failing(n: int, eta: Fraction = eta) -> Fraction:
                 chances = [Fraction(int(w), known.total) - eta for w in classes.weights.ravel()]
                 return sum(((1 - chance) ** n for chance in chances), Fraction(0))
 
             assert failing(n) <= delta < failing(n - 1)
-            assert n <= paper_samples(class_bound_of(known, 2, p), 2, p, delta, eta)
+            assert n <= paper_samples(class_bound(known.n_points, known.tail(2), 2, p), 2, p, delta, eta)
 
 
 def test_the_papers_number_is_the_smallest_by_exact_arithmetic() -> None:
@@ -128,7 +127,7 @@ def test_p_for_samples_is_the_smallest_useful_one() -> None:
     needed = {}
     for weight in range(1, int(known.marginal()[l - 1]) + 1):
         p = Fraction(weight, known.total)
-        needed[p] = paper_samples(class_bound_of(known, l, p), l, p, delta)
+        needed[p] = paper_samples(class_bound(known.n_points, known.tail(l), l, p), l, p, delta)
     for n in range(min(needed.values()), max(needed.values()) + 2):
         assert p_for_samples(known, l, delta, n) == min(p for p, least in needed.items() if least <= n)
 
@@ -145,7 +144,7 @@ def test_k_needs_as_many_records_as_exact_binomials_say() -> None:
         return sum((math.comb(n, i) * chance**i * (1 - chance) ** (n - i) for i in range(k)), Fraction(0))
 
     for k, delta in ((1, Fraction("0.1")), (4, Fraction("0.01"))):
-        n = k_samples(known, number, k, delta)
+        n = enough_samples(known, class_weights(known, number), k, delta)
         exact = [sum(below(k, each, Fraction(int(w), known.total)) for w in weights) for each in (n, n - 1)]
         assert exact[0] <= delta < exact[1]
     tails = fewer_than(40, 300, np.array([0.2, 0.4]))
@@ -185,7 +184,7 @@ def test_k_classes_are_the_most_of_all_thresholds(seed: int) -> None:
     needed = []
     for weight in range(1 + int(eta * known.total), known.total + 1):
         number = classes_of_weight(known, Fraction(weight, known.total))
-        needed.append((int(number.max()) + 1, k_samples(known, number, k, delta, eta)))
+        needed.append((int(number.max()) + 1, enough_samples(known, class_weights(known, number), k, delta, eta)))
     classes = [many for many, _ in needed]
     assert classes == sorted(classes, reverse=True)
     for n in (20, 60, 150, 400, 1200):

@@ -13,8 +13,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field
 
 from shoal.anonymize.run import Format, Options, Run, same_format
-from shoal.core import kernels
-from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError, UnreachableError, did_you_mean
 from shoal.core.progress import Progress, Silent
 from shoal.core.wording import counted_text
@@ -26,7 +25,6 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.policy.policy import AttributePolicy, Policy, Role
 from shoal.release.forms.agreed import (
-    ENTROPY,
     K_ANONYMITY,
     L_DIVERSITY,
     AgreedPlan,
@@ -168,15 +166,15 @@ class AgreedClasses(Method):
                 f"{agreed.records:,}: {missing:,} {'is' if missing == 1 else 'are'} missing. Nothing was published; "
                 "wait until there are enough"
             )
-        sizes = kernels.sum_groups(class_of, counts, agreed.classes)
-        if agreed.promise.model == L_DIVERSITY:
-            self._refuse_hidden(class_of, np.asarray(problem.cells.codes[-1]))
-        elif agreed.promise.model == K_ANONYMITY:
-            self._refuse_small(sizes)
         lo, hi = find_hulls(agreed)
         plan = Plan.of_cells(lo, hi, class_of, counts)
-        if agreed.promise.model == ENTROPY:
-            self._refuse_certain(problem, plan)
+        failing, what = self._find_failing(problem, plan, class_of)
+        if failing.any():  # that this may happen is what delta is for
+            raise UnreachableError(
+                f"in {int(failing.sum()):,} of {agreed.classes:,} classes {what}. This had a "
+                f"probability of at most delta = {agreed.delta:g} if the records are independent and the agency's "
+                "distribution is right. Nothing was published; wait for more records"
+            )
         return plan
 
     def _refuse_outside(self, problem: Problem, class_of: CodeArray) -> None:
@@ -191,37 +189,26 @@ class AgreedClasses(Method):
                 "nothing was published"
             )
 
-    def _refuse_hidden(self, class_of: CodeArray, values: IntArray) -> None:
-        """Raise unless every class shows all values that the plan names for it."""
-        agreed = self.agreed
-        n_values = len(agreed.sensitive_values)
-        shown = np.unique(class_of.astype(np.int64) * n_values + values)
-        wanted = np.arange(agreed.classes, dtype=np.int64)[:, np.newaxis] * n_values + agreed.values
-        hidden = ~np.isin(wanted, shown)
-        self._refuse(
-            np.logical_or.reduce(hidden, axis=1),
-            f"the plan names values that do not show, {int(hidden.sum()):,} in all",
-        )
-
-    def _refuse_small(self, sizes: IntArray) -> None:
-        missing = np.maximum(self.agreed.promise.least - sizes, 0)
-        least = f"{self.agreed.promise.least:,}"
-        self._refuse(missing > 0, f"there are fewer than {least} records; {int(missing.sum()):,} are missing in all")
-
-    def _refuse_certain(self, problem: Problem, plan: Plan) -> None:
-        what = f"values are less uncertain than {self.agreed.promise.least:g} equally frequent ones"
-        self._refuse(plan.sizes == 0, what)
+    def _find_failing(self, problem: Problem, plan: Plan, class_of: CodeArray) -> tuple[BoolArray, str]:
+        """Return (n_classes,) which classes break the promise, and in which way."""
+        agreed, least = self.agreed, self.agreed.promise.least
+        if agreed.promise.model == L_DIVERSITY:  # a class must show all values that the plan names for it
+            n_values = len(agreed.sensitive_values)
+            shown = np.unique(class_of.astype(np.int64) * n_values + np.asarray(problem.cells.codes[-1]))
+            wanted = np.arange(agreed.classes, dtype=np.int64)[:, np.newaxis] * n_values + agreed.values
+            hidden = ~np.isin(wanted, shown)
+            what = f"the plan names values that do not show, {int(hidden.sum()):,} in all"
+            return np.logical_or.reduce(hidden, axis=1), what
+        if agreed.promise.model == K_ANONYMITY:
+            missing = np.maximum(least - plan.sizes, 0)
+            what = f"there are fewer than {least:,} records; {int(missing.sum()):,} are missing in all"
+            return missing > 0, what
+        what = f"values are less uncertain than {least:g} equally frequent ones"
+        empty: BoolArray = plan.sizes == 0
+        if empty.any():
+            return empty, what
         holding = [requirement.model.holds(classes, whole) for requirement, classes, whole in judge_plan(problem, plan)]
-        self._refuse(~np.concatenate(holding), what)
-
-    def _refuse(self, failing: BoolArray, what: str) -> None:
-        """Raise if a class fails; that this may happen is what delta is for."""
-        if failing.any():
-            raise UnreachableError(
-                f"in {int(failing.sum()):,} of {self.agreed.classes:,} classes {what}. This had a "
-                f"probability of at most delta = {self.agreed.delta:g} if the records are independent and the agency's "
-                "distribution is right. Nothing was published; wait for more records"
-            )
+        return ~np.concatenate(holding), what
 
 
 def apply_plan(

@@ -44,6 +44,7 @@ _PIECE = 2**16
 _LONGEST_TOKEN_FILE = 4096
 _LONGEST_MESSAGE = 2000  # characters that are shown of what a service says
 _UNREACHABLE = "unreachable"
+_UNLIKE = "the answer is not what an agency's service says: is the address right, and its version of shoal the same?"
 
 
 def read_token(path: Path | None) -> str:
@@ -63,21 +64,6 @@ def read_token(path: Path | None) -> str:
     if not _TOKEN.fullmatch(token):
         raise UsageError(f"{where} holds no token: one line of letters, digits and signs is expected")
     return token
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a service answered when it agreed."""
-
-    status: int
-    content: bytes = field(repr=False)
-
-    def document(self) -> Any:
-        """Return the answer as JSON."""
-        try:
-            return read_json(self.content)
-        except ValueError:
-            raise InputError("the answer is no JSON: is this the address of an agency's service?") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +97,11 @@ class Address:
             raise UsageError(
                 "the address must be without a user, a question mark and a number sign; tokens go elsewhere"
             )
-        if parts.scheme == "http" and not insecure and not _is_loopback(host):
+        try:
+            here = ip_address(host).is_loopback
+        except ValueError:
+            here = host == "localhost"
+        if parts.scheme == "http" and not insecure and not here:
             raise UsageError(
                 f"{host} is another machine, and over http everybody on the way could read the token; use https, or "
                 "give --insecure if the way is protected otherwise"
@@ -128,26 +118,45 @@ def exchange(
     *,
     largest: int = LARGEST_ANSWER,
     patience: float = PATIENCE,
-) -> Answer:
+) -> bytes:
     """Send one request and return its answer; a refusal becomes an error that says what the service said."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "Connection": "close"}
     content = None
     if body is not None:
         content = json.dumps(body, ensure_ascii=True, allow_nan=False).encode("ascii")
         headers["Content-Type"] = "application/json"
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=patience)
+    if address.secure:
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(address.host, address.port, timeout=patience, context=context)
     try:
-        with closing(_connection(address, patience)) as connection:
+        with closing(connection):
             connection.connect()
             with _deadline(connection.sock, 4 * patience):
                 with suppress(BrokenPipeError, ConnectionResetError):  # who refuses early does not read on, but answers
                     connection.request(method, address.path + path, body=content, headers=headers)
                 with connection.getresponse() as response:
-                    answer = Answer(response.status, _read(response, largest))
+                    status, answer = response.status, _read(response, largest)
     except (OSError, http.client.HTTPException) as error:
         raise _failure(address, error, patience) from None
-    if 200 <= answer.status < 300:
-        return answer
-    raise _refusal(address, answer)
+    if not 200 <= status < 300:
+        raise _refusal(address, status, answer)
+    return answer
+
+
+def read_answer(answer: bytes, keys: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Read an answer as JSON that has what it must have."""
+    try:
+        found = read_json(answer)
+    except ValueError:
+        raise InputError("the answer is no JSON: is this the address of an agency's service?") from None
+    return _demand_keys(found, keys)
+
+
+def _demand_keys(found: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(found, dict) or any(key not in found for key in keys):
+        raise InputError(_UNLIKE)
+    return found
 
 
 def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:
@@ -158,13 +167,6 @@ def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:
     """
     line = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in str(text)[: longest + 1])
     return line if len(line) <= longest else f"{line[:longest]} ..."
-
-
-def _connection(address: Address, patience: float) -> http.client.HTTPConnection:
-    if address.secure:
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(address.host, address.port, timeout=patience, context=context)
-    return http.client.HTTPConnection(address.host, address.port, timeout=patience)
 
 
 @contextmanager
@@ -222,28 +224,19 @@ def _failure(address: Address, error: Exception, patience: float) -> ShoalError:
     return InputError(f"the connection to {address} broke; what was asked may be done all the same")
 
 
-def _refusal(address: Address, answer: Answer) -> ShoalError:
+def _refusal(address: Address, status: int, answer: bytes) -> ShoalError:
     """Return what the service said in its own words, with what to do where that is known."""
     try:
-        error = answer.document()["error"]
+        error = read_answer(answer)["error"]
         code, message = str(error["code"]), make_printable(error["message"]).rstrip(".")
     except (InputError, KeyError, TypeError):
         code, message = "", "it gives no reason that could be read; is this the address of an agency's service?"
-    said = f"the agency at {address} says ({answer.status}): {message}"
-    if answer.status == http.client.UNPROCESSABLE_ENTITY and code == _UNREACHABLE:
+    said = f"the agency at {address} says ({status}): {message}"
+    if status == http.client.UNPROCESSABLE_ENTITY and code == _UNREACHABLE:
         return UnreachableError(said)
-    if answer.status == http.client.UNAUTHORIZED:
+    if status == http.client.UNAUTHORIZED:
         return UsageError(f"{said}; ask the agency for a token")
-    if answer.status >= http.client.INTERNAL_SERVER_ERROR:
-        return InputError(f"{said}; try again later")
-    return UsageError(said)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return InputError(f"{said}; try again later") if status >= http.client.INTERNAL_SERVER_ERROR else UsageError(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +296,8 @@ class AgencyClient:
 
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} exists already; choose another file or remove it first")
-        content = self._send("GET", f"{_path_of(campaign)}/plan", largest=LARGEST_PLAN).content
+        place = f"{_path_of(campaign)}/plan"
+        content = exchange(self.address, self.token, "GET", place, largest=LARGEST_PLAN, patience=self.patience)
         plan = parse_plan(content, f"the plan of campaign {campaign}")
         write_bytes(path, content)
         return plan
@@ -332,7 +326,8 @@ class AgencyClient:
     def _ask(
         self, method: str, path: str, body: Any = None, *, keys: tuple[str, ...] = (), patience: float | None = None
     ) -> dict[str, Any]:
-        return _object(self._send(method, path, body, patience=patience).document(), keys)
+        answer = exchange(self.address, self.token, method, path, body, patience=patience or self.patience)
+        return read_answer(answer, keys)
 
     def _list(self, path: str, keys: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return all entries of a list that comes in pages."""
@@ -341,36 +336,17 @@ class AgencyClient:
         for _ in range(_MOST_PAGES):
             page = self._ask("GET", f"{path}?{urlencode({'after': after, 'limit': _PAGE})}", keys=("items", "next"))
             if not isinstance(page["items"], list):
-                raise _make_error()
-            entries.extend(_object(entry, keys) for entry in page["items"])
+                raise InputError(_UNLIKE)
+            entries.extend(_demand_keys(entry, keys) for entry in page["items"])
             if page["next"] is None:
                 return entries
             if type(page["next"]) is not int or page["next"] <= after:
-                raise _make_error()
+                raise InputError(_UNLIKE)
             after = page["next"]
         raise InputError(f"the agency's list has more than {_MOST_PAGES * _PAGE:,} entries; shoal reads no further")
-
-    def _send(
-        self, method: str, path: str, body: Any = None, *, largest: int | None = None, patience: float | None = None
-    ) -> Answer:
-        options = {} if largest is None else {"largest": largest}
-        return exchange(self.address, self.token, method, path, body, patience=patience or self.patience, **options)
 
 
 def _path_of(campaign: str) -> str:
     if not _CAMPAIGN.fullmatch(campaign):
         raise UsageError("a campaign is named by its number, as `shoal agency campaigns` lists it")
     return f"/v1/campaigns/{quote(campaign)}"
-
-
-def _object(found: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return an answer that has what it must have."""
-    if not isinstance(found, dict) or any(key not in found for key in keys):
-        raise _make_error()
-    return found
-
-
-def _make_error() -> InputError:
-    return InputError(
-        "the answer is not what an agency's service says: is the address right, and its version of shoal the same?"
-    )

@@ -87,6 +87,10 @@ class JointDistribution:
         np.add.at(sums, self.codes, self.weights)
         return np.sort(sums)[::-1]
 
+    def tail(self, l: int) -> Fraction:
+        """Return p_l + p_{l+1} + ..., the probability of all sensitive values but the l - 1 likeliest."""
+        return self.probability(int(self.marginal()[l - 1 :].sum()))
+
     def point_weights(self) -> IntArray:
         """Return (n_points,) the weights of the points."""
         before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.weights)))
@@ -120,8 +124,7 @@ def read_distribution(
     ((('9', '40'),), [1, 1, 2], 4)
     """
     source = open_source(data)
-    weight_name = _find_weight_column(source)
-    quasi = _find_quasi_columns(source, sensitive, weight_name, attributes)
+    quasi, weight_name = _find_columns(source, sensitive, attributes)
     names = [*quasi, sensitive, weight_name]
     batches = source.batches(names, dictionary=names[:-1])
     table = pa.Table.from_batches(list(batches))  # not in one piece: columns are put together as they are ranked
@@ -130,57 +133,57 @@ def read_distribution(
             share = f"{missing:,} of {table.num_rows:,} rows"
             raise InputError(f"column {name!r} of {source.name} lacks a value in {share}; each needs one")
     trees = taxonomies or {}
-    _check_trees(order, quasi, trees)
+    if unknown := [name for name in trees if name not in quasi]:
+        raise UsageError(f"there is a taxonomy for {unknown[0]!r}, which is no quasi column")
+    if order == "taxonomy" and not trees:
+        raise UsageError("the order by taxonomy needs at least one taxonomy")
     with ThreadPoolExecutor() as threads:
         weighing = threads.submit(_read_weights, table.column(weight_name), weight_name, source.name)
         ranking = threads.map(lambda name: rank_values(table.column(name), name, trees.get(name)), names[:-1])
         weights, total = weighing.result()
         *columns, secret = ranking
-    key = pack([column.codes for column in columns], [len(column.values) for column in columns])
+    codes, values = [column.codes for column in columns], tuple(column.values for column in columns)
+    sizes = list(map(len, values))
+    key = pack(codes, sizes)
     full = pack([key, secret.codes], [int(key.max()) + 1, len(secret.values)])
-    rows = _sort_rows(full)
-    if rows is not None:
-        full, key = full[rows], key[rows]
+    hidden = secret.codes
+    if not (full[1:] >= full[:-1]).all():
+        rows = np.argsort(full, kind="stable")
+        full, key, hidden, weights = full[rows], key[rows], hidden[rows], weights[rows]
+        codes = [column[rows] for column in codes]
     if repeated := int((full[1:] == full[:-1]).sum()):
         raise InputError(
             f"{source.name}: rows that say again how likely a combination of {', '.join(map(repr, quasi))} and "
             f"{sensitive!r} is: {repeated:,}; add them up"
         )
     first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(key[1:] != key[:-1]) + 1))
-    at_first = first if rows is None else rows[first]
-    points = tuple(column.codes[at_first] for column in columns)
-    ordered = (secret.codes, weights) if rows is None else (secret.codes[rows], weights[rows])
-    sizes = [len(column.values) for column in columns]
+    points = tuple(column[first] for column in codes)
     places = order_points(points, sizes, order)
-    starts, codes, kept = _order_entries(first, *ordered, places)
+    starts, entries, kept = _order_entries(first, hidden, weights, places)
     if places is not None:
         points = tuple(column[places] for column in points)
     return JointDistribution(
         quasi,
-        tuple(column.values for column in columns),
+        values,
         points,
         sensitive,
         secret.values,
         order,
         starts,
-        codes,
+        entries,
         np.require(kept, np.int64, ["C", "W"]),  # kernels compile once: Arrow's own memory is read-only
         total,
         weight_name == "count",
     )
 
 
-def _find_weight_column(source: Source) -> str:
+def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | None) -> tuple[tuple[str, ...], str]:
+    """Return the quasi columns in their order, and the column that says how likely a row is."""
     found = [name for name in WEIGHTS if name in source.schema.names]
     if len(found) != 1:
         has = "both of them" if found else "neither"
         raise InputError(f"{source.name} needs a column `count` or a column `probability`; it has {has}")
-    return found[0]
-
-
-def _find_quasi_columns(
-    source: Source, sensitive: str, weight: str, attributes: Sequence[str] | None
-) -> tuple[str, ...]:
+    weight = found[0]
     others = tuple(name for name in source.schema.names if name not in (sensitive, weight))
     if sensitive in WEIGHTS:
         raise UsageError(f"the sensitive column cannot be {sensitive!r}, which says how likely a row is")
@@ -193,50 +196,35 @@ def _find_quasi_columns(
             f"{source.name} has a column {CLASS!r}, which is what releases call the number of the class; rename it"
         )
     if attributes is None:
-        return others
+        return others, weight
     if sorted(attributes) != sorted(others):
         raise UsageError(
             f"the order of attributes must name each quasi column of {source.name} once ({', '.join(others)}), "
             f"got {', '.join(attributes) or 'none'}"
         )
-    return tuple(attributes)
-
-
-def _check_trees(order: Order, quasi: Sequence[str], trees: Mapping[str, Taxonomy]) -> None:
-    unknown = [name for name in trees if name not in quasi]
-    if unknown:
-        raise UsageError(f"there is a taxonomy for {unknown[0]!r}, which is no quasi column")
-    if order == "taxonomy" and not trees:
-        raise UsageError("the order by taxonomy needs at least one taxonomy")
+    return tuple(attributes), weight
 
 
 def _read_weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, int]:
+    """Return the weights, and the total that they are parts of."""
     values = column.combine_chunks()
     values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-    if name == "count":
-        weights, valid = whole_numbers(values)
-        kind = "whole numbers below 2^63"
-    else:
-        as_float, valid = decimal_numbers(values)
-        kind = "numbers"
-    if invalid := int((~valid).sum()):
-        raise InputError(f"column {name!r} of {where}: {invalid:,} of {len(values):,} values are no {kind}")
-    if negative := int(((weights if name == "count" else as_float) < 0).sum()):
-        raise InputError(f"column {name!r} of {where}: {negative:,} of {len(values):,} values are negative")
-    if name != "count":
-        if over := int((as_float > 1).sum()):
-            raise InputError(f"column {name!r} of {where}: {over:,} of {len(values):,} values are above 1")
-        weights = _read_units(values, name, where)
+    counted = name == "count"
+    numbers, valid = whole_numbers(values) if counted else decimal_numbers(values)
+    kind = "whole numbers below 2^63" if counted else "numbers"
+    wrong = {f"no {kind}": ~valid, "negative": numbers < 0, **({} if counted else {"above 1": numbers > 1})}
+    for what, which in wrong.items():
+        if many := int(which.sum()):
+            raise InputError(f"column {name!r} of {where}: {many:,} of {len(values):,} values are {what}")
+    weights = np.asarray(numbers, dtype=np.int64) if counted else _read_units(values, name, where)
     if float(weights.sum(dtype=np.float64)) >= _LARGEST:
         raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
     total = int(weights.sum())
-    if name == "count":
-        if not total:
-            raise InputError(f"column {name!r} of {where} is 0 everywhere: nothing is known of the population")
-        return weights, total
-    if abs(total - UNITS) > _TOLERATED:
+    if counted and not total:
+        raise InputError(f"column {name!r} of {where} is 0 everywhere: nothing is known of the population")
+    if not counted and abs(total - UNITS) > _TOLERATED:
         raise InputError(f"column {name!r} of {where} sums to {total / UNITS:.12g}; probabilities must sum to 1")
-    return weights, max(total, UNITS)
+    return weights, total if counted else max(total, UNITS)
 
 
 def _read_units(values: pa.Array, name: str, where: str) -> IntArray:
@@ -253,11 +241,6 @@ def _read_units(values: pa.Array, name: str, where: str) -> IntArray:
     short = pc.round(long, DIGITS, "towards_zero").cast(pa.decimal128(38, DIGITS))
     words = np.frombuffer(short.buffers()[1], dtype="<i8").reshape(-1, 2)
     return words[short.offset : short.offset + len(short), 0].astype(np.int64)
-
-
-def _sort_rows(full: IntArray) -> IntArray | None:
-    """Return what sorts the rows, or None if they are sorted already."""
-    return None if bool((full[1:] >= full[:-1]).all()) else np.argsort(full, kind="stable")
 
 
 def _order_entries(
@@ -278,8 +261,7 @@ def _order_entries(
     return before[ends], codes[positive], weights[positive]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
+class Ranked(NamedTuple):
     """A column as places among its distinct values."""
 
     codes: CodeArray  # (n_rows,)
@@ -341,21 +323,15 @@ def count_records(data: object, quasi: Sequence[str], sensitive: str) -> pa.Tabl
         raise UsageError(f"column {reserved[0]!r} says how likely a row is; a table of records has no such column")
     source = open_source(data)
     missing = dict.fromkeys(names, 0)
-    found: pa.Table | None = None
+    found: list[pa.Table] = []
     for batch in source.batches(names):
         for name in names:
             missing[name] += batch.column(name).null_count
-        part = pa.Table.from_batches([batch]).group_by(names).aggregate([([], "count_all")])
-        part = part.rename_columns([*names, "count"])
-        found = part if found is None else _add_up(pa.concat_tables([found, part]), names)
+        ones = pa.array(np.ones(batch.num_rows, dtype=np.int64))
+        whole = pa.concat_tables([*found, pa.Table.from_batches([batch]).append_column("count", ones)])
+        found = [whole.group_by(names).aggregate([("count", "sum")]).rename_columns([*names, "count"])]
     if lacking := [f"column {name!r} in {count:,}" for name, count in missing.items() if count]:
         raise InputError(f"{source.name} has records without a value: {', '.join(lacking)}; leave these records out")
-    if found is None:
+    if not found:
         raise InputError(f"{source.name} has no rows")
-    return found
-
-
-def _add_up(counts: pa.Table, names: list[str]) -> pa.Table:
-    """Add up the counts of the same combination."""
-    summed = counts.group_by(names).aggregate([("count", "sum")])
-    return summed.rename_columns([*names, "count"])
+    return found[0]

@@ -41,7 +41,8 @@ def close_by_entropy(
     """
     if not 0 < p <= 1:
         raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
-    return _close(distribution, distribution.threshold(p), math.log(l) + float(share) * _spare_entropy(distribution, l))
+    least = math.log(l) + float(share) * _spare_entropy(distribution, l)
+    return _close_varied(distribution.entries, distribution.threshold(p), least)
 
 
 def _spare_entropy(distribution: JointDistribution, l: float) -> float:
@@ -54,10 +55,6 @@ def _spare_entropy(distribution: JointDistribution, l: float) -> float:
             f"equally frequent ones, so that no class can be sure of l = {l:g}; ask for a smaller l"
         )
     return spare * (1 - MARGIN)
-
-
-def _close(distribution: JointDistribution, threshold: int, least: float) -> CodeArray:
-    return _close_varied(distribution.entries, threshold, least)
 
 
 def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple[FloatArray, IntArray]:
@@ -100,7 +97,7 @@ def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, 
     def best(share: Fraction) -> CodeArray | None:
         least = math.log(l) + float(share) * spare
         return most_classes(
-            lambda threshold: _close(distribution, threshold, least),
+            lambda threshold: _close_varied(distribution.entries, threshold, least),
             lambda number: int(sum_classes(weights, number).min()),
             enough,
             min(low, high),

@@ -13,7 +13,6 @@ import numpy as np
 
 from shoal.agency.classes import (
     Classes,
-    check_l_and_p,
     gather_classes,
     greedy_classes,
     independent_classes,
@@ -23,17 +22,15 @@ from shoal.agency.distribution import JointDistribution
 from shoal.agency.entropy import close_by_entropy, entropy_classes, entropy_samples
 from shoal.agency.samples import (
     check_delta,
-    class_bound_of,
+    class_bound,
     class_weights,
     classes_of_weight,
+    enough_samples,
     failure_bound,
     k_classes,
-    k_failure_bound,
-    k_samples,
     p_for_samples,
     paper_samples,
     subtract_eta,
-    tight_samples,
 )
 from shoal.core.arrays import CodeArray
 from shoal.core.errors import UnreachableError, UsageError
@@ -78,11 +75,12 @@ class Plan:
 
     def failure(self, n: int) -> float:
         """Return what the probability is at most that a release of n records misses the promise."""
+        if self.promise.model == ENTROPY:
+            raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
         if self.promise.model == L_DIVERSITY:
-            return failure_bound(self.distribution, self.classes, n, self.eta)
-        if self.promise.model == K_ANONYMITY:
-            return k_failure_bound(self.distribution, self.classes.number, int(self.promise.least), n, self.eta)
-        raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
+            return failure_bound(self.distribution, self.classes.weights, 1, n, self.eta)
+        weights = class_weights(self.distribution, self.classes.number)
+        return failure_bound(self.distribution, weights, int(self.promise.least), n, self.eta)
 
 
 def make_plan(
@@ -103,88 +101,79 @@ def make_plan(
     There, owners must have the paper's number of records or the tight one; other promises have one number.
     """
     kept = promise if isinstance(promise, Promise) else Promise(L_DIVERSITY, promise)
-    wanted = _Wanted(kept, delta, p, samples, eta, arrangement, records)
-    if wanted.promise.model == L_DIVERSITY:
-        return wanted.plan_values(distribution)
-    if arrangement != "contiguous":
-        raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
-    if eta and wanted.promise.model == ENTROPY:
-        raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
-    return wanted.plan_records(distribution)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is asked of a plan."""
-
-    promise: Promise
-    delta: Fraction
-    p: Fraction | None
-    samples: int | None
-    eta: Fraction
-    arrangement: Arrangement
-    records: Records
-
-    def __post_init__(self) -> None:
-        """Refuse what no plan can be made for, whatever the distribution is."""
-        check_delta(self.delta)
-        if self.p is not None and self.samples is not None:
-            raise UsageError("give p or the number of samples, not both")
-        if self.samples is not None and self.samples < 1:
-            raise UsageError(f"the number of samples must be at least 1, got {self.samples}")
-        if self.arrangement not in ARRANGEMENTS:
-            raise UsageError(f"unknown arrangement {self.arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
-        if self.records not in RECORDS:
-            raise UsageError(f"unknown number of records {self.records!r}; known are {', '.join(RECORDS)}")
-        if self.p is not None and self.p <= 0:
-            raise UsageError(f"p must be above 0, got {float(self.p):g}")
-        subtract_eta(Fraction(1) if self.p is None else self.p, self.eta)
-
-    def _n_samples(self, distribution: JointDistribution) -> int:
-        if self.samples is not None:
-            return self.samples
-        if not distribution.counted:
-            raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
-        return distribution.total
-
-    def plan_values(self, distribution: JointDistribution) -> Plan:
-        """Plan for l values in every class."""
-        l, p = int(self.promise.least), self.p
-        if p is None:
-            p = p_for_samples(distribution, l, self.delta, self._n_samples(distribution), self.eta)
-        check_l_and_p(distribution, l, p)
-        classes = ARRANGEMENTS[self.arrangement](distribution, l, p)
-        if self.p is None:
-            p = distribution.probability(classes.weakest())
-        m = class_bound_of(distribution, l, p)
-        n = paper_samples(m, l, p, self.delta, self.eta)
-        n_tight = min(n, tight_samples(distribution, classes, self.delta, self.eta))
-        needed = n_tight if self.records == "tight" else n
-        return Plan(
-            distribution, self.arrangement, classes, self.promise, self.delta, p, self.eta, m, n, n_tight, needed
-        )
-
-    def plan_records(self, distribution: JointDistribution) -> Plan:
-        """Plan for k records, or an entropy: there is one number of records, and m is the number of classes."""
-        least, delta, eta = self.promise.least, self.delta, self.eta
-        if self.promise.model == K_ANONYMITY:
-            if self.p is None:
-                number = k_classes(distribution, int(least), delta, self._n_samples(distribution), eta)
-            else:
-                number = classes_of_weight(distribution, self.p)
-            n = k_samples(distribution, number, int(least), delta, eta)
-        else:
-            if self.p is None:
-                number = entropy_classes(distribution, float(least), delta, self._n_samples(distribution))
-            else:
-                number = close_by_entropy(distribution, float(least), self.p)
-            n = entropy_samples(distribution, number, float(least), delta)
+    _check_wanted(kept, delta, p, samples, eta, arrangement, records)
+    if p is None and samples is None and not distribution.counted:
+        raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
+    n_samples = samples or distribution.total
+    if kept.model != L_DIVERSITY:  # there is one number of records, and m is the number of classes
+        number, n = _close_classes(distribution, kept, delta, p or n_samples, eta)
         lightest = distribution.probability(int(class_weights(distribution, number).min()))
-        if self.p is not None and lightest < self.p:
-            raise UnreachableError(f"all points together have no probability of {float(self.p):g}; take a smaller p")
-        classes, p = make_unnamed(number), self.p or lightest
+        if p is not None and lightest < p:
+            raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
+        classes = make_unnamed(number)
         m = Fraction(classes.n_classes)
-        return Plan(distribution, "contiguous", classes, self.promise, delta, p, eta, m, n, n, n)
+        return Plan(distribution, "contiguous", classes, kept, delta, p or lightest, eta, m, n, n, n)
+    l = int(kept.least)
+    chosen = p or p_for_samples(distribution, l, delta, n_samples, eta)
+    classes = ARRANGEMENTS[arrangement](distribution, l, chosen)
+    if p is None:
+        chosen = distribution.probability(classes.weakest())
+    m = class_bound(distribution.n_points, distribution.tail(l), l, chosen)
+    n = paper_samples(m, l, chosen, delta, eta)
+    n_tight = min(n, enough_samples(distribution, classes.weights, 1, delta, eta))
+    needed = n_tight if records == "tight" else n
+    return Plan(distribution, arrangement, classes, kept, delta, chosen, eta, m, n, n_tight, needed)
+
+
+def _check_wanted(
+    promise: Promise,
+    delta: Fraction,
+    p: Fraction | None,
+    samples: int | None,
+    eta: Fraction,
+    arrangement: Arrangement,
+    records: Records,
+) -> None:
+    """Refuse what no plan can be made for, whatever the distribution is."""
+    check_delta(delta)
+    if p is not None and samples is not None:
+        raise UsageError("give p or the number of samples, not both")
+    if samples is not None and samples < 1:
+        raise UsageError(f"the number of samples must be at least 1, got {samples}")
+    if arrangement not in ARRANGEMENTS:
+        raise UsageError(f"unknown arrangement {arrangement!r}; known are {', '.join(ARRANGEMENTS)}")
+    if records not in RECORDS:
+        raise UsageError(f"unknown number of records {records!r}; known are {', '.join(RECORDS)}")
+    if p is not None and p <= 0:
+        raise UsageError(f"p must be above 0, got {float(p):g}")
+    subtract_eta(Fraction(1) if p is None else p, eta)
+    if promise.model != L_DIVERSITY and arrangement != "contiguous":
+        raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
+    if eta and promise.model == ENTROPY:
+        raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
+
+
+def _close_classes(
+    distribution: JointDistribution,
+    promise: Promise,
+    delta: Fraction,
+    size: Fraction | int,
+    eta: Fraction,
+) -> tuple[CodeArray, int]:
+    """Return classes for k records or an entropy, of a probability or as many as so many samples allow, and their N."""
+    if promise.model == K_ANONYMITY:
+        k = int(promise.least)
+        if isinstance(size, int):
+            number = k_classes(distribution, k, delta, size, eta)
+        else:
+            number = classes_of_weight(distribution, size)
+        return number, enough_samples(distribution, class_weights(distribution, number), k, delta, eta)
+    l = float(promise.least)
+    if isinstance(size, int):
+        number = entropy_classes(distribution, l, delta, size)
+    else:
+        number = close_by_entropy(distribution, l, size)
+    return number, entropy_samples(distribution, number, l, delta)
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import decimal
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 
-from shoal.agency.classes import Classes, check_l, close_classes
+from shoal.agency.classes import check_l, close_classes
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
@@ -34,25 +34,14 @@ _EXACT_BITS = 10**7
 _SMALLEST = Fraction(1, 2**62)  # smaller ones need more than 2^62 records
 
 
-def class_bound(n_points: int, marginal: Sequence[Fraction], l: int, p: Fraction) -> Fraction:
+def class_bound(n_points: int, rest: Fraction, l: int, p: Fraction) -> Fraction:
     """Return m, which no number of classes exceeds: min(|Q|, 1/(l p), (p_l + p_{l+1} + ...)/p), Lemma 4.3.
 
-    *marginal* holds the probabilities of the sensitive values, in any order.
+    *rest* is that sum of the probabilities of all sensitive values but the l - 1 likeliest.
 
-    >>> class_bound(3000, [Fraction(1, 50)] * 50, l=10, p=Fraction(2, 10000))
+    >>> class_bound(3000, Fraction(41, 50), l=10, p=Fraction(2, 10000))
     Fraction(500, 1)
     """
-    ordered = sorted(marginal, reverse=True)
-    return _limit_classes(n_points, sum(ordered[l - 1 :], Fraction(0)), l, p)
-
-
-def class_bound_of(distribution: JointDistribution, l: int, p: Fraction) -> Fraction:
-    """Return m of a distribution; from the estimate itself, for the classes are made from it."""
-    rest = distribution.probability(int(distribution.marginal()[l - 1 :].sum()))
-    return _limit_classes(distribution.n_points, rest, l, p)
-
-
-def _limit_classes(n_points: int, rest: Fraction, l: int, p: Fraction) -> Fraction:
     return min(Fraction(n_points), 1 / (l * p), rest / p)
 
 
@@ -96,18 +85,27 @@ def paper_samples(m: Fraction, l: int, p: Fraction, delta: Fraction, eta: Fracti
     return nearest if short and ratio * (1 - sure) ** nearest <= 1 else nearest + 1
 
 
-def tight_samples(distribution: JointDistribution, classes: Classes, delta: Fraction, eta: Fraction) -> int:
-    """Return the smallest N with sum over classes, over their l likeliest s, of (1 - P(class,s))^N <= delta.
+def enough_samples(
+    distribution: JointDistribution, weights: IntArray, k: int, delta: Fraction, eta: Fraction = Fraction(0)
+) -> int:
+    """Return the smallest N at which the sum over weights of Pr[Binomial(N, weight) < k] is at most delta.
 
-    It rests on the classes that were made, not on a bound of their number: the same union bound as in Theorem 4.4,
-    without replacing each P by p.
+    With k records of each class, and the weights of classes; or, for l values, with one record of each of their l
+    likeliest values and the weights of these: the same union bound as in Theorem 4.4, for the classes that were made
+    and without replacing each probability by p.
     """
-    return _enough(distribution, classes.weights, 1, delta, eta)
+    check_delta(delta)
+    chances, times = _distinct_chances(distribution, weights, eta)
+    return smallest(lambda n: _sum_tails(k, n, chances, times), delta)
 
 
-def failure_bound(distribution: JointDistribution, classes: Classes, n: int, eta: Fraction = Fraction(0)) -> float:
-    """Return what the probability is at most that a release of n records has a class with fewer than l values."""
-    return _failure(distribution, classes.weights, 1, n, eta)
+def failure_bound(
+    distribution: JointDistribution, weights: IntArray, k: int, n: int, eta: Fraction = Fraction(0)
+) -> float:
+    """Return what the probability is at most that, of n records, fewer than k are in some of these weights."""
+    if n < 0:
+        raise UsageError(f"the number of samples must be at least 0, got {n}")
+    return min(1.0, _sum_tails(k, n, *_distinct_chances(distribution, weights, eta)))
 
 
 def compose_delta(delta: Fraction, releases: int) -> Fraction:
@@ -132,15 +130,14 @@ def p_for_samples(
     check_delta(delta)
     check_l(distribution, l)
     subtract_eta(Fraction(1), eta)
-    marginal = distribution.marginal()
-    highest, rest = int(marginal[l - 1]), distribution.probability(int(marginal[l - 1 :].sum()))
+    highest, rest = int(distribution.marginal()[l - 1]), distribution.tail(l)
     lowest = math.floor(eta * distribution.total) + 1
     if lowest > highest:
         subtract_eta(distribution.probability(highest), eta)
 
     def count_needed(weight: int) -> int:
         p = distribution.probability(weight)
-        return paper_samples(_limit_classes(distribution.n_points, rest, l, p), l, p, delta, eta)
+        return paper_samples(class_bound(distribution.n_points, rest, l, p), l, p, delta, eta)
 
     least = count_needed(highest)
     if least > n:
@@ -220,36 +217,6 @@ def sum_classes(weights: IntArray, number: CodeArray) -> IntArray:
     sums = np.zeros(int(number.max()) + 1, dtype=np.int64)
     np.add.at(sums, number, weights)
     return sums
-
-
-def k_samples(
-    distribution: JointDistribution, number: CodeArray, k: int, delta: Fraction, eta: Fraction = Fraction(0)
-) -> int:
-    """Return the smallest N with sum over classes of Pr[Binomial(N, P(class)) < k] <= delta."""
-    if k < 1:
-        raise UsageError(f"k must be at least 1, got {k}")
-    return _enough(distribution, class_weights(distribution, number), k, delta, eta)
-
-
-def k_failure_bound(
-    distribution: JointDistribution, number: CodeArray, k: int, n: int, eta: Fraction = Fraction(0)
-) -> float:
-    """Return what the probability is at most that a release of n records has a class with fewer than k of them."""
-    return _failure(distribution, class_weights(distribution, number), k, n, eta)
-
-
-def _enough(distribution: JointDistribution, weights: IntArray, k: int, delta: Fraction, eta: Fraction) -> int:
-    """Return the smallest N at which the sum over weights of Pr[Binomial(N, weight) < k] is at most delta."""
-    check_delta(delta)
-    chances, times = _distinct_chances(distribution, weights, eta)
-    return smallest(lambda n: _sum_tails(k, n, chances, times), delta)
-
-
-def _failure(distribution: JointDistribution, weights: IntArray, k: int, n: int, eta: Fraction) -> float:
-    """Return that sum for n records, and 1 at most."""
-    if n < 0:
-        raise UsageError(f"the number of samples must be at least 0, got {n}")
-    return min(1.0, _sum_tails(k, n, *_distinct_chances(distribution, weights, eta)))
 
 
 def k_classes(

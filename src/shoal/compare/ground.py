@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import ShoalError, TaxonomyError, UsageError, did_you_mean
@@ -145,7 +144,8 @@ def _distinct(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 def _tree(name: str, builder: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
     try:
-        return (builder or _default(values)).build(values)
+        chosen = builder or (default_builder(values.type, values) if len(values) else FlatTaxonomy())
+        return chosen.build(values)
     except TaxonomyError as error:
         numbers, valid = decimal_numbers(values)
         if builder is None and len(values) and valid.all():
@@ -153,10 +153,6 @@ def _tree(name: str, builder: TaxonomyBuilder | None, values: pa.Array) -> Taxon
         raise TaxonomyError(f"column {name!r}: {error}") from None
     except ShoalError as error:
         raise type(error)(f"column {name!r}: {error}") from None
-
-
-def _default(values: pa.Array) -> TaxonomyBuilder:
-    return default_builder(values.type, values) if len(values) else FlatTaxonomy()
 
 
 def _stretches(numbers: FloatArray) -> Taxonomy:
@@ -217,42 +213,26 @@ def _below(compared: Compared, cover: Cover) -> IntArray:
 
 
 def _present(compared: Compared, cover: Cover) -> IntArray:
+    scale, inside = compared.taxonomy.scale, []
     if "values" in cover:
         leaves = np.unique(compared.leaves(pa.array(cover["values"], pa.string())))
         return np.asarray(leaves[leaves != UNKNOWN], dtype=np.int64)
-    scale = compared.taxonomy.scale
     if compared.places is not None and "from" in cover:
         return _between(compared, cover["from"], cover["below"])
-    if not isinstance(scale, Categories | Prefixes):
-        return np.empty(0, dtype=np.int64)
-    if "prefixes" in cover:
-        inside = [pc.starts_with(scale.leaves, pattern=prefix) for prefix in cover["prefixes"]]
-    else:
-        inside = [_texts_between(scale.leaves, cover.get("from"), cover.get("through"))] if "from" in cover else []
-    held = [np.asarray(each.to_numpy(zero_copy_only=False), dtype=np.bool_) for each in inside]
-    return np.flatnonzero(np.logical_or.reduce(held)) if held else np.empty(0, dtype=np.int64)
-
-
-def _texts_between(leaves: pa.Array, first: str | None, last: str | None) -> pa.Array:
-    inside = leaves.is_valid()
-    if first is not None:
-        inside = pc.and_(inside, pc.greater_equal(leaves, first))
-    return inside if last is None else pc.and_(inside, pc.less_equal(leaves, last))
+    if isinstance(scale, Categories | Prefixes):
+        low, high, prefixes = cover.get("from"), cover.get("through"), tuple(cover.get("prefixes", ()))
+        for text in scale.leaves.to_pylist():
+            between = "from" in cover and (low is None or text >= low) and (high is None or text <= high)
+            inside.append(between or text.startswith(prefixes))
+    return np.flatnonzero(inside)
 
 
 def _between(compared: Compared, low: Any, below: Any) -> IntArray:
     """Return the leaves whose place is from *low* on and below *below*, or the one nearest to their middle."""
     places: FloatArray = np.asarray(compared.places)
-    ends = _numbers(compared, [low, below])
-    first = places[0] if low is None else ends[0]
-    end = np.nextafter(places[-1], np.inf) if below is None else ends[1]
+    ends = pa.array([None if end is None else str(end) for end in (low, below)], pa.string())
+    numbers = (decimal_numbers(ends) if compared.taxonomy.scale.kind == "number" else days(ends))[0]
+    first = places[0] if low is None else float(numbers[0])
+    end = np.nextafter(places[-1], np.inf) if below is None else float(numbers[1])
     inside = np.flatnonzero((places >= first) & (places < end))
-    if len(inside):
-        return inside
-    return np.array([np.abs(places - (first + end) / 2).argmin()])
-
-
-def _numbers(compared: Compared, ends: Sequence[Any]) -> FloatArray:
-    values = pa.array([None if end is None else str(end) for end in ends], pa.string())
-    read = decimal_numbers(values) if compared.taxonomy.scale.kind == "number" else days(values)
-    return np.asarray(read[0], dtype=np.float64)
+    return inside if len(inside) else np.array([np.abs(places - (first + end) / 2).argmin()])

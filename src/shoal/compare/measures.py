@@ -209,34 +209,36 @@ class Learning(Measure):
     title = "accuracy of predictions learned from the release, beyond the commonest value, relative to the source's"
 
     def __init__(self, stage: Stage) -> None:
-        self._predicted = stage.ground.predicted if len(stage.ground.attributes) > 1 else None
-        if self._predicted is None:
+        attributes, predicted = stage.ground.attributes, stage.ground.predicted
+        self._predicted = -1 if predicted is None or len(attributes) < 2 else predicted
+        if self._predicted < 0:
             return
-        self._bins = [compared.bins(MOST_BINS) for compared in stage.ground.attributes]
-        self._bins[self._predicted] = stage.ground.attributes[self._predicted].bins(MOST_CLASSES)
+        self._bins = [compared.bins(MOST_BINS) for compared in attributes]
+        self._bins[self._predicted] = attributes[self._predicted].bins(MOST_CLASSES)
         self._classes = n_bins(self._bins[self._predicted])
-        self._asked, self._answers = self._split(stage.asked, self._predicted)
-        taught = np.bincount(self._split(stage.source, self._predicted)[1], minlength=self._classes)
+        self._asked, self._answers = self._split(stage.asked)
+        taught = np.bincount(self._split(stage.source)[1], minlength=self._classes)
         self._commonest = float((self._answers == taught.argmax()).mean())
-        self._source = self._accuracy(stage.source, self._predicted)
+        self._source = self._accuracy(stage.source)
 
     def score(self, rows: CodeArray) -> Score:
         """Learn from the release, and predict."""
-        if self._predicted is None:
+        if self._predicted < 0:
             return Score(None, reason="no attribute is sensitive in all policies, or there is no other to learn from")
-        accuracy = self._accuracy(rows, self._predicted)
+        accuracy = self._accuracy(rows)
         figures = {"accuracy": accuracy, "source": self._source, "commonest": self._commonest}
         most = self._source - self._commonest
         if most < _LITTLE:
             return Score(None, figures, "the source itself teaches no more than the commonest value")
         return Score(max(0.0, (accuracy - self._commonest) / most), figures)
 
-    def _accuracy(self, rows: CodeArray, predicted: int) -> float:
+    def _accuracy(self, rows: CodeArray) -> float:
         """Return how often the likeliest value is right for the people who are asked about."""
-        known, answers = self._split(rows, predicted)
+        known, answers = self._split(rows)
         prior = np.bincount(answers, minlength=self._classes) + 1.0
         chances = []
-        for column, own in zip(known, self._other_bins(predicted), strict=True):
+        others = [own for place, own in enumerate(self._bins) if place != self._predicted]
+        for column, own in zip(known, others, strict=True):
             code = column.astype(np.int64) * self._classes + answers
             counts = np.bincount(code, minlength=n_bins(own) * self._classes).reshape(-1, self._classes) + 1.0
             chances.append(np.log(counts / counts.sum(axis=0)))
@@ -249,14 +251,11 @@ class Learning(Measure):
             right += int((score.argmax(axis=1) == self._answers[block]).sum())
         return right / len(self._answers)
 
-    def _split(self, rows: CodeArray, predicted: int) -> tuple[list[CodeArray], IntArray]:
+    def _split(self, rows: CodeArray) -> tuple[list[CodeArray], IntArray]:
         """Return the bins to predict from, attribute by attribute, and (n_rows,) those to predict."""
         columns = to_bins(rows, self._bins)
-        answers = columns.pop(predicted).astype(np.int64)
+        answers = columns.pop(self._predicted).astype(np.int64)
         return columns, answers
-
-    def _other_bins(self, predicted: int) -> list[CodeArray]:
-        return [own for place, own in enumerate(self._bins) if place != predicted]
 
 
 KINDS: tuple[type[Measure], ...] = (Counting, Association, Learning)  # in the order of the table

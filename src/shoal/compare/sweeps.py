@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from shoal.policy.reading import sentence
 
 _FORM = "write it as k-anonymity.k=2,5,10, method.parameter=... or max_withheld=0,0.05"
 _METHODS = "write methods as mondrian,incognito{measure: um}"
+_NAMED = re.compile(r"([\w-]+)\s*\{")
 MOST_ROWS = 100
 OF_TABLE = ("max_withheld", "missing")  # what a policy says of the whole table and a sweep may change
 AnySweep: TypeAlias = str | Sequence[str] | Mapping[str, Sequence[Any]]
@@ -87,7 +89,7 @@ def read_methods(methods: AnyMethods | None) -> list[dict[str, Any]]:
     given: list[Any] = [methods] if isinstance(methods, str | Mapping) else list(methods)
     found = []
     for each in given:
-        found += list(_split_methods(each)) if isinstance(each, str) else [_check_method(each)]
+        found += _split_methods(each) if isinstance(each, str) else [_check_method(each)]
     if not found:
         raise UsageError("name a method at least")
     return [each for place, each in enumerate(found) if each not in found[:place]]
@@ -132,23 +134,11 @@ def _read_yaml(text: str, where: str, hint: str) -> Any:
         raise UsageError(f"{error}; {hint}") from None
 
 
-def _split_methods(text: str) -> Iterator[dict[str, Any]]:
-    """Cut a text at the commas outside of brackets; each part is a name, maybe with parameters in braces."""
-    depth, parts = 0, [""]
-    for sign in text:
-        depth += (sign in "{[") - (sign in "}]")
-        if sign == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    for part in filter(None, map(str.strip, parts)):
-        name, brace, inner = part.partition("{")
-        if not brace:
-            yield _check_method({part: {}})
-        elif not name:
-            yield _check_method(_read_yaml(part, "methods", _METHODS))
-        else:
-            yield _check_method({name.strip(): _read_yaml(brace + inner, "methods", _METHODS)})
+def _split_methods(text: str) -> list[dict[str, Any]]:
+    """Read names with commas, maybe with parameters in braces: a list of YAML, once a colon is before the brace."""
+    written = _NAMED.sub(r"\1: {", text)
+    given = _read_yaml(f"[{written}]", "methods", _METHODS)
+    return [_check_method({each: {}} if isinstance(each, str) else each) for each in given]
 
 
 def _check_method(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,16 +13,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from shoal.agency.service import campaigns, plans, pooling, schema, tokens, visits
+from shoal.agency.service import campaigns, plans, schema, tokens, visits
 from shoal.agency.service import database as databases
 from shoal.agency.service.administration import check_health
-from shoal.agency.service.application import make_service
 from shoal.agency.service.database import migrate
-from shoal.agency.service.messages import NewCampaign, PlanRequest
-from shoal.agency.service.pooling import read_rows
-from shoal.agency.service.refusals import Refusal, of_failure
+from shoal.agency.service.messages import Counts, NewCampaign, NewState, PlanRequest, Weights
+from shoal.agency.service.refusals import Refusal, of_error
 from shoal.agency.service.settings import Settings
-from shoal.agency.service.visits import Visit
+from shoal.agency.service.visits import Service, Visit
 from shoal.core.errors import InputError
 
 DOMAIN = {
@@ -48,13 +46,15 @@ class Inside:
         return Visit(self.service, holder, action, f"/{action}", 200)
 
     def campaign(self, agency: tokens.Holder) -> int:
-        with self.visit(agency).writing() as connection:
-            return campaigns.create(self.service.database, connection, ASKED, 1000)
+        return campaigns.create_campaign(self.visit(agency), ASKED)["id"]
 
-    def table(self, factor: int = 1) -> Any:
+    def collect(self, agency: tokens.Holder, campaign: int) -> None:
+        campaigns.move_campaign(self.visit(agency), campaign, NewState(state="collecting"))
+
+    def table(self, factor: int = 1, kind: Any = Counts) -> Any:
         names = ["age", "illness", "count"]
         rows = [[age, illness, factor * 100] for age in ("20", "30") for illness in DOMAIN["sensitive"]["values"]]
-        return read_rows(names, rows, ASKED.domain, probabilities=False, most=100)
+        return kind(columns=names, rows=rows)
 
     def state(self, campaign: int) -> str:
         with self.service.database.reading() as connection:
@@ -70,22 +70,22 @@ def inside(new_database, monkeypatch) -> Iterator[Inside]:
     """Nobody waits longer than a moment for a lock."""
     monkeypatch.setattr(databases, "_SECONDS", 2)
     database = databases.open_database(new_database()[0])
-    yield Inside(make_service(Settings(), database))
+    yield Inside(Service(Settings(), database))
     database.engine.dispose()
 
 
 def while_planning(monkeypatch, *events: Callable[[], None]) -> list[int]:
     """Let each of these happen while a plan is computed, one at each attempt; return how many tables each had."""
-    waiting, seen, real = list(events), [], pooling.plan_of
+    waiting, seen, real = list(events), [], plans.compute_plan
 
-    def plan_of(domain: Any, tables: Any, *others: Any) -> Any:
+    def compute_plan(terms: Any, tables: Any, *others: Any) -> Any:
         seen.append(len(tables))
-        made = real(domain, tables, *others)
+        made = real(terms, tables, *others)
         if waiting:
             waiting.pop(0)()
         return made
 
-    monkeypatch.setattr(pooling, "plan_of", plan_of)
+    monkeypatch.setattr(plans, "compute_plan", compute_plan)
     return seen
 
 
@@ -93,13 +93,9 @@ def test_a_draft_that_is_opened_meanwhile_is_not_planned_by_its_distribution(ins
     """The agency was told that owners are asked now; then the plan must be by what they say."""
     agency = inside.holder("agency")
     campaign = inside.campaign(agency)
-    campaigns.distribute(inside.visit(agency), campaign, inside.table())
+    campaigns.set_distribution(inside.visit(agency), campaign, inside.table(kind=Weights))
 
-    def opened() -> None:
-        with inside.visit(agency).writing() as connection:
-            campaigns.move(connection, campaign, "collecting")
-
-    while_planning(monkeypatch, opened)
+    while_planning(monkeypatch, lambda: inside.collect(agency, campaign))
     with pytest.raises(Refusal) as refused:
         plans.make(inside.visit(agency), campaign, PlanRequest())
     assert (refused.value.status, refused.value.code) == (409, "nothing_to_plan_by")
@@ -109,29 +105,27 @@ def test_a_draft_that_is_opened_meanwhile_is_not_planned_by_its_distribution(ins
 def test_a_contribution_that_comes_meanwhile_is_in_the_plan(inside: Inside, monkeypatch) -> None:
     agency = inside.holder("agency")
     campaign = inside.campaign(agency)
-    with inside.visit(agency).writing() as connection:
-        campaigns.move(connection, campaign, "collecting")
+    inside.collect(agency, campaign)
     first, second = (inside.holder("owner", name) for name in ("first", "second"))
-    campaigns.contribute(inside.visit(first), campaign, inside.table())
+    campaigns.set_counts(inside.visit(first), campaign, inside.table())
     seen = while_planning(
         monkeypatch,
-        lambda: campaigns.contribute(inside.visit(second), campaign, inside.table(2)),
-        lambda: campaigns.contribute(inside.visit(second), campaign, inside.table(3)),
+        lambda: campaigns.set_counts(inside.visit(second), campaign, inside.table(2)),
+        lambda: campaigns.set_counts(inside.visit(second), campaign, inside.table(3)),
     )
     made = plans.make(inside.visit(agency), campaign, PlanRequest())
     assert seen == [1, 2, 2]
     assert plans.read_sent(inside.visit(agency), campaign).digest == made.digest
     with pytest.raises(Refusal):
-        campaigns.contribute(inside.visit(second), campaign, inside.table())
+        campaigns.set_counts(inside.visit(second), campaign, inside.table())
 
 
 def test_who_contributes_without_end_is_told_of_and_stops_nobody_else(inside: Inside, monkeypatch) -> None:
     agency, owner = inside.holder("agency"), inside.holder("owner")
     campaign = inside.campaign(agency)
-    with inside.visit(agency).writing() as connection:
-        campaigns.move(connection, campaign, "collecting")
-    campaigns.contribute(inside.visit(owner), campaign, inside.table())
-    again = [lambda: campaigns.contribute(inside.visit(owner), campaign, inside.table())] * 99
+    inside.collect(agency, campaign)
+    campaigns.set_counts(inside.visit(owner), campaign, inside.table())
+    again = [lambda: campaigns.set_counts(inside.visit(owner), campaign, inside.table())] * 99
     seen = while_planning(monkeypatch, *again)
     with pytest.raises(Refusal) as refused:
         plans.make(inside.visit(agency), campaign, PlanRequest())
@@ -145,8 +139,8 @@ def test_a_token_that_is_revoked_after_it_was_looked_up_writes_nothing(inside: I
     with inside.visit(agency).writing(other.id) as connection:
         assert tokens.revoke(connection, other.id)
     before = inside.lines()
-    with pytest.raises(Refusal) as refused, visit.writing() as connection:
-        campaigns.create(inside.service.database, connection, ASKED, 1000)
+    with pytest.raises(Refusal) as refused:
+        campaigns.create_campaign(visit, ASKED)
     assert refused.value.status == 401
     assert not visit.recorded
     assert inside.lines() == before
@@ -227,7 +221,7 @@ def test_a_database_that_is_locked_for_long_is_503_and_a_queue_behind_it_too(ins
             with inside.visit(agency).writing() as connection:
                 campaigns.touch(connection, campaign, "draft")
         except Exception as error:  # noqa: BLE001
-            failures.append(of_failure(error).status)
+            failures.append(of_error(error).status)
 
     url = inside.service.database.engine.url
     if kind == "sqlite":
@@ -262,8 +256,8 @@ def test_a_full_disk_or_a_database_that_may_only_be_read_is_503(inside: Inside, 
     engine.dispose()
     with pytest.raises(sa.exc.DBAPIError) as failed:
         [inside.campaign(agency) for _ in range(200)]
-    assert of_failure(failed.value).status == 503
-    assert of_failure(sa.exc.ProgrammingError("", {}, Exception())).status == 500
+    assert of_error(failed.value).status == 503
+    assert of_error(sa.exc.ProgrammingError("", {}, Exception())).status == 500
 
 
 def test_two_who_migrate_at_once_both_succeed(empty_database) -> None:

@@ -43,6 +43,44 @@ def shape(database: Any) -> tuple[Any, ...]:
     return columns, triggers
 
 
+# Everything that a database says of its own tables, constraints and triggers.
+DEFINITIONS = {
+    "sqlite": "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND tbl_name <> 'alembic_version'",
+    "postgresql": """
+        WITH own AS (
+            SELECT oid, relname FROM pg_class
+            WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
+        )
+        SELECT relname || '.' || attname || ' ' || format_type(atttypid, atttypmod)
+            || CASE WHEN attnotnull THEN ' not null' ELSE '' END
+            || COALESCE(' default ' || pg_get_expr(adbin, adrelid), '')
+        FROM own JOIN pg_attribute ON attrelid = own.oid AND attnum > 0 AND NOT attisdropped
+        LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        UNION ALL SELECT relname || ' ' || conname || ' ' || pg_get_constraintdef(pg_constraint.oid)
+        FROM own JOIN pg_constraint ON conrelid = own.oid WHERE contype <> 'n'
+        UNION ALL SELECT pg_get_triggerdef(pg_trigger.oid) FROM own JOIN pg_trigger ON tgrelid = own.oid
+        WHERE NOT tgisinternal
+        UNION ALL SELECT proname || ' ' || prosrc FROM pg_proc WHERE proname LIKE 'shoal%'
+    """,
+}
+
+
+def read_definitions(database: Any, kind: str) -> str:
+    with database.engine.connect() as connection:
+        found = sorted(connection.execute(sa.text(DEFINITIONS[kind])).scalars())
+    return "".join(f"{text.strip()}\n" for text in found)
+
+
+def test_the_first_migration_makes_what_it_always_made(empty_database, kind: str) -> None:
+    """Databases that it made are in use: another schema needs another migration, and another file beside this one."""
+    database = open_database(empty_database())
+    with database.writing() as connection:
+        command.upgrade(alembic_config(connection), "0001")
+    made = read_definitions(database, kind)
+    database.engine.dispose()
+    assert made == (Path(__file__).parent / f"schema-0001-{kind}.sql").read_text(encoding="utf-8")
+
+
 def test_migrations_and_schema_agree(empty_database) -> None:
     database = open_database(empty_database())
     migrate(database)

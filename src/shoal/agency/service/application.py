@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -29,42 +30,19 @@ from shoal.agency.service.database import Database
 from shoal.agency.service.guard import caller_address
 from shoal.agency.service.refusals import Refusal
 from shoal.agency.service.settings import Settings
-from shoal.agency.service.visits import AuditQueue, BodyBytes, Buckets, Metrics, PlanCache, Service
-from shoal.core.errors import UsageError
+from shoal.agency.service.visits import Service
+from shoal.core.errors import ShoalError, UsageError
 
 _GUARDED = "/v1/"
 _GONE = 499  # in the metrics only: the caller hung up, or sent what is no HTTP, before it was answered
 _ROUTERS = (administration.unguarded, administration.routes, campaigns.routes, plans.routes, releases.routes)
-_PLANNERS = 2
-_CHECKERS = 2
-_TABLES = 2  # parsed, a body takes up to thirty times its bytes
-_LINES_A_SECOND = 1
 _IDLE_SECONDS = 5
 _UNFINISHED = "ASGI callable returned without completing"  # to callers that hung up; all others are answered
 
 
-def make_service(settings: Settings, database: Database) -> Service:
-    """Return what the requests of one service share."""
-    queue, held = AuditQueue(database), BodyBytes(settings.waiting_bytes)
-    return Service(
-        settings=settings,
-        database=database,
-        audit=queue,
-        plans=PlanCache(settings.cache_bytes),
-        callers=Buckets(settings.rate, settings.burst),
-        addresses=Buckets(settings.address_rate, settings.address_burst),
-        crowds=Buckets(_LINES_A_SECOND, _LINES_A_SECOND),
-        body_bytes=held,
-        metrics=Metrics(lambda: queue.waiting, lambda: held.taken),
-        planners=CapacityLimiter(_PLANNERS),
-        checkers=CapacityLimiter(_CHECKERS),
-        tables=CapacityLimiter(_TABLES),
-    )
-
-
 def create_app(settings: Settings, database: Database) -> FastAPI:
     """Return the service on a database that is at the newest version."""
-    service = make_service(settings, database)
+    service = Service(settings, database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -73,7 +51,7 @@ def create_app(settings: Settings, database: Database) -> FastAPI:
         await to_thread.run_sync(service.audit.stop)
         database.engine.dispose()
 
-    app = _Documented(
+    app = FastAPI(
         title="shoal agency",
         description="Plans for several owners of data about the same people, and the releases that are made by them.",
         version=shoal.__version__,
@@ -85,28 +63,17 @@ def create_app(settings: Settings, database: Database) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(Watch, service=service)
-    app.add_exception_handler(HTTPException, _refuse)
+    for kind in (HTTPException, RequestValidationError, ShoalError):  # all others come to Watch
+        app.add_exception_handler(kind, _refuse)
     for router in _ROUTERS:
         app.include_router(router)
     return app
 
 
-class _Documented(FastAPI):
-    """An application whose schema says how callers show their token."""
-
-    def openapi(self) -> dict[str, Any]:
-        """Return the schema, with the security scheme that routes name."""
-        schema = super().openapi()
-        scheme = {"type": "http", "scheme": "bearer", "description": "A token of the agency."}
-        schema["components"].setdefault("securitySchemes", {"token": scheme})
-        return schema
-
-
 async def _refuse(request: Request, error: Exception) -> Response:
     """Answer a refusal, ours or the framework's, in our form."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for these only
-    if isinstance(error, Refusal):
-        return error.response()
+    if isinstance(error, Refusal) or not isinstance(error, HTTPException):
+        return refusals.of_error(error).response()
     if error.status_code == 405:  # the framework names the methods of one route of several with this path
         return refusals.plain(405, {"Allow": ", ".join(sorted(_methods(request)))}).response()
     return refusals.plain(error.status_code, error.headers).response()
@@ -145,6 +112,8 @@ class Watch:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if "visit" in scope.get("state", {}):
+                    scope["state"]["visit"].record(status)
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers.setdefault("Cache-Control", "no-store")
@@ -167,7 +136,7 @@ class Watch:
         except _GoneError:
             status = _GONE
         except Exception as error:
-            refusal = refusals.of_failure(error)
+            refusal = refusals.of_error(error)
             if status:
                 raise
             await refusal.response()(scope, receive, sending)

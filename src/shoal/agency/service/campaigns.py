@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, func, insert, select, update
 
+from shoal.agency.domain import Domain
 from shoal.agency.service import schema
-from shoal.agency.service.database import COUNT_LOCK, Database, read_page
+from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
     Campaign,
@@ -20,11 +21,11 @@ from shoal.agency.service.messages import (
     ContributionEntry,
     Counts,
     CurrentPage,
-    Domain,
     Id,
     NewCampaign,
     NewState,
     Page,
+    PlanSummary,
     State,
     Stored,
     Weights,
@@ -34,36 +35,24 @@ from shoal.agency.service.tokens import ROLES, now
 from shoal.agency.service.visits import Visit
 
 if TYPE_CHECKING:
-    from shoal.agency.service.pooling import CountedTable
+    import pyarrow as pa
 
 routes = Routes("campaigns")
-_PLAN = ("n", "n_tight", "records", "m", "p", "classes", "digest")
 _table, _plans = schema.campaigns, schema.plans
 _ENTRY = select(
-    *(column for column in _table.c if column.name not in ("domain", "revision")),
-    *(_plans.c[name].label(f"plan_{name}") for name in _PLAN),
+    *(
+        column.label("order") if column.name == "point_order" else column
+        for column in _table.c
+        if column.name not in ("domain", "revision")
+    ),
+    *(_plans.c[name].label(f"plan_{name}") for name in PlanSummary.model_fields),
 ).select_from(_table.outerjoin(_plans))
 
 
-def create(database: Database, connection: Connection, asked: NewCampaign, limit: int) -> int:
-    """Open a campaign in the state draft and return its number."""
-    database.lock(connection, COUNT_LOCK)
-    if connection.execute(select(func.count()).select_from(_table)).scalar_one() >= limit:
-        raise conflict(f"there are {limit:,} campaigns already, as many as this service may have", "limit_reached")
-    values = {
-        "name": asked.name,
-        "state": "draft",
-        "domain": json.dumps(asked.domain.model_dump()),
-        "l": asked.l,
-        "delta": asked.delta,
-        "eta": asked.eta,
-        "point_order": asked.order,
-        "arrangement": asked.arrangement,
-        "records": asked.records,
-        "revision": 0,
-        "created_at": now(),
-    }
-    return int(connection.execute(insert(_table).values(values).returning(_table.c.id)).scalar_one())
+def read_terms(found: Row[Any]) -> NewCampaign:
+    """Return what a campaign is about and what it promises, as it was opened."""
+    named = {name: getattr(found, name) for name in ("name", "l", "delta", "eta", "arrangement", "records")}
+    return NewCampaign(**named, order=found.point_order, domain=Domain.model_validate_json(found.domain))
 
 
 def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
@@ -76,21 +65,10 @@ def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
 
 
 def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
-    plan = {name: found[f"plan_{name}"] for name in _PLAN}
-    return {
-        **{name: found[name] for name in ("id", "name", "state", "l", "delta", "eta", "arrangement", "records")},
-        "order": found["point_order"],
-        "created_at": found["created_at"],
-        "plan": None if plan["digest"] is None else plan,
-    }
-
-
-def read_domain(connection: Connection, campaign: int) -> Domain:
-    """Return the domain of a campaign, which never changes."""
-    found = connection.execute(select(_table.c.domain).where(_table.c.id == campaign)).scalar_one_or_none()
-    if found is None:
-        raise absent("campaign")
-    return Domain.model_validate(json.loads(found))
+    """Return a campaign with its plan, if it has one."""
+    plan = {name: found[f"plan_{name}"] for name in PlanSummary.model_fields}
+    own = {name: value for name, value in found.items() if not name.startswith("plan_")}
+    return {**own, "plan": None if plan["digest"] is None else plan}
 
 
 def demand_state(connection: Connection, campaign: int, *states: State, held: bool = False) -> None:
@@ -127,24 +105,28 @@ def advance(connection: Connection, campaign: int, seen: State, state: State, *,
     return bool(connection.execute(update(_table).where(*here).values(state=state)).rowcount)
 
 
-def move(connection: Connection, campaign: int, state: Literal["collecting", "closed"]) -> None:
-    """Move a campaign on, or refuse."""
-    before: State = "draft" if state == "collecting" else "planned"
-    if not advance(connection, campaign, before, state):
-        demand_state(connection, campaign, before)
-        raise conflict("the campaign has just gone on")
-
-
 @routes.serve("POST /v1/campaigns", ("agency",), Campaign, status=201, body="manifest_bytes")
 def create_campaign(visit: CurrentVisit, asked: NewCampaign) -> Any:
     """Open a campaign, in the state draft."""
-    service = visit.service
-    if len(asked.domain.quasi) > service.settings.attributes:
-        raise invalid(f"a domain may have {service.settings.attributes} quasi columns")
-    if any(len(values) > service.settings.values for values in asked.domain.values):
-        raise invalid(f"a column may have {service.settings.values:,} values")
+    limits = visit.service.settings
+    if len(asked.domain.quasi) > limits.attributes:
+        raise invalid(f"a domain may have {limits.attributes} quasi columns")
+    if max(asked.domain.sizes) > limits.values:
+        raise invalid(f"a column may have {limits.values:,} values")
+    values = {
+        **asked.model_dump(exclude={"domain", "order"}),
+        "domain": json.dumps(asked.domain.model_dump()),
+        "point_order": asked.order,
+        "state": "draft",
+        "revision": 0,
+        "created_at": now(),
+    }
     with visit.writing() as connection:
-        number = create(service.database, connection, asked, service.settings.campaigns)
+        visit.service.database.lock(connection, COUNT_LOCK)
+        if connection.execute(select(func.count()).select_from(_table)).scalar_one() >= limits.campaigns:
+            message = f"there are {limits.campaigns:,} campaigns already, as many as this service may have"
+            raise conflict(message, "limit_reached")
+        number = connection.execute(insert(_table).values(values).returning(_table.c.id)).scalar_one()
         visit.subject = f"/v1/campaigns/{number}"
         return read_campaign(connection, number)
 
@@ -166,33 +148,30 @@ def show_campaign(visit: CurrentVisit, campaign: Id) -> Any:
 @routes.serve("POST /v1/campaigns/{campaign}/state", ("agency",), Campaign, body="body_bytes")
 def move_campaign(visit: CurrentVisit, campaign: Id, asked: NewState) -> Any:
     """Begin to collect counts, or close a planned campaign; no way leads back."""
+    before: State = "draft" if asked.state == "collecting" else "planned"
     with visit.writing() as connection:
-        move(connection, campaign, asked.state)
+        if not advance(connection, campaign, before, asked.state):
+            demand_state(connection, campaign, before)
+            raise conflict("the campaign has just gone on")
         return read_campaign(connection, campaign)
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/distribution", ("agency",), Stored, body="table_bytes")
 def set_distribution(visit: CurrentVisit, campaign: Id, asked: Weights) -> Any:
     """Give a draft the distribution to plan by, in place of an earlier one."""
-    from shoal.agency.service.pooling import pool, read_rows
+    from shoal.agency.tables import pool
 
-    settings = visit.service.settings
-    domain = _domain_in_state(visit, campaign, "draft")
-    table = read_rows(asked.columns, asked.rows, domain, probabilities=True, most=settings.rows)
-    pool(domain, [table], "lexicographic", settings.points)  # raises if it is no distribution
-    distribute(visit, campaign, table)
-    return {"rows": table.table.num_rows, "records": table.records}
+    domain, table = _read_table(visit, campaign, "draft", asked)
+    pool(domain, [table], "lexicographic", visit.service.settings.points)  # raises if it is no distribution
+    values = {"campaign_id": campaign, "at": now()}
+    return _keep_table(visit, "draft", schema.distributions, values, table)
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/counts", ("owner",), Stored, body="table_bytes")
 def set_counts(visit: CurrentVisit, campaign: Id, asked: Counts) -> Any:
     """Contribute counts, in place of one's earlier ones."""
-    from shoal.agency.service.pooling import read_rows
-
-    domain = _domain_in_state(visit, campaign, "collecting")
-    table = read_rows(asked.columns, asked.rows, domain, probabilities=False, most=visit.service.settings.rows)
-    contribute(visit, campaign, table)
-    return {"rows": table.table.num_rows, "records": table.records}
+    _, table = _read_table(visit, campaign, "collecting", asked)
+    return _keep_table(visit, "collecting", schema.contributions, visit.owner_columns(campaign), table)
 
 
 @routes.serve("GET /v1/campaigns/{campaign}/counts", ("agency",), Page[ContributionEntry])
@@ -205,30 +184,26 @@ def list_counts(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
         return read_page(connection, asked, table.c.id, paging)
 
 
-def distribute(visit: Visit, campaign: int, table: CountedTable) -> None:
-    """Give a draft its distribution, in place of an earlier one."""
-    values = {"campaign_id": campaign, "rows": table.table.num_rows, "data": table.serialize(), "at": now()}
-    with visit.writing() as connection:
-        touch(connection, campaign, "draft")
-        connection.execute(delete(schema.distributions).where(schema.distributions.c.campaign_id == campaign))
-        connection.execute(insert(schema.distributions).values(values))
+def _read_table(visit: Visit, campaign: int, state: State, asked: Counts | Weights) -> tuple[Domain, pa.Table]:
+    """Check a table against the domain of its campaign; in another state it is refused before it is looked at."""
+    from shoal.agency.tables import read_rows
 
-
-def contribute(visit: Visit, campaign: int, table: CountedTable) -> None:
-    """Keep an owner's counts, in place of its earlier ones."""
-    values = {
-        **visit.owner_columns(campaign),
-        "rows": table.table.num_rows,
-        "records": table.records,
-        "data": table.serialize(),
-    }
-    with visit.writing() as connection:
-        touch(connection, campaign, "collecting")
-        connection.execute(visit.service.database.upsert(schema.contributions, values, key=["campaign_id", "owner"]))
-
-
-def _domain_in_state(visit: Visit, campaign: int, state: State) -> Domain:
-    """Return the domain of a campaign in a state; in another, a table is refused before it is looked at."""
     with visit.reading() as connection:
         demand_state(connection, campaign, state)
-        return read_domain(connection, campaign)
+        domain = Domain.model_validate(read_campaign(connection, campaign)["domain"])
+    given, most = isinstance(asked, Weights), visit.service.settings.rows
+    return domain, read_rows(asked.columns, asked.rows, domain, probabilities=given, most=most)
+
+
+def _keep_table(visit: Visit, state: State, where: Table, values: dict[str, Any], table: pa.Table) -> dict[str, Any]:
+    """Keep a table in place of an earlier one of the same campaign and owner."""
+    from shoal.agency.tables import serialize, sum_records
+
+    stored = {"rows": table.num_rows, "records": sum_records(table)}
+    kept = {name: number for name, number in stored.items() if name in where.c}
+    key = [name for name in ("campaign_id", "owner") if name in where.c]
+    with visit.writing() as connection:
+        touch(connection, values["campaign_id"], state)
+        content = {**values, **kept, "data": serialize(table)}
+        connection.execute(visit.service.database.upsert(where, content, key=key))
+    return stored

@@ -22,7 +22,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.sql.schema import Table
 
-from shoal.agency.service.schema import metadata
 from shoal.core.errors import InputError, UsageError
 
 AUDIT_LOCK, COUNT_LOCK, MIGRATION_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
@@ -165,26 +164,19 @@ def alembic_config(connection: Connection | None = None) -> Config:
     return config
 
 
-def run_environment(context: Any) -> None:
-    """Run what Alembic was asked for, all in one transaction."""
-    context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
-    with context.begin_transaction():
-        context.run_migrations()
-
-
 def migrate(database: Database) -> None:
     """Bring a database to the newest version; one that a later shoal made is refused and left as it is."""
     with naming_failures(database), database.writing() as connection:
         database.lock(connection, MIGRATION_LOCK)  # two that begin at once would both make the first table
-        _refuse_unknown(connection)
+        _read_versions(connection)
         command.upgrade(alembic_config(connection), "head")
 
 
 def check_migrated(database: Database) -> None:
     """Raise unless a database is at the newest version."""
     with naming_failures(database), database.reading() as connection:
-        present = _refuse_unknown(connection)
-    if present != _head():
+        present, newest = _read_versions(connection)
+    if present != newest:
         state = "has no tables yet" if present is None else "is of an older version"
         raise UsageError(f"the database {state}; run `shoal agency migrate` on it, or serve with --migrate")
 
@@ -223,13 +215,10 @@ def naming_failures(database: Database) -> Iterator[None]:
         ) from None
 
 
-def _head() -> str | None:
-    return ScriptDirectory.from_config(alembic_config()).get_current_head()
-
-
-def _refuse_unknown(connection: Connection) -> str | None:
+def _read_versions(connection: Connection) -> tuple[str | None, str | None]:
+    """Return the version of a database and the newest one; a database of a later shoal is refused."""
+    scripts = ScriptDirectory.from_config(alembic_config())
     present = MigrationContext.configure(connection).get_current_revision()
-    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
-    if present is not None and present not in known:
+    if present is not None and present not in {script.revision for script in scripts.walk_revisions()}:
         raise UsageError("the database was made by a later version of shoal; update shoal")
-    return present
+    return present, scripts.get_current_head()

@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -25,12 +25,12 @@ from shoal.agency.service.refusals import Refusal, invalid
 from shoal.agency.service.tokens import Holder, Role, find, read_digest
 from shoal.agency.service.visits import Service, Visit
 from shoal.core.documents import AmbiguousJsonError, read_json
-from shoal.core.errors import ShoalError, UnreachableError
 
 ROLES_KEY, BODY_KEY = "x-roles", "x-body-limit"
 _MOST_KNOWN = 20_000
 _DISCARDING = 10.0  # seconds
 _SMALL = 64 * 1024  # bytes that are parsed without a thread of their own
+_SCHEME = HTTPBearer(scheme_name="token", description="A token of the agency.", auto_error=False)  # for the schema
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
@@ -39,7 +39,7 @@ class Routes(APIRouter):
 
     def __init__(self, tag: str) -> None:
         """Begin without a route."""
-        super().__init__(route_class=_GuardedRoute, tags=[tag])
+        super().__init__(route_class=_GuardedRoute, tags=[tag], dependencies=[Depends(_SCHEME)])
 
     def serve(
         self,
@@ -67,7 +67,7 @@ class Routes(APIRouter):
                 operation_id=function.__name__,
                 status_code=status,
                 responses={**describe_errors(body=body is not None), **(answers or {})},
-                openapi_extra={ROLES_KEY: list(roles), "security": [{"token": []}], **limit},
+                openapi_extra={ROLES_KEY: list(roles), **limit},
                 **options,
             )
             return function
@@ -89,65 +89,38 @@ class _GuardedRoute(APIRoute):
             service: Service = request.app.state.service
             if service.audit.full:
                 raise refusals.plain(503, {"Retry-After": "1"})
-            holder = await _find_holder(service, request, lambda known: make_visit(service, request, known))
-            visit = make_visit(service, request, holder)
-            request.state.visit = visit
-            response = await answer(service, request, holder)
-            visit.record(response.status_code)
-            return response
-
-        def make_visit(service: Service, request: Request, holder: Holder) -> Visit:
-            return Visit(service, holder, action, _subject(request, template), outcome)
-
-        async def answer(service: Service, request: Request, holder: Holder) -> Response:
-            try:
-                if holder.role not in roles:
-                    raise Refusal(403, "forbidden", f"this is for {' and '.join(sorted(roles))} tokens only")
-                if body is None:
-                    return await inner(request)
-                async with StrictRequest(request, service, getattr(service.settings, body)) as limited:
-                    return await inner(limited)
-            except Refusal as refusal:
-                return refusal.response()
-            except RequestValidationError as error:
-                return refusals.of_validation(error.errors()).response()
-            except UnreachableError as error:
-                return Refusal(422, "unreachable", str(error)).response()
-            except ShoalError as error:
-                return invalid(str(error)).response()
-            except Exception as error:  # noqa: BLE001 - it must be a line of the audit log, too
-                return refusals.of_failure(error).response()
+            holder, refusal = await _find_holder(service, request)
+            crowded = refusal is not None and refusal.status == 429  # one line a second: nobody shall fill the disk
+            if holder is not None and not (crowded and service.crowds.take(holder.id)):
+                request.state.visit = Visit(service, holder, action, _subject(request, template), outcome)
+            if holder is None or refusal is not None:
+                raise refusal or refusals.no_valid_token()
+            if holder.role not in roles:
+                raise Refusal(403, "forbidden", f"this is for {' and '.join(sorted(roles))} tokens only")
+            if body is None:
+                return await inner(request)
+            async with StrictRequest(request, service, getattr(service.settings, body)) as limited:
+                return await inner(limited)
 
         return handle
 
 
-async def _find_holder(service: Service, request: Request, visit: Callable[[Holder], Visit]) -> Holder:
-    """Return whose token a request bears; who has none, or asks too often, is refused."""
+async def _find_holder(service: Service, request: Request) -> tuple[Holder | None, Refusal | None]:
+    """Return whose token a request bears, if it is known, and why it is refused: it is not valid, or asks too often."""
     digest = read_digest(request.headers.get("authorization", ""))
     known = None if digest is None else service.known.get(digest)
     if known is not None and (wait := service.callers.take(known.id)):
-        _record_crowd(service, known, visit)
-        raise refusals.too_many(wait)
+        return known, refusals.too_many(wait)
     holder = None if digest is None else await run_in_threadpool(_look_up, service, digest)
     if digest is None or holder is None or not holder.valid:
         wait = service.addresses.take(caller_address(request))
-        if holder is not None and wait:
-            _record_crowd(service, holder, visit)
-        elif holder is not None:
-            visit(holder).record(401)
-        raise refusals.too_many(wait) if wait else refusals.no_valid_token()
+        return holder, refusals.too_many(wait) if wait else refusals.no_valid_token()
     if known is None:
         if len(service.known) >= _MOST_KNOWN:
             service.known.clear()
         service.known[digest] = holder
         service.callers.take(holder.id)
-    return holder
-
-
-def _record_crowd(service: Service, holder: Holder, visit: Callable[[Holder], Visit]) -> None:
-    """Have a line written that a token asks too often, once a second: nobody shall fill the disk, revoked or not."""
-    if not service.crowds.take(holder.id):
-        visit(holder).record(429)
+    return holder, None
 
 
 def _look_up(service: Service, digest: str) -> Holder | None:
@@ -196,7 +169,7 @@ class StrictRequest(Request):
 
     async def __aexit__(self, *_: object) -> None:
         """Give back everything."""
-        self._service.body_bytes.taken -= self._taken
+        self._service.body_bytes -= self._taken
         if self._has_thread:
             self._service.tables.release_on_behalf_of(self)
 
@@ -205,14 +178,13 @@ class StrictRequest(Request):
         said = self.headers.get("content-length", "")
         if said.isascii() and said.isdigit() and int(said[:20]) > self._limit:
             raise TooLarge(self._limit)
-        held = self._service.body_bytes
         async for piece in super().stream():
             if self._taken + len(piece) > self._limit:
                 raise TooLarge(self._limit)
-            if held.taken + len(piece) > held.limit:
+            if self._service.body_bytes + len(piece) > self._service.settings.waiting_bytes:
                 message = "the service has too many large bodies at hand; try again"
                 raise Refusal(503, "busy", message, {"Retry-After": "1"})
-            held.taken += len(piece)
+            self._service.body_bytes += len(piece)
             self._taken += len(piece)
             yield piece
 

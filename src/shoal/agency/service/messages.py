@@ -18,18 +18,17 @@ from pydantic import (
     model_validator,
 )
 
+from shoal.agency.domain import Domain, Name, Received
 from shoal.agency.service.database import Paging
 from shoal.agency.service.tokens import Role
 
 LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
-RESERVED = ("count", "probability", "class")  # columns of tables and releases
 
 State = Literal["draft", "collecting", "planned", "closed"]
 STATES: tuple[State, ...] = ("draft", "collecting", "planned", "closed")
 Order = Literal["lexicographic", "hilbert", "taxonomy"]
 Arrangement = Literal["contiguous", "gathered", "independent"]
 Records = Literal["paper", "tight"]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern="^[^\\x00-\\x1f\\x7f]+$")]
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 FileName = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 Number = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -72,12 +71,6 @@ def _paging(after: After = 0, limit: Limit = 100) -> Paging:
 CurrentPage = Annotated[Paging, Depends(_paging)]
 
 
-class Received(BaseModel):
-    """What is received: no unknown keys, and no text for a number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
 class NewToken(Received):
     """Whom a token is for."""
 
@@ -92,48 +85,6 @@ class NewToken(Received):
                 "owners are told apart by it, so no blank at its ends, no invisible character, accents composed (NFC)"
             )
         return name
-
-
-class Attribute(Received):
-    """A column and its values."""
-
-    name: Name
-    values: Annotated[list[Name], Field(min_length=1)]
-
-    @field_validator("values")
-    @classmethod
-    def _distinct(cls, values: list[str]) -> list[str]:
-        if len(set(values)) != len(values):
-            raise ValueError("every value may be there once only")
-        if not all(map(str.strip, values)):
-            raise ValueError("a value of blanks would be read as a missing one")
-        return values
-
-
-class Domain(Received):
-    """The agreed domain: what records can be like."""
-
-    quasi: Annotated[list[Attribute], Field(min_length=1)]
-    sensitive: Attribute
-
-    @model_validator(mode="after")
-    def _names(self) -> Domain:
-        names = self.names
-        if len(set(names)) != len(names):
-            raise ValueError("every column must have a name of its own")
-        if any(name in RESERVED for name in names):
-            raise ValueError(f"no column can be called {', '.join(RESERVED)}")
-        return self
-
-    @property
-    def names(self) -> list[str]:
-        """The quasi columns, then the sensitive one."""
-        return [*(attribute.name for attribute in self.quasi), self.sensitive.name]
-
-    @property
-    def values(self) -> list[list[str]]:
-        """The values of each column."""
-        return [*(attribute.values for attribute in self.quasi), self.sensitive.values]
 
 
 class NewCampaign(Received):
@@ -198,6 +149,45 @@ class NewReport(Received):
     """How many records an owner has."""
 
     records: Number
+
+
+class _Said(BaseModel):
+    """A part of a manifest, as far as the service looks at it."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Parameters(Received):
+    l: int
+    delta: float
+
+
+class _Guarantee(_Said):
+    model: Literal["l-delta-diversity"]
+    parameters: _Parameters
+    achieved: Annotated[float, Field(le=LARGEST)]
+
+
+class _PlanFile(_Said):
+    file: Literal["plan.json"]
+    sha256: str
+    digest: str
+    classes: int
+
+
+class _DataFile(_Said):
+    file: Literal["data.csv", "data.parquet"]
+    sha256: str
+
+
+class ReleaseManifest(_Said):
+    """What the manifest of a release by a plan must say."""
+
+    method: Literal["agreed"]
+    agreed: _PlanFile
+    data: _DataFile
+    guarantees: Annotated[list[_Guarantee], Field(min_length=1, max_length=1)]
+    rows: Number
 
 
 class NewRelease(Received):

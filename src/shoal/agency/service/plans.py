@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import Header, Response
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from shoal.agency.service import campaigns, schema
 from shoal.agency.service.database import read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
+    LARGEST,
     CurrentPage,
-    Domain,
     Id,
+    NewCampaign,
     NewReport,
     Page,
     PlanRequest,
     PlanSummary,
     Report,
     ReportEntry,
-    State,
 )
-from shoal.agency.service.refusals import absent, conflict
+from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.tokens import now
 from shoal.agency.service.visits import SentPlan, Visit
-
-if TYPE_CHECKING:
-    from shoal.agency.service.pooling import CountedTable, MadePlan, Wanted
+from shoal.core.errors import UnreachableError
 
 routes = Routes("plans")
 ATTEMPTS = 5
+_CHANGED = "changed"
 _PLAN_ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The plan, as shoal agency apply reads it.",
@@ -48,9 +47,7 @@ _PLAN_ANSWERS: dict[int | str, dict[str, Any]] = {
 async def make_plan(visit: CurrentVisit, campaign: Id, asked: PlanRequest) -> Any:
     """Make the plan from all counts, or from the distribution of a draft; once and for all."""
     # Who waits for a planner holds no thread, so that all else is answered meanwhile.
-    made = asdict(await to_thread.run_sync(make, visit, campaign, asked, limiter=visit.service.planners))
-    del made["document"]
-    return made
+    return await to_thread.run_sync(make, visit, campaign, asked, limiter=visit.service.planners)
 
 
 @routes.serve("GET /v1/campaigns/{campaign}/plan", ("agency", "owner"), answers=_PLAN_ANSWERS)
@@ -106,23 +103,53 @@ def compare_records(records: int, needed: int) -> dict[str, Any]:
     return {"records": records, "needed": needed, "missing": missing, "enough": not missing}
 
 
-def make(visit: Visit, campaign: int, asked: PlanRequest) -> MadePlan:
+def make(visit: Visit, campaign: int, asked: PlanRequest) -> PlanSummary:
     """Plan by all contributions that were acknowledged, or by the distribution of a draft; once and for all.
 
     It is computed without any lock, and stored only if nothing changed meanwhile: contributions may come, or a draft
     may be opened to owners. Then it is computed anew, a few times; who contributes all the time keeps the agency from
     planning, which it learns.
     """
-    from shoal.agency.service import pooling  # which brings all of planning along
-
-    for _ in range(ATTEMPTS):
+    for attempt in range(1, ATTEMPTS + 1):
         with visit.reading() as connection:
-            basis = _read_basis(connection, campaign, asked)
-        made = pooling.plan_of(basis.domain, basis.tables, basis.wanted, visit.service.settings.points)
-        with suppress(_ChangedError):
-            _store(visit, campaign, basis, made)
-            return made
-    raise conflict("owners contributed while the plan was made; ask again", "changed")
+            seen, tables = _read_basis(connection, campaign)
+        made, document = compute_plan(campaigns.read_terms(seen), tables, asked, visit.service.settings.points)
+        try:
+            _store(visit, seen, made, document)
+        except Refusal as refusal:
+            if refusal.code != _CHANGED or attempt == ATTEMPTS:
+                raise
+        else:
+            break
+    return made
+
+
+def compute_plan(
+    terms: NewCampaign, tables: Sequence[bytes], asked: PlanRequest, most_points: int
+) -> tuple[PlanSummary, str]:
+    """Add up tables exactly and plan; what cannot be planned raises as ``shoal agency plan`` does.
+
+    Returns the numbers of the plan, and its document as it is sent.
+    """
+    from shoal.agency import planning  # which bring all of planning along
+    from shoal.agency import tables as tabular
+
+    known = tabular.pool(terms.domain, list(map(tabular.deserialize, tables)), terms.order, most_points)
+    plan = planning.make_plan(
+        known,
+        promise=terms.l,
+        delta=Fraction(repr(terms.delta)),  # the decimal that was sent
+        p=None if asked.p is None else Fraction(repr(asked.p)),
+        samples=asked.samples,
+        eta=Fraction(repr(terms.eta)),
+        arrangement=terms.arrangement,
+        records=terms.records,
+    )
+    if plan.n > LARGEST:
+        raise UnreachableError(f"owners would need more than {LARGEST:,} records; take a larger p or delta")
+    document = planning.plan_document(plan)
+    numbers = {name: document[name] for name in PlanSummary.model_fields}
+    return PlanSummary(**numbers), json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
 def read_sent(visit: Visit, campaign: int) -> SentPlan:
@@ -143,44 +170,29 @@ def read_sent(visit: Visit, campaign: int) -> SentPlan:
     return plan
 
 
-class _ChangedError(Exception):
-    """What the plan rests on changed while it was made."""
+def _read_basis(connection: Connection, campaign: int) -> tuple[Row[Any], Sequence[bytes]]:
+    """Return a campaign and the tables that its plan rests on.
 
-
-@dataclass(frozen=True, slots=True)
-class _Basis:
-    """What a plan rests on, as of a state and a revision of its campaign."""
-
-    state: State
-    revision: int
-    domain: Domain
-    tables: list[CountedTable]
-    wanted: Wanted
-
-
-def _read_basis(connection: Connection, campaign: int, asked: PlanRequest) -> _Basis:
-    """Read state and revision first: whatever is changed after that makes one of them another."""
-    from shoal.agency.service.pooling import Wanted, from_storage
-
-    row = connection.execute(select(schema.campaigns).where(schema.campaigns.c.id == campaign)).one_or_none()
-    if row is None:
+    The campaign is read first: whatever is changed after that makes its state or its revision another.
+    """
+    seen = connection.execute(select(schema.campaigns).where(schema.campaigns.c.id == campaign)).one_or_none()
+    if seen is None:
         raise absent("campaign")
-    state: State = row.state
-    if state not in ("draft", "collecting"):
-        raise conflict(f"the campaign is {state}; its plan is made")
-    table = schema.distributions if state == "draft" else schema.contributions
+    if seen.state not in ("draft", "collecting"):
+        raise conflict(f"the campaign is {seen.state}; its plan is made")
+    table = schema.distributions if seen.state == "draft" else schema.contributions
     stored = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalars().all()
     if not stored:
-        missing = "distribution; give it one" if state == "draft" else "counts of any owner"
+        missing = "distribution; give it one" if seen.state == "draft" else "counts of any owner"
         raise conflict(f"the campaign has no {missing}", "nothing_to_plan_by")
-    wanted = Wanted(row.l, row.delta, row.eta, row.point_order, row.arrangement, row.records, asked.p, asked.samples)
-    domain = Domain.model_validate(json.loads(row.domain))
-    return _Basis(state, row.revision, domain, [from_storage(content) for content in stored], wanted)
+    return seen, stored
 
 
-def _store(visit: Visit, campaign: int, basis: _Basis, made: MadePlan) -> None:
+def _store(visit: Visit, seen: Row[Any], made: PlanSummary, document: str) -> None:
+    """Store a plan if its campaign still is as it was seen."""
     with visit.writing() as connection:
-        if not campaigns.advance(connection, campaign, basis.state, "planned", revision=basis.revision):
-            campaigns.demand_state(connection, campaign, "draft", "collecting")
-            raise _ChangedError
-        connection.execute(insert(schema.plans).values(campaign_id=campaign, at=now(), **asdict(made)))
+        if not campaigns.advance(connection, seen.id, seen.state, "planned", revision=seen.revision):
+            campaigns.demand_state(connection, seen.id, "draft", "collecting")
+            raise conflict("owners contributed while the plan was made; ask again", _CHANGED)
+        values = {"campaign_id": seen.id, "at": now(), **made.model_dump(), "document": document}
+        connection.execute(insert(schema.plans).values(values))

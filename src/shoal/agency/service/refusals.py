@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import HTTPException
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from shoal.agency.service.database import TurnTimeoutError
-from shoal.core.errors import locate_failure
+from shoal.core.errors import ShoalError, UnreachableError, locate_failure
 
 _CODES = {404: "not_found", 405: "method_not_allowed", 422: "invalid", 500: "internal", 503: "unavailable"}
 _MESSAGES = {
@@ -102,8 +103,14 @@ def _reason(kind: str, error: Mapping[str, Any]) -> str:
     return message[:1].lower() + message[1:300]
 
 
-def of_failure(error: Exception) -> Refusal:
-    """Log an error that nobody foresaw, and return what the caller learns of it."""
+def of_error(error: Exception) -> Refusal:
+    """Return what a caller learns of an error; one that nobody foresaw is logged."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, RequestValidationError):
+        return of_validation(error.errors())
+    if isinstance(error, ShoalError):
+        return Refusal(422, "unreachable", str(error)) if isinstance(error, UnreachableError) else invalid(str(error))
     if _is_of_the_database(error):
         _log.warning("the database did not do it: %s", type(error).__name__)
         return plain(503, {"Retry-After": "1"})

@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import Query, Response
+from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 
 from shoal.agency.service import campaigns, schema
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
-    LARGEST,
     CreatedRelease,
     CurrentPage,
     Guarantee,
@@ -28,13 +28,12 @@ from shoal.agency.service.messages import (
     Plain,
     Release,
     ReleaseEntry,
+    ReleaseManifest,
 )
-from shoal.agency.service.refusals import absent, conflict, invalid
+from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
 from shoal.agency.service.tokens import ROLES
-from shoal.agency.service.visits import Visit
 
 routes = Routes("releases")
-MODEL = "l-delta-diversity"
 _table = schema.releases
 _ENTRY = select(_table.c.id, _table.c.owner, _table.c.rows, _table.c.files, _table.c.at)
 _AGAIN: dict[int | str, dict[str, Any]] = {200: {"model": CreatedRelease, "description": "It was registered before."}}
@@ -54,9 +53,26 @@ _HowMany = Annotated[
     answers=_AGAIN,
 )
 def register_release(visit: CurrentVisit, campaign: Id, asked: NewRelease, response: Response) -> Any:
-    """Register a release by the plan: its manifest and the SHA-256 of its files."""
-    number = register(visit, campaign, asked)
-    response.status_code = visit.outcome
+    """Register a release by the plan: its manifest and the SHA-256 of its files; sent again, it is the same release."""
+    database, limit = visit.service.database, visit.service.settings.releases
+    files = _write_json(dict(sorted(asked.files.items())))
+    digest = hashlib.sha256(files.encode("ascii")).hexdigest()
+    values: dict[str, Any] = {"files_digest": digest, "files": files, "manifest": _write_json(asked.manifest)}
+    same = _table.c.campaign_id == campaign, _table.c.owner == visit.holder.name
+    with visit.writing() as connection:
+        campaigns.demand_state(connection, campaign, "planned", held=True)
+        values["rows"] = _check_manifest(asked.manifest, asked.files, _read_promise(connection, campaign))
+        database.lock(connection, COUNT_LOCK)
+        here = select(_table.c.id).where(*same, _table.c.files_digest == digest)
+        number = connection.execute(here).scalar_one_or_none()
+        if number is not None:
+            visit.outcome = response.status_code = 200
+        else:
+            if connection.execute(select(func.count()).select_from(_table).where(*same)).scalar_one() >= limit:
+                raise conflict(f"there are {limit:,} releases of this owner already", "limit_reached")
+            made = _table.insert().values({**visit.owner_columns(campaign), **values}).returning(_table.c.id)
+            number = connection.execute(made).scalar_one()
+        visit.subject = f"/v1/campaigns/{campaign}/releases/{number}"
     return {"id": number}
 
 
@@ -82,8 +98,28 @@ def show_release(visit: CurrentVisit, campaign: Id, release: Id) -> Any:
 @routes.serve("GET /v1/campaigns/{campaign}/guarantee", ROLES, Guarantee)
 def show_guarantee(visit: CurrentVisit, campaign: Id, releases_: _HowMany = None) -> Any:
     """Say what so many releases by the plan leave together, whichever of them are linked."""
+    # Each release that was verified shows the same l values in each class, and so do all of them together, for certain.
+    # Of releases to come each fails with probability delta, so any of t with t delta at most.
+    from shoal.agency.samples import compose_delta
+
     with visit.reading() as connection:
-        return describe_guarantee(connection, campaign, releases_)
+        campaigns.demand_state(connection, campaign, "planned", "closed")
+        promise = _read_promise(connection, campaign)
+        of_campaign = select(func.count()).select_from(_table).where(_table.c.campaign_id == campaign)
+        registered = connection.execute(of_campaign).scalar_one()
+    number = max(registered, 1) if releases_ is None else releases_
+    delta = compose_delta(Fraction(repr(promise["delta"])), number)
+    there = number <= registered
+    return Guarantee(
+        releases=number,
+        registered=registered,
+        l=promise["l"],
+        delta=float(delta),
+        verified_l=promise["l"] if there else None,
+        statement=_describe_registered(number, registered, promise["l"])
+        if there
+        else _describe_planned(number, promise["l"], delta),
+    )
 
 
 def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
@@ -99,123 +135,37 @@ def _read_promise(connection: Connection, campaign: int) -> dict[str, Any]:
     )
 
 
-def register(visit: Visit, campaign: int, asked: NewRelease) -> int:
-    """Keep a release and return its number; the same files of the same owner are one release, however often sent."""
-    database, owner = visit.service.database, visit.holder.name
-    manifest, files = _write_json(asked.manifest), _write_json(dict(sorted(asked.files.items())))
-    values = {
-        **visit.owner_columns(campaign),
-        "files_digest": hashlib.sha256(files.encode("ascii")).hexdigest(),
-        "files": files,
-        "manifest": manifest,
-    }
-    same = _table.c.campaign_id == campaign, _table.c.owner == owner
-    with visit.writing() as connection:
-        campaigns.demand_state(connection, campaign, "planned", held=True)
-        values["rows"] = _check_manifest(asked.manifest, asked.files, _read_promise(connection, campaign))
-        database.lock(connection, COUNT_LOCK)
-        here = select(_table.c.id).where(*same, _table.c.files_digest == values["files_digest"])
-        number = connection.execute(here).scalar_one_or_none()
-        if number is not None:
-            visit.outcome = 200
-        else:
-            limit = visit.service.settings.releases
-            if connection.execute(select(func.count()).select_from(_table).where(*same)).scalar_one() >= limit:
-                raise conflict(f"there are {limit:,} releases of this owner already", "limit_reached")
-            number = connection.execute(_table.insert().values(values).returning(_table.c.id)).scalar_one()
-        visit.subject = f"/v1/campaigns/{campaign}/releases/{number}"
-    return int(number)
-
-
 def _check_manifest(manifest: Mapping[str, Any], files: Mapping[str, str], promise: Mapping[str, Any]) -> int:
     """Return the number of rows of a release, or refuse it if it does not say that it keeps the plan."""
-    if manifest.get("method") != "agreed":
-        raise invalid("manifest.method must be 'agreed': only releases by a plan are registered")
-    agreed, data = _part(manifest, "agreed"), _part(manifest, "data")
-    if agreed.get("digest") != promise["digest"]:
-        raise invalid("manifest.agreed.digest is not that of the campaign's plan; fetch the plan and apply it anew")
-    if not _same(agreed.get("classes"), promise["classes"]):
-        raise invalid("manifest.agreed.classes is not the plan's number of classes")
-    for name, entry in (("agreed", agreed), ("data", data)):
-        file = entry.get("file")
-        if not isinstance(file, str) or file not in files or entry.get("sha256") != files[file]:
-            raise invalid(f"files must have the file that manifest.{name} names, with the same SHA-256")
-    if agreed["file"] != "plan.json" or data["file"] not in ("data.csv", "data.parquet"):
-        raise invalid("manifest.agreed.file must be plan.json, and manifest.data.file data.csv or data.parquet")
-    _check_guarantee(manifest.get("guarantees"), promise)
-    rows = manifest.get("rows")
-    if type(rows) is not int or rows > LARGEST:
-        raise invalid("manifest.rows must be a whole number")
-    if rows < promise["records"]:
-        raise invalid(f"manifest.rows is below the {promise['records']:,} records that the plan demands")
-    return rows
-
-
-def _check_guarantee(guarantees: Any, promise: Mapping[str, Any]) -> None:
-    entry = guarantees[0] if isinstance(guarantees, list) and len(guarantees) == 1 else None
-    parameters = entry.get("parameters") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or entry.get("model") != MODEL or not isinstance(parameters, dict):
-        raise invalid(f"manifest.guarantees must be one entry, of the model {MODEL}")
-    right = set(parameters) == {"l", "delta"} and _same(parameters["l"], promise["l"])
-    if not right or type(parameters["delta"]) is not float or parameters["delta"] != promise["delta"]:
-        raise invalid("manifest.guarantees must have the plan's l and delta")
-    achieved = entry.get("achieved")
-    if type(achieved) not in (int, float) or not promise["l"] <= float(achieved or 0) <= LARGEST:
-        raise invalid("manifest.guarantees must say that at least l values were achieved")
-
-
-def _part(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = manifest.get(name)
-    if not isinstance(found, dict):
-        raise invalid(f"manifest.{name} must be an object")
-    return found
-
-
-def _same(value: Any, number: int) -> bool:
-    return type(value) is int and value == number
+    try:
+        said = ReleaseManifest.model_validate(manifest)
+    except ValidationError as error:
+        raise of_validation([{**each, "loc": ("manifest", *each["loc"])} for each in error.errors()]) from None
+    (guarantee,) = said.guarantees
+    wrong = {
+        "manifest.agreed.digest is not that of the campaign's plan; fetch the plan and apply it anew": (
+            said.agreed.digest != promise["digest"]
+        ),
+        "manifest.agreed.classes is not the plan's number of classes": said.agreed.classes != promise["classes"],
+        "files must have the files that manifest.agreed and manifest.data name, with the same SHA-256": any(
+            files.get(part.file) != part.sha256 for part in (said.agreed, said.data)
+        ),
+        "manifest.guarantees must have the plan's l and delta": (
+            (guarantee.parameters.l, guarantee.parameters.delta) != (promise["l"], promise["delta"])
+        ),
+        "manifest.guarantees must say that at least l values were achieved": guarantee.achieved < promise["l"],
+        f"manifest.rows is below the {promise['records']:,} records that the plan demands": (
+            said.rows < promise["records"]
+        ),
+    }
+    for message, is_so in wrong.items():
+        if is_so:
+            raise invalid(message)
+    return said.rows
 
 
 def _write_json(document: Mapping[str, Any]) -> str:
-    """Write JSON for storage; numbers that a reader could not take back are refused."""
-    waiting: list[Any] = [document]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-        elif type(value) is int and not -(2**63) <= value < 2**63:
-            raise invalid("manifest has a whole number beyond 64 bits")
-        elif type(value) is float and value in (float("inf"), float("-inf")):
-            raise invalid("manifest has a number beyond all bounds")
     return json.dumps(document, allow_nan=False, separators=(",", ":"))
-
-
-def describe_guarantee(connection: Connection, campaign: int, releases: int | None) -> Guarantee:
-    """Say what holds if there are so many releases by the plan; without a number, for all that are registered.
-
-    Each release that was verified shows the same l values in each class, and so do all of them together, for certain.
-    Of releases to come each fails with probability delta, so any of t with t delta at most.
-    """
-    from shoal.agency.samples import compose_delta
-
-    campaigns.demand_state(connection, campaign, "planned", "closed")
-    promise = _read_promise(connection, campaign)
-    of_campaign = schema.releases.c.campaign_id == campaign
-    registered = connection.execute(select(func.count()).select_from(schema.releases).where(of_campaign)).scalar_one()
-    number = max(registered, 1) if releases is None else releases
-    delta = compose_delta(Fraction(repr(promise["delta"])), number)
-    there = number <= registered
-    return Guarantee(
-        releases=number,
-        registered=registered,
-        l=promise["l"],
-        delta=float(delta),
-        verified_l=promise["l"] if there else None,
-        statement=_describe_registered(number, registered, promise["l"])
-        if there
-        else _describe_planned(number, promise["l"], delta),
-    )
 
 
 def _describe_registered(number: int, registered: int, l: int) -> str:

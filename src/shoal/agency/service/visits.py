@@ -12,8 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from anyio import CapacityLimiter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -28,6 +28,7 @@ from shoal.agency.service.tokens import Holder, now, still_valid
 MOST_WAITING = 20_000  # lines of the audit log
 _SECONDS = 0.1
 _AT_ONCE = 2_000
+_THREADS = 2
 _METHODS = frozenset({"GET", "PUT", "POST", "DELETE"})
 _DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 _log = logging.getLogger("shoal.agency")
@@ -64,16 +65,7 @@ class Buckets:
         return wait
 
 
-@dataclass(slots=True)
-class BodyBytes:
-    """How many bytes of bodies are in memory; only the event loop counts them."""
-
-    limit: int
-    taken: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SentPlan:
+class SentPlan(NamedTuple):
     """The document of a plan and its digest."""
 
     digest: str
@@ -86,29 +78,24 @@ class PlanCache:
     def __init__(self, most_bytes: int) -> None:
         """Begin empty."""
         self._most = most_bytes
-        self._bytes = 0
         self._plans: OrderedDict[int, SentPlan] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, campaign: int) -> SentPlan | None:
         """Return the plan of a campaign, if it is here."""
         with self._lock:
-            plan = self._plans.get(campaign)
-            if plan is not None:
+            if campaign in self._plans:
                 self._plans.move_to_end(campaign)
-            return plan
+            return self._plans.get(campaign)
 
     def store(self, campaign: int, plan: SentPlan) -> None:
         """Keep a plan, and forget those that were not asked for longest; one that is too large is not kept."""
         if len(plan.content) > self._most:
             return
         with self._lock:
-            before = self._plans.pop(campaign, None)
-            self._bytes += len(plan.content) - (0 if before is None else len(before.content))
             self._plans[campaign] = plan
-            while self._bytes > self._most:
-                _, oldest = self._plans.popitem(last=False)
-                self._bytes -= len(oldest.content)
+            while sum(len(each.content) for each in self._plans.values()) > self._most:
+                self._plans.popitem(last=False)
 
 
 class Metrics:
@@ -242,23 +229,23 @@ class AuditQueue:
                 self._wake.wait(10 * _SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
 class Service:
     """What all requests share."""
 
-    settings: Settings
-    database: Database
-    audit: AuditQueue
-    plans: PlanCache
-    callers: Buckets
-    addresses: Buckets
-    crowds: Buckets  # lines about too many requests
-    body_bytes: BodyBytes
-    metrics: Metrics
-    planners: CapacityLimiter  # threads that make plans
-    checkers: CapacityLimiter  # threads that look after health
-    tables: CapacityLimiter  # large bodies that are parsed and handled
-    known: dict[str, Holder] = field(default_factory=dict)  # by digest, to limit callers without a query
+    def __init__(self, settings: Settings, database: Database) -> None:
+        """Begin without a request."""
+        self.settings, self.database = settings, database
+        self.audit = AuditQueue(database)
+        self.plans = PlanCache(settings.cache_bytes)
+        self.callers = Buckets(settings.rate, settings.burst)
+        self.addresses = Buckets(settings.address_rate, settings.address_burst)
+        self.crowds = Buckets(1, 1)  # lines about too many requests: one a second of a token
+        self.body_bytes = 0  # of all bodies in memory; only the event loop counts them
+        self.metrics = Metrics(lambda: self.audit.waiting, lambda: self.body_bytes)
+        self.planners = CapacityLimiter(_THREADS)  # threads that make plans
+        self.checkers = CapacityLimiter(_THREADS)  # threads that look after health
+        self.tables = CapacityLimiter(_THREADS)  # large bodies at a time: parsed, one takes thirty times its bytes
+        self.known: dict[str, Holder] = {}  # by digest, to limit callers without a query
 
 
 @dataclass(slots=True)

@@ -180,7 +180,8 @@ def open_campaign(
 def _distribution(path: Path, domain: dict[str, Any]) -> dict[str, Any]:
     """Read a distribution for sending, and refuse here what no plan could be made from."""
     from shoal.agency.distribution import read_distribution
-    from shoal.agency.submissions import Domain, read_counts
+    from shoal.agency.domain import Domain
+    from shoal.agency.submissions import read_counts
 
     given = read_counts(path, Domain.of(domain), probabilities=True)
     read_distribution(path, domain["sensitive"]["name"])
@@ -270,7 +271,8 @@ def contribute(
 ) -> None:
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
     with reporting(json_output):
-        from shoal.agency.submissions import Domain, count_by_domain, read_counts
+        from shoal.agency.domain import Domain
+        from shoal.agency.submissions import count_by_domain, read_counts
         from shoal.core.errors import UsageError
 
         if (counts is None) == (data is None):

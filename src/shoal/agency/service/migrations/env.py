@@ -1,8 +1,10 @@
-"""Where Alembic begins; the connection comes from ``shoal.agency.service.migrations``."""
+"""Where Alembic begins: what it was asked for runs in one transaction, on the connection that its configuration has."""
 
 from alembic import context
 
-from shoal.agency.service.database import run_environment
+from shoal.agency.service.schema import metadata
 
 if hasattr(context, "config"):  # not when somebody merely imports this file
-    run_environment(context)
+    context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+    with context.begin_transaction():
+        context.run_migrations()

@@ -1,0 +1,73 @@
+"""The agreed domain of a campaign: its columns and the values that records can have, as it is sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+
+from shoal.core.errors import InputError
+
+RESERVED = ("count", "probability", "class")  # columns of tables and releases
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern="^[^\\x00-\\x1f\\x7f]+$")]
+
+
+class Received(BaseModel):
+    """What is received: no unknown keys, and no text for a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Attribute(Received):
+    """A column and its values."""
+
+    name: Name
+    values: Annotated[list[Name], Field(min_length=1)]
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: list[str]) -> list[str]:
+        if len(set(values)) != len(values):
+            raise ValueError("every value may be there once only")
+        if not all(map(str.strip, values)):
+            raise ValueError("a value of blanks would be read as a missing one")
+        return values
+
+
+class Domain(Received):
+    """The agreed domain: what records can be like."""
+
+    quasi: Annotated[list[Attribute], Field(min_length=1)]
+    sensitive: Attribute
+
+    @model_validator(mode="after")
+    def _names(self) -> Domain:
+        names = self.names
+        if len(set(names)) != len(names):
+            raise ValueError("every column must have a name of its own")
+        if any(name in RESERVED for name in names):
+            raise ValueError(f"no column can be called {', '.join(RESERVED)}")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """The quasi columns, then the sensitive one."""
+        return [*(attribute.name for attribute in self.quasi), self.sensitive.name]
+
+    @property
+    def values(self) -> list[list[str]]:
+        """The values of each column."""
+        return [*(attribute.values for attribute in self.quasi), self.sensitive.values]
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many values each column has."""
+        return [len(values) for values in self.values]
+
+    @classmethod
+    def of(cls, document: Any) -> Domain:
+        """Read the domain of a campaign as its service or its file says it."""
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise InputError(f"this is no domain as campaigns have it: {error.errors()[0]['msg']}") from None

@@ -1,0 +1,155 @@
+"""Tables of counts or probabilities over a campaign's domain: checked, kept as codes, and added up exactly.
+
+Such a table has columns 0, 1, ... of codes into the values of the domain, and ``weight``: whole numbers are counts, all
+else probabilities as they were written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.agency.distribution import JointDistribution, Order, read_distribution
+from shoal.agency.domain import Domain
+from shoal.core.errors import InputError
+from shoal.core.kernels import pack
+from shoal.sources.base import SourceOptions
+from shoal.sources.frames import open_arrow
+from shoal.taxonomies.construct import from_levels, scale_of
+from shoal.taxonomies.parse import decimal_numbers
+
+LARGEST = 2**62
+LONGEST = 100  # digits of a probability
+_WEIGHT = "weight"
+
+
+def code_rows(columns: Sequence[pa.Array], weights: pa.Array, domain: Domain, where: str) -> pa.Table:
+    """Return rows of texts as codes; values outside the domain and repeated rows are an error that names columns only.
+
+    >>> domain = Domain.of({"quasi": [{"name": "sex", "values": ["F", "M"]}],
+    ...                     "sensitive": {"name": "illness", "values": ["flu", "gout"]}})
+    >>> code_rows([pa.array(["M"]), pa.array(["gout"])], pa.array([3]), domain, "the table").to_pylist()
+    [{'0': 1, '1': 1, 'weight': 3}]
+    """
+    codes = [
+        pc.index_in(column, value_set=pa.array(values, pa.string()))
+        for column, values in zip(columns, domain.values, strict=True)
+    ]
+    if any(column.null_count for column in codes):
+        outside = [
+            f"{name!r} ({column.null_count:,})"
+            for name, column in zip(domain.names, codes, strict=True)
+            if column.null_count
+        ]
+        raise InputError(
+            f"{where} has rows whose values are missing or outside the campaign's domain, in the columns "
+            f"{', '.join(outside)}; nothing was kept of it"
+        )
+    key = pack([column.to_numpy(zero_copy_only=False) for column in codes], domain.sizes)
+    if repeated := len(key) - len(np.unique(key)):
+        raise InputError(f"{where} has {repeated:,} rows that repeat a combination of another row; add them up")
+    return pa.table([*codes, weights], names=[*map(str, range(len(codes))), _WEIGHT])
+
+
+def read_rows(columns: list[str], rows: list[Any], domain: Domain, *, probabilities: bool, most: int) -> pa.Table:
+    """Check rows as they are sent: what is no text of the domain or no number is an error."""
+    weights = ("count", "probability") if probabilities else ("count",)
+    weight = next((name for name in weights if sorted(columns) == sorted([*domain.names, name])), None)
+    if weight is None:
+        named, wanted = ", ".join(map(repr, domain.names)), " or ".join(map(repr, weights))
+        raise InputError(f"the columns must be those of the campaign ({named}) and {wanted}")
+    if len(rows) > most:
+        raise InputError(f"a table may have {most:,} rows, this one has {len(rows):,}")
+    if set(map(type, rows)) != {list} or set(map(len, rows)) != {len(columns)}:
+        raise InputError(f"every row must have {len(columns)} values, one for each of its columns")
+    cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
+    for name in domain.names:
+        if set(map(type, cells[name])) != {str}:
+            raise InputError(f"column {name!r} must have texts only, as the domain has")
+    kept = _read_counts(cells[weight]) if weight == "count" else _read_probabilities(cells[weight])
+    return code_rows([pa.array(cells[name], pa.string()) for name in domain.names], kept, domain, "the table")
+
+
+def _read_counts(cells: tuple[Any, ...]) -> pa.Array:
+    if set(map(type, cells)) != {int} or min(cells) < 0:
+        raise InputError("column 'count' must have whole numbers from 0 on only")
+    if sum(cells) >= LARGEST:
+        raise InputError("column 'count' sums to 2^62 or more; shoal cannot count that far")
+    return pa.array(cells, pa.int64())
+
+
+def _read_probabilities(cells: tuple[Any, ...]) -> pa.Array:
+    kinds = set(map(type, cells))
+    if kinds == {str}:
+        if max(map(len, cells)) > LONGEST:
+            raise InputError("column 'probability' has texts that are too long for a number")
+        written = pa.array(cells, pa.string())
+        if invalid := int((~decimal_numbers(written)[1]).sum()):
+            raise InputError(f"column 'probability' has {invalid:,} texts that are no numbers")
+        return written
+    if not kinds <= {int, float} or not all(0 <= cell <= 1 for cell in cells):
+        raise InputError("column 'probability' must have numbers from 0 to 1 only, or decimal texts only")
+    return pa.array(list(map(float, cells)), pa.float64())
+
+
+def sum_records(table: pa.Table) -> int | None:
+    """Return how many records a table counts; None for probabilities."""
+    weights = table.column(_WEIGHT)
+    return int(pc.sum(weights).as_py()) if pa.types.is_integer(weights.type) else None
+
+
+def serialize(table: pa.Table) -> bytes:
+    """Return a table as it is kept."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def deserialize(content: bytes) -> pa.Table:
+    """Read what ``serialize`` made."""
+    with pa.ipc.open_stream(content) as reader:
+        return reader.read_all()
+
+
+def pool(domain: Domain, tables: Sequence[pa.Table], order: Order, most_points: int) -> JointDistribution:
+    """Return the distribution that tables have together: several of counts, or one.
+
+    Every combination of quasi values is part of the agreed domain if there are at most *most_points*; else only those
+    that a table names, be it with 0. All sensitive values are always part of it.
+    """
+    if sum(sum_records(table) or 0 for table in tables) >= LARGEST:
+        raise InputError("the owners' counts sum to 2^62 or more; shoal cannot count that far")
+    kind = tables[0].schema.field(_WEIGHT).type
+    counted = pa.types.is_integer(kind)
+    whole = pa.concat_tables([*tables, _list_silent(domain.sizes, tables[0], most_points)])
+    codes = whole.column_names[:-1]
+    summed = whole.group_by(codes, use_threads=False).aggregate([(_WEIGHT, "sum" if counted else "first")])
+    columns = {
+        name: pa.array(values, pa.string()).take(summed.column(code))
+        for name, values, code in zip(domain.names, domain.values, codes, strict=True)
+    }
+    table = pa.table({**columns, "count" if counted else "probability": summed.column(summed.num_columns - 1)})
+    trees = None
+    if order == "taxonomy":
+        trees = {each.name: from_levels(each.values, [], scale_of(each.values), declared=True) for each in domain.quasi}
+    source = open_arrow(table, SourceOptions(), "the table")
+    return read_distribution(source, domain.sensitive.name, order=order, attributes=domain.names[:-1], taxonomies=trees)
+
+
+def _list_silent(sizes: Sequence[int], table: pa.Table, most_points: int) -> pa.Table:
+    """Return rows with 0 for what the domain has beside what tables name: all points, and all sensitive values."""
+    n_points = math.prod(sizes[:-1]) if math.prod(sizes[:-1]) <= most_points else 0
+    points = np.unravel_index(np.arange(n_points), sizes[:-1])
+    first = [table.column(place)[0].as_py() for place in range(len(sizes) - 1)]
+    quasi = [np.append(column, np.full(sizes[-1], code)) for column, code in zip(points, first, strict=True)]
+    sensitive = np.append(np.zeros(n_points), np.arange(sizes[-1]))
+    codes = [pa.array(column.astype(np.int32)) for column in (*quasi, sensitive)]
+    return pa.table(
+        [*codes, pa.array(["0"] * len(sensitive)).cast(table.schema.field(_WEIGHT).type)], schema=table.schema
+    )
