@@ -242,7 +242,7 @@ def test_rows_after_a_file_changed_are_not_kept_for_they_are_compared_by_the_old
 def test_a_policy_that_names_a_pipe_has_no_key(tmp_path: Path) -> None:
     tree = tmp_path / "sex.csv"
     policy = Policy.load(by_file(tree))
-    memory = Memory(None, policy, tmp_path / "key", ["sex"], [])
+    memory = Memory(Cache(tmp_path / "kept"), policy, tmp_path / "key", ["sex"], [])
     tree.write_text("f;*\nm;*\n", encoding="utf-8")
     assert memory.key(policy) is not None
     tree.unlink()

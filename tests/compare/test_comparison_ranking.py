@@ -104,7 +104,7 @@ def test_what_no_row_has_counts_nothing_and_what_one_lacks_leaves_it_without_a_r
         row("c", [None, 2, None], [20, 20, None]),
     ]
     told = comparison(rows)
-    assert set(told.used_weights()) == {"singling-out", "linkability", "counts", "association"}
+    assert set(told.list_weights()) == {"singling-out", "linkability", "counts", "association"}
     found = told.standings()
     assert set(found) == {0, 1}
     assert found[0].score == pytest.approx((0.9 + 0.9 + 0.5 + 0.5) / 4)

@@ -198,14 +198,16 @@ def test_k_classes_are_the_most_of_all_thresholds(seed: int) -> None:
 
 def test_what_is_enough_need_not_stay_so() -> None:
     """Thresholds 4 and 7 are enough here, 5 is not: halving alone misses the lowest."""
+    weights = np.array([4, 2, 6])
+    classes = {4: [0, 1, 1], 6: [0, 0, 1], 12: [0, 0, 0]}  # by the weight of the lightest class
 
     def make(threshold: int) -> np.ndarray:
-        return np.array([next(weight for weight in (4, 6, 9) if threshold <= weight)], dtype=np.int32)
+        return np.array(next(number for weight, number in classes.items() if threshold <= weight), dtype=np.int32)
 
-    found = most_classes(make, lambda number: int(number[0]), lambda number: int(number[0]) in (4, 9), 4, 9, 1)
+    found = most_classes(make, lambda number: number.tolist() != classes[6], weights, 4, 12, 1)
     assert found is not None
-    assert found.tolist() == [4]
-    assert most_classes(make, lambda number: int(number[0]), lambda _: False, 4, 9, 1) is None
+    assert found.tolist() == classes[4]
+    assert most_classes(make, lambda _: False, weights, 4, 12, 1) is None
 
 
 def entropy_of(block: np.ndarray) -> float:

@@ -102,7 +102,10 @@ def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Clas
     """
     greedy = greedy_classes(distribution, l, p)
     entries, threshold = distribution.entries, distribution.threshold(p)
-    queues, pool = _make_queues(entries), _make_pool(distribution)
+    weight = distribution.point_weights()
+    candidates = max(FEWEST_CANDIDATES, min(MOST_CANDIDATES, COMPARISONS // len(distribution.codes)))
+    pool = _Pool(np.argsort(-weight, kind="stable"), weight, np.array([0]), int((weight > 0).sum()), candidates)
+    queues = _make_queues(entries)
     found = [_gather(entries, l, threshold, queues, pool, by_gain) for by_gain in (False, True)]
     number = max(found, key=lambda each: int(each.max()))
     return check_classes(distribution, number, l, p) if int(number.max()) >= greedy.n_classes else greedy
@@ -237,12 +240,6 @@ def _make_queues(entries: Entries) -> _Queues:
     np.add.at(left, value, weight[point])
     queued = point[np.lexsort((weight[point], value))]
     return _Queues(queued, bounds[:-1].copy(), bounds[1:].copy(), left, weight, np.array([-1]))
-
-
-def _make_pool(distribution: JointDistribution) -> _Pool:
-    weight = distribution.point_weights()
-    candidates = max(FEWEST_CANDIDATES, min(MOST_CANDIDATES, COMPARISONS // len(distribution.codes)))
-    return _Pool(np.argsort(-weight, kind="stable"), weight, np.array([0]), int((weight > 0).sum()), candidates)
 
 
 @compiled

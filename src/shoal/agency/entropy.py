@@ -98,8 +98,8 @@ def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, 
         least = math.log(l) + float(share) * spare
         return most_classes(
             lambda threshold: _close_varied(distribution.entries, threshold, least),
-            lambda number: int(sum_classes(weights, number).min()),
             enough,
+            weights,
             min(low, high),
             high,
             WORK_FOR_ENTRY * len(distribution.codes),

@@ -232,16 +232,7 @@ def k_classes(
         return _sum_tails(k, n, chances, times) <= limit
 
     low, high = lightest(distribution, k, limit, n, eta), int(distribution.weights.sum())
-    made = None
-    if low <= high:
-        made = most_classes(
-            lambda threshold: _close(weights, threshold),
-            lambda number: int(sum_classes(weights, number).min()),
-            enough,
-            low,
-            high,
-            distribution.n_points,
-        )
+    made = most_classes(lambda threshold: _close(weights, threshold), enough, weights, low, high, distribution.n_points)
     if made is None:
         raise UnreachableError(
             f"{n:,} samples are too few for k = {k} and delta = {float(delta):g}, even with everybody in one class; "
@@ -288,21 +279,22 @@ def fewer_than(k: int, n: int, chances: FloatArray) -> FloatArray:
 
 def most_classes(
     make: Callable[[int], CodeArray],
-    weakest: Callable[[CodeArray], int],
     enough: Callable[[CodeArray], bool],
+    weights: IntArray,
     low: int,
     high: int,
     work: int,
 ) -> CodeArray | None:
     """Return classes for the lowest threshold found at which the samples are enough; None if they never are.
 
-    ``make`` must give the same classes for every threshold up to the weight of its lightest class, ``weakest``. What
-    is enough need not be so for every larger threshold, so bisection is followed by looking upwards from *low*, below
-    which nothing is enough. Both end when the tries are used up, of which there are the fewer the more *work* one is.
+    ``make`` must give the same classes for every threshold up to the weight of its lightest class; *weights* are those
+    of the points. What is enough need not be so for every larger threshold, so bisection is followed by looking upwards
+    from *low*, below which nothing is enough. Both end when the tries are used up, of which there are the fewer the
+    more *work* one is.
     """
     tries = max(FEWEST_TRIES, min(MOST_TRIES, WORK // work))
     best = make(high)
-    if not enough(best):
+    if low > high or not enough(best):
         return None
     floor, found = low, high  # the threshold of the best classes
     while low < found and tries > 0:
@@ -312,11 +304,11 @@ def most_classes(
         if enough(classes):
             best, found = classes, middle
         else:
-            low = weakest(classes) + 1
+            low = int(sum_classes(weights, classes).min()) + 1
     while floor < found and tries > 0:
         classes = make(floor)
         tries -= 1
         if enough(classes):
             return classes
-        floor = weakest(classes) + 1
+        floor = int(sum_classes(weights, classes).min()) + 1
     return best

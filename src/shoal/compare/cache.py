@@ -174,12 +174,13 @@ class Memory:
         """
         self._cache, self._first, self._own_key = cache, first, own_key
         self._shared = [*shared, list(compared)]
-        self._ground = self._read_ground()
+        self._ground = None if cache is None else self._read_ground()
 
     def key(self, policy: Policy) -> str | None:
         """Return the digest that a policy's row is kept under; None if it names what may change unseen."""
-        content, ground = self._content(policy), self._read_ground()
-        if content is None or ground is None:
+        content = None if self._cache is None else self._content(policy)
+        ground = None if content is None else self._read_ground()
+        if ground is None:
             return None
         text = _canonical([code_digest(), self._shared, ground, content])
         return hashlib.sha256(text.replace(_canonical(str(self._own_key)), _canonical(_OWN_KEY)).encode()).hexdigest()

@@ -224,7 +224,7 @@ class Comparison:
         names = [row.name for row in self.rows]
         return tuple(row.name if names.count(row.name) == 1 else f"{row.name}, {row.parameters}" for row in self.rows)
 
-    def used_weights(self) -> dict[str, float]:
+    def list_weights(self) -> dict[str, float]:
         """Return the weights above 0 of what was measured in some row; nothing if no risk or nothing kept was."""
         measured = [part for part in PARTS if any(row.estimate(part) is not None for row in self.rows)]
         used = {part: self.weights[part] for part in measured if self.weights[part]}
@@ -236,7 +236,7 @@ class Comparison:
         A part that was measured in no row has no weight. A row in which something was not measured that others are
         ranked by is left out: what was not seen is not judged.
         """
-        used, labels = self.used_weights(), self.labels
+        used, labels = self.list_weights(), self.labels
         measured = {place: pair for place, row in enumerate(self.rows) if used and (pair := _weigh(row, used))}
         of_risk, of_kept = (sum(used.get(part, 0.0) for part in side) for side in (RISKS, MEASURES))
         scores = {

@@ -114,7 +114,7 @@ def notebook_output(found: Comparison) -> str:
     return render_output(
         "notebook_comparison.html",
         found=found,
-        weights=", ".join(f"{part} {weight:g}" for part, weight in found.used_weights().items()),
+        weights=", ".join(f"{part} {weight:g}" for part, weight in found.list_weights().items()),
         plot=found.frontier() if stands else None,
         heads=["rank", "release", *(f"risk: {head}" for head in HEADS.values()), *MEASURES, "promise", "frontier"],
         rows=[_notebook_cells(found.rows[place], labels[place], stands.get(place)) for place in (*ranked, *others)],
@@ -206,7 +206,7 @@ def reading(found: Comparison) -> list[str]:
 
 def ranking(found: Comparison) -> list[str]:
     """Return how rows are ranked, and which could not be."""
-    stands, used = found.standings(), found.used_weights()
+    stands, used = found.standings(), found.list_weights()
     made = [place for place, row in enumerate(found.rows) if row.reason is None]
     if len(made) < 2:
         return []

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from sqlalchemy import select
 
-from shoal.agency.service import schema, tokens
+from shoal.agency.service import tokens
 from shoal.agency.service.database import naming_failures, open_migrated, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
@@ -26,6 +26,7 @@ from shoal.agency.service.messages import (
     TokenEntry,
     describe_errors,
 )
+from shoal.agency.service.migrations.versions import v0001_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Line, Service, append

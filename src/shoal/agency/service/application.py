@@ -124,12 +124,8 @@ class Watch:
 
         metrics.begin()
         try:
-            wait = (
-                0.0
-                if scope["path"].startswith(_GUARDED)
-                else self._service.addresses.take(caller_address(Request(scope)))
-            )
-            if wait:
+            guarded = scope["path"].startswith(_GUARDED)
+            if wait := 0.0 if guarded else self._service.addresses.take(caller_address(Request(scope))):
                 await refusals.too_many(wait).response()(scope, receive, sending)
             else:
                 await self._app(scope, receive, sending)
@@ -141,12 +137,9 @@ class Watch:
                 raise
             await refusal.response()(scope, receive, sending)
         finally:
-            metrics.end(scope["method"], _template(scope), status or 500, time.perf_counter() - began)
-
-
-def _template(scope: Scope) -> str:
-    route: Any = scope.get("route")
-    return getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
+            route = scope.get("route")
+            template = getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
+            metrics.end(scope["method"], template, status or 500, time.perf_counter() - began)
 
 
 def serve(settings: Settings, database: Database, announce: Callable[[str, int], None]) -> None:
@@ -200,20 +193,18 @@ def write_port(path: Path, port: int) -> None:
 
 def configure_logs() -> None:
     """Log to standard error: what happened and where, never a traceback, for it may quote a request."""
+
+    def admit(record: logging.LogRecord) -> bool:
+        record.exc_info = record.exc_text = None
+        return not record.getMessage().startswith(_UNFINISHED)
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(lambda record: not record.getMessage().startswith(_UNFINISHED))
-    handler.setFormatter(_WithoutTraceback("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(admit)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name in ("shoal.agency", "uvicorn.error"):
         log = logging.getLogger(name)
         log.handlers, log.propagate = [handler], False
         log.setLevel(logging.WARNING)
-
-
-class _WithoutTraceback(logging.Formatter):
-    """One line per record."""
-
-    def formatException(self, ei: object) -> str:  # noqa: ARG002, N802 - the signature is logging's
-        return ""
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -111,7 +111,7 @@ async def _find_holder(service: Service, request: Request) -> tuple[Holder | Non
     known = None if digest is None else service.known.get(digest)
     if known is not None and (wait := service.callers.take(known.id)):
         return known, refusals.too_many(wait)
-    holder = None if digest is None else await run_in_threadpool(_look_up, service, digest)
+    holder = None if digest is None else await run_in_threadpool(find, service.database, digest)
     if digest is None or holder is None or not holder.valid:
         wait = service.addresses.take(caller_address(request))
         return holder, refusals.too_many(wait) if wait else refusals.no_valid_token()
@@ -121,11 +121,6 @@ async def _find_holder(service: Service, request: Request) -> tuple[Holder | Non
         service.known[digest] = holder
         service.callers.take(holder.id)
     return holder, None
-
-
-def _look_up(service: Service, digest: str) -> Holder | None:
-    with service.database.reading() as connection:
-        return find(connection, digest)
 
 
 def caller_address(request: Request) -> str:

@@ -11,11 +11,10 @@ from anyio import to_thread
 from fastapi import Header, Response
 from sqlalchemy import Connection, Row, insert, select
 
-from shoal.agency.service import campaigns, schema
+from shoal.agency.service import campaigns
 from shoal.agency.service.database import read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
-    LARGEST,
     CurrentPage,
     Id,
     NewCampaign,
@@ -26,10 +25,10 @@ from shoal.agency.service.messages import (
     Report,
     ReportEntry,
 )
+from shoal.agency.service.migrations.versions import v0001_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.tokens import now
 from shoal.agency.service.visits import SentPlan, Visit
-from shoal.core.errors import UnreachableError
 
 routes = Routes("plans")
 ATTEMPTS = 5
@@ -132,9 +131,9 @@ def compute_plan(
     Returns the numbers of the plan, and its document as it is sent.
     """
     from shoal.agency import planning  # which bring all of planning along
-    from shoal.agency import tables as tabular
+    from shoal.agency.tables import deserialize, pool
 
-    known = tabular.pool(terms.domain, list(map(tabular.deserialize, tables)), terms.order, most_points)
+    known = pool(terms.domain, list(map(deserialize, tables)), terms.order, most_points)
     plan = planning.make_plan(
         known,
         promise=terms.l,
@@ -145,8 +144,6 @@ def compute_plan(
         arrangement=terms.arrangement,
         records=terms.records,
     )
-    if plan.n > LARGEST:
-        raise UnreachableError(f"owners would need more than {LARGEST:,} records; take a larger p or delta")
     document = planning.plan_document(plan)
     numbers = {name: document[name] for name in PlanSummary.model_fields}
     return PlanSummary(**numbers), json.dumps(document, allow_nan=False, separators=(",", ":"))

@@ -15,7 +15,7 @@ from fastapi import Query, Response
 from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 
-from shoal.agency.service import campaigns, schema
+from shoal.agency.service import campaigns
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
@@ -30,6 +30,7 @@ from shoal.agency.service.messages import (
     ReleaseEntry,
     ReleaseManifest,
 )
+from shoal.agency.service.migrations.versions import v0001_campaigns as schema
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
 from shoal.agency.service.tokens import ROLES
 

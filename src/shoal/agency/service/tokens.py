@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, cast
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from shoal.agency.service import schema
 from shoal.agency.service.database import COUNT_LOCK, Database
+from shoal.agency.service.migrations.versions import v0001_campaigns as schema
 from shoal.agency.service.refusals import conflict
 
 Role: TypeAlias = Literal["agency", "owner", "client"]
@@ -44,9 +44,10 @@ def read_digest(header: str) -> str | None:
     return None if found is None else hashlib.sha256(found[1].encode("ascii")).hexdigest()
 
 
-def find(connection: Connection, digest: str) -> Holder | None:
+def find(database: Database, digest: str) -> Holder | None:
     """Look a token up by its digest: one query, by an index."""
-    row = connection.execute(_BY_DIGEST, {"digest": digest}).one_or_none()
+    with database.reading() as connection:
+        row = connection.execute(_BY_DIGEST, {"digest": digest}).one_or_none()
     return None if row is None else Holder(row[0], row[1], cast("Role", row[2]), bool(row[3]))
 
 

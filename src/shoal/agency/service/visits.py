@@ -11,16 +11,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from anyio import CapacityLimiter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sqlalchemy import Connection, func, insert, select
 
-from shoal.agency.service import schema
 from shoal.agency.service.database import AUDIT_LOCK, Database
+from shoal.agency.service.migrations.versions import v0001_campaigns as schema
 from shoal.agency.service.refusals import no_valid_token
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.tokens import Holder, now, still_valid
@@ -131,8 +131,7 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line, before it has its number."""
 
     at: str
@@ -147,10 +146,8 @@ def append(database: Database, connection: Connection, lines: Sequence[Line]) ->
     """Write lines at the end; must be the last that a transaction does, for others wait here for its commit."""
     database.lock(connection, AUDIT_LOCK)
     last = connection.execute(select(func.coalesce(func.max(schema.audit.c.number), 0))).scalar_one()
-    connection.execute(
-        insert(schema.audit),
-        [{"number": number, **asdict(line)} for number, line in enumerate(lines, last + 1)],
-    )
+    numbered = [{"number": number, **line._asdict()} for number, line in enumerate(lines, last + 1)]
+    connection.execute(insert(schema.audit), numbered)
 
 
 class AuditQueue:
@@ -273,11 +270,9 @@ class Visit:
             append(database, connection, [self.line(self.outcome)])
         self.recorded = True
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Yield a connection to read from."""
-        with self.service.database.reading() as connection:
-            yield connection
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Return a connection to read from."""
+        return self.service.database.reading()
 
     def owner_columns(self, campaign: int) -> dict[str, Any]:
         """Return the columns that say who adds a row to a campaign, and when."""

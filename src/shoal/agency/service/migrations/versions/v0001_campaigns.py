@@ -1,4 +1,8 @@
-"""The first tables, and triggers against what no code may do: going back, and rewriting what was said."""
+"""The first tables, and triggers against what no code may do: going back, and rewriting what was said.
+
+While there is one migration, its tables are the schema of the service, the same on SQLite and PostgreSQL; a second one
+comes with a schema of its own.
+"""
 
 from __future__ import annotations
 
