@@ -37,8 +37,7 @@ from shoal.methods.sweep import SequentialSweep
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
-from shoal.utility.excessive_protection import ExcessiveProtection
-from shoal.utility.information import Um
+from shoal.utility.information import ExcessiveProtection, Um
 
 SWEEP = "SWEEP"
 IMPROVED = "SWEEP improved"

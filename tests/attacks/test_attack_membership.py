@@ -8,12 +8,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import Attack, Tally
-from shoal.attacks.membership import BY_BUCKETS, KnownPart, MembershipAttack, Rule, attack_tuples, membership_attack
+from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples
+from shoal.attacks.view import ReleaseView
 from shoal.audit.membership import BucketContents
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
-from shoal.release.sliced.table import SlicedPart
+
+
+def membership_attack(
+    rows: pa.Table,
+    manifest: dict[str, Any],
+    source: pa.Table,
+    control: pa.Table | None = None,
+    n_targets: int = 2000,
+    rng: np.random.Generator | None = None,
+) -> Trials:
+    """Attack a release, given its rows, its manifest and the table it was made from."""
+    attack, view = MembershipAttack(n_targets), ReleaseView.of(rows, manifest)
+    others = None if control is None else view.people(control, "the control table")
+    return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng())
 
 
 def test_it_is_discovered() -> None:
@@ -86,18 +100,26 @@ def test_people_with_other_values_are_told_apart_and_like_ones_are_not() -> None
 
 
 def test_people_are_found_among_the_published_values() -> None:
-    distinct = pa.table(
-        {"age": [40, 20, None, 20], "illness": ["flu", "flu", "flu", "gout"], "sex": ["F", "M", "F", "M"]}
+    rows = pa.table(
+        {
+            "bucket": [1, 1, 2, 2],
+            "age": [40, 20, None, 20],
+            "sex": ["F", "M", "F", "M"],
+            "illness": ["flu", "flu", "flu", "gout"],
+            "job": ["baker", "nurse", "baker", "nurse"],
+        }
     )
-    part = KnownPart.of(
-        SlicedPart(("age", "illness", "sex"), np.array([3, 2, 1, 0], np.int32), distinct), ["age", "sex"]
-    )
-    assert part is not None
+    roles = {"age": "quasi", "sex": "quasi", "illness": "sensitive", "job": "insensitive"}
+    attributes = {name: {"role": role, "kind": "category"} for name, role in roles.items()}
+    manifest = {"method": "slicing", "parts": [["age", "sex", "illness"], ["job"]], "attributes": attributes}
+    view = ReleaseView.of(rows, manifest)
+    part = view.parts[0]
+    published = view.find_classes(part, view.people(rows.drop_columns("bucket"), "the rows"))
     people = pa.table({"sex": ["F", "M", "F", "F", "M"], "age": [99, 20, None, 40, 40]})
-    found = [part.distinct.slice(value, 1).to_pylist() if value >= 0 else None for value in part.values(people, "x")]
-    assert found == [None, [{"age": 20, "sex": "M"}], [{"age": None, "sex": "F"}], [{"age": 40, "sex": "F"}], None]
-    rows = [part.distinct.slice(value, 1).to_pylist()[0]["age"] for value in part.codes]
-    assert rows == [20, None, 20, 40]
+    found = view.find_classes(part, view.people(people, "the people"))
+    assert found.tolist() == [-1, published[1], published[2], published[0], -1]
+    assert published[1] == published[3]
+    assert part.records[published].tolist() == [1, 2, 1, 2]
 
 
 def test_sources_of_other_types_are_understood() -> None:

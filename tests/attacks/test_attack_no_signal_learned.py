@@ -69,7 +69,7 @@ def again(rows: pa.Table, rng: np.random.Generator) -> pa.Table:
 def composed(rng: np.random.Generator) -> World:
     one, two = (drawn(rng) for _ in range(2))
     view, other = released(one, np.full(N, "*")), released(two, labels(two, rng))
-    return CompositionAttack(N, (other,)), view, drawn(rng), drawn(rng)
+    return CompositionAttack(N, others=(other,)), view, drawn(rng), drawn(rng)
 
 
 def downcoded(rng: np.random.Generator) -> World:

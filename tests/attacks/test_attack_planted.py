@@ -228,16 +228,16 @@ def test_a_register_of_names_leads_to_records() -> None:
     source = strangers(1).append_column("name", pa.array([f"person {i}" for i in range(N)]))
     rows = source.drop_columns(["name"])
     register = source.select(["name", "zip", "age"]).slice(0, 200)
-    found = tried(ExternalAttack(500, register), rows, as_it_is(rows), source, strangers(2))
+    found = tried(ExternalAttack(500, register=register), rows, as_it_is(rows), source, strangers(2))
     assert found.success.trials == 200
     assert found.success.success > 195
     assert found.control.rate().high < 0.35  # the nearest row of others has the same illness by chance
     assert "200 people" in found.notes[0]
-    ages = tried(ExternalAttack(500, register.select(["name", "age"])), rows, as_it_is(rows), source)
+    ages = tried(ExternalAttack(500, register=register.select(["name", "age"])), rows, as_it_is(rows), source)
     assert ages.success.success < 10
     twice = pa.concat_tables([register, register])
     with pytest.raises(UsageError, match="fewer than 20 people"):  # a name that two people have tells nobody
-        tried(ExternalAttack(500, twice), rows, as_it_is(rows), source)
+        tried(ExternalAttack(500, register=twice), rows, as_it_is(rows), source)
 
 
 def test_a_register_that_cannot_be_used_is_refused() -> None:
@@ -247,7 +247,7 @@ def test_a_register_that_cannot_be_used_is_refused() -> None:
         (pa.table({"name": ["x"]}), "shares no name"),
     ):
         with pytest.raises(UsageError, match=why):
-            tried(ExternalAttack(100, register), source, as_it_is(source), source)
+            tried(ExternalAttack(100, register=register), source, as_it_is(source), source)
     named = source.append_column("name", pa.array([str(i) for i in range(N)]))
     with pytest.raises(UsageError, match="none of the release's quasi"):
-        tried(ExternalAttack(100, pa.table({"name": ["1"]})), source, as_it_is(source), named)
+        tried(ExternalAttack(100, register=pa.table({"name": ["1"]})), source, as_it_is(source), named)

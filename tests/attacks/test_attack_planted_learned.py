@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import NO_CONTROL, Beside, Tally, Trials
+from shoal.attacks.base import NO_CONTROL, Tally, Trials
 from shoal.attacks.composition import CompositionAttack
 from shoal.attacks.definetti import DeFinettiAttack
 from shoal.attacks.downcoding import DowncodingAttack
@@ -62,7 +62,7 @@ def crossed() -> tuple[pa.Table, ReleaseView, ReleaseView]:
 
 def test_two_releases_that_leave_two_values_each_leave_one_together() -> None:
     source, one, two = crossed()
-    found = tried(CompositionAttack.equip(200, Beside(others=(two,))), one, source)
+    found = tried(CompositionAttack(200, others=(two,)), one, source)
     assert found.success.success == found.success.trials == 200 - found.variants["everybody"].baseline.success
     assert found.variants["everybody"].success == Tally(200, 200)
     assert found.baseline.rate().high < 0.7
@@ -71,14 +71,14 @@ def test_two_releases_that_leave_two_values_each_leave_one_together() -> None:
 
 def test_a_release_that_says_the_same_again_adds_nothing() -> None:
     source, one, _ = crossed()
-    found = tried(CompositionAttack(200, (one, one)), one, source)
+    found = tried(CompositionAttack(200, others=(one, one)), one, source)
     assert found.success.success == 0
     assert found.variants["everybody"].success == found.variants["everybody"].baseline
 
 
 def test_too_few_people_beside_do_not_count() -> None:
     source, one, two = crossed()
-    found = tried(CompositionAttack(200, (two,)), one, source, source.slice(0, 25))
+    found = tried(CompositionAttack(200, others=(two,)), one, source, source.slice(0, 25))
     assert found.control is None
     assert "fewer than 20 people of the control group" in found.notes[1]
     assert found.notes[1].endswith(NO_CONTROL)
@@ -92,7 +92,7 @@ def test_composition_says_what_it_lacks() -> None:
     unlike = ReleaseView.of(
         source.select(["town", "job"]), {"method": "plain", "parts": [["town", "job"]], "attributes": attributes}
     )
-    assert "do not publish" in str(CompositionAttack(100, (unlike,)).refuses(one))
+    assert "do not publish" in str(CompositionAttack(100, others=(unlike,)).refuses(one))
 
 
 # definetti

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.predicates import AT_LEAST, BELOW, WITHIN, Predicates, Sketch, extrapolate_isolated
+from shoal.attacks.predicates import AT_LEAST, BELOW, NOTHING, WITHIN, Predicates, extrapolate_isolated
 from shoal.attacks.view import UNKNOWN, ReleaseView
 
 AGES = {"20-29": (20, 30), "30-39": (30, 40), "20-39": (20, 40), "25": (25, 26)}
@@ -174,14 +174,14 @@ def test_predicates_count_who_fulfils_them() -> None:
     view = ReleaseView.of(rows, manifest)
     age, town = view.labels
     known = people(300, rng)
-    conditions = [
-        [(0, WITHIN, age.number["25"])],
-        [(0, AT_LEAST, age.number["30-39"]), (1, WITHIN, town.number["ends"])],
-        [(0, BELOW, age.number["20-29"]), (1, WITHIN, town.number["north"])],
-        [(1, WITHIN, town.number["c"])],
+    relation = [[WITHIN, NOTHING], [AT_LEAST, WITHIN], [BELOW, WITHIN], [NOTHING, WITHIN]]
+    label = [
+        [age.number["25"], 0],
+        [age.number["30-39"], town.number["ends"]],
+        [age.number["20-29"], town.number["north"]],
+        [0, town.number["c"]],
     ]
-    flat = np.array([condition for each in conditions for condition in each])
-    sketch = Sketch(np.cumsum([0, *map(len, conditions)]), flat[:, 0], flat[:, 1], flat[:, 2])
+    predicates = Predicates(np.array(relation), np.array(label))
     ages, towns = np.array(known["age"]), np.array(known["town"].to_pylist())
     expected = [
         (ages == 25).sum(),
@@ -189,9 +189,9 @@ def test_predicates_count_who_fulfils_them() -> None:
         ((ages < 30) & np.isin(towns, ["a", "b"])).sum(),
         (towns == "c").sum(),
     ]
-    found = Predicates.of(view, sketch).count(view.people(known, "x"), 10**6)
+    found = predicates.count(view, view.people(known, "x"), 10**6)
     assert found.tolist() == expected
-    assert Predicates.of(view, sketch).count(view.people(known, "x"), 2).max() == 2
+    assert predicates.count(view, view.people(known, "x"), 2).max() == 2
 
 
 @pytest.mark.parametrize("share", [1.5, 3.0])

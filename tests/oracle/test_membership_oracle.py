@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.audit import membership as counting
-from shoal.audit import membership_kernels as kernels
 from shoal.audit.membership import BucketContents, Scores, count_formed_tuples, matching_buckets, membership
 
 
@@ -121,10 +120,3 @@ def test_scores_and_matching_buckets_of_any_tuple(n_buckets: int) -> None:
     np.testing.assert_allclose(scores.expected_copies, (degrees * sizes).sum(axis=1), rtol=1e-12)
     shares = np.prod([count[row].sum(axis=1) / 900 for count, row in zip(counts, tuples, strict=True)], axis=0)
     np.testing.assert_allclose(scores.popularity, 900 * shares, rtol=1e-12)
-
-
-def test_sets_that_share_a_key_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    bucket, values = rows(5, 150, 30, [6, 5, 4, 3])
-    right = count_formed_tuples(BucketContents.of(bucket, values))
-    monkeypatch.setattr(kernels, "set_keys", lambda first, _: np.zeros(len(first) - 1, dtype=np.uint64))
-    assert count_formed_tuples(BucketContents.of(bucket, values)) == right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +26,8 @@ class BackgroundKnowledgeAttack(SecretAttack):
     title = "what the sensitive value is, once some others are ruled out"
     of_records = True
 
-    def __init__(self, n_targets: int = N_TARGETS, exclusions: int = 2) -> None:
-        super().__init__(n_targets)
+    def __init__(self, n_targets: int = N_TARGETS, exclusions: int = 2, **beside: Any) -> None:
+        super().__init__(n_targets, **beside)
         if exclusions < 1:
             raise UsageError(f"{exclusions} values ruled out is no background knowledge; rule out at least 1")
         self.exclusions = exclusions

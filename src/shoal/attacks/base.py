@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -178,19 +178,12 @@ class Refusal:
         return {"name": self.attack, "about": self.about, "refused": self.reason}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Beside:
-    """What an adversary may have beside the release: a register of names, and other releases about the same people."""
-
-    register: pa.Table | None = None
-    others: tuple[ReleaseView, ...] = ()
-
-
 class Attack(ABC):
     """An adversary with the published rows and their manifest, tried on people of the source.
 
-    An attack asks the view and the people that it is given, never the source's rows; what it needs to know of its
-    targets beyond what an adversary knows, it needs for judging its answers only.
+    Beside the release an adversary may have a register of names, and other releases about the same people. An attack
+    asks the view and the people that it is given, never the source's rows; what it needs to know of its targets beyond
+    what an adversary knows, it needs for judging its answers only.
     """
 
     name: ClassVar[str]
@@ -198,15 +191,12 @@ class Attack(ABC):
     question: ClassVar[Question] = "inference"  # of opinion 05/2014 of the Article 29 Working Party that it asks
     of_people: ClassVar[bool] = True  # whether each trial is about one person, and not about what the release shows
 
-    def __init__(self, n_targets: int = N_TARGETS) -> None:
+    def __init__(
+        self, n_targets: int = N_TARGETS, *, register: pa.Table | None = None, others: tuple[ReleaseView, ...] = ()
+    ) -> None:
         if n_targets < FEWEST:
             raise UsageError(f"{n_targets} targets tell nothing; ask for at least {FEWEST}")
-        self.n_targets = n_targets
-
-    @classmethod
-    def equip(cls, n_targets: int, beside: Beside) -> Self:  # noqa: ARG003
-        """Return the attack with what it can use of what an adversary has beside the release."""
-        return cls(n_targets)
+        self.n_targets, self.register, self.others = n_targets, register, others
 
     @abstractmethod
     def refuses(self, view: ReleaseView) -> str | None:
@@ -215,19 +205,6 @@ class Attack(ABC):
     @abstractmethod
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack people drawn from *targets*, all people of the source, and from a control group that is not in it."""
-
-
-class AttackBesideOthers(Attack):
-    """An attack that also looks at other releases about the same people, if there are some."""
-
-    def __init__(self, n_targets: int = N_TARGETS, others: tuple[ReleaseView, ...] = ()) -> None:
-        super().__init__(n_targets)
-        self.others = others
-
-    @classmethod
-    def equip(cls, n_targets: int, beside: Beside) -> Self:
-        """Return the attack with the other releases."""
-        return cls(n_targets, beside.others)
 
 
 def verdict(trials: Trials) -> str:
@@ -259,10 +236,10 @@ class Answers:
         """How many guesses are right."""
         return Tally(int((self.guess == self.truth).sum()), len(self.truth))
 
-    @property
-    def blindly_right(self) -> Tally:
-        """How many blind guesses are right."""
-        return Tally(int((self.blind == self.truth).sum()), len(self.truth))
+    def try_beside(self, others: Answers | None, name: str) -> Trials:
+        """Return the trials of an attack with these answers, and with those on people who are not in the data."""
+        blindly = Tally(int((self.blind == self.truth).sum()), len(self.truth))
+        return Trials(name, self.right, None if others is None else others.right, blindly)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -328,8 +305,8 @@ class SecretAttack(SensitiveAttack):
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count the answers about one sensitive attribute."""
         said = self.answers(view, secret, asked.members, rng)
-        elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng).right
-        return Trials(self.name, said.right, elsewhere, said.blindly_right)
+        elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng)
+        return said.try_beside(elsewhere, self.name)
 
 
 class LearnedAttack(SensitiveAttack):
@@ -348,14 +325,11 @@ class LearnedAttack(SensitiveAttack):
         beliefs = self.learn(view, secret, asked.everybody, rng)
 
         def answer(people: People) -> Answers:
-            blind = likeliest(view.believe(secret, people), rng)
-            blind = np.where(blind == NO_ANSWER, mode(secret), blind)
-            guess = likeliest(beliefs(people), rng)
-            return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])
+            blind = guess_likeliest(view.believe(secret, people), mode(secret), rng)
+            return Answers(guess_likeliest(beliefs(people), blind, rng), blind, people.secrets[secret.name])
 
         told = answer(asked.members)
-        elsewhere = None if asked.others is None else answer(asked.others).right
-        return Trials(self.name, told.right, elsewhere, told.blindly_right)
+        return told.try_beside(None if asked.others is None else answer(asked.others), self.name)
 
 
 def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
@@ -368,6 +342,12 @@ def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
     near = weights >= most * (1 - 1e-9)
     drawn = np.where(near, rng.random(weights.shape), -1.0).argmax(axis=1)
     return np.where(most[:, 0] > 0, drawn, NO_ANSWER).astype(np.int32)
+
+
+def guess_likeliest(weights: FloatArray, otherwise: AnyIntArray | int, rng: np.random.Generator) -> AnyIntArray:
+    """Return (n,) the value of greatest weight or, where there is no weight, what is said *otherwise*."""
+    guess = likeliest(weights, rng)
+    return np.where(guess == NO_ANSWER, otherwise, guess)
 
 
 def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:

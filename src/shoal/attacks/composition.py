@@ -11,14 +11,12 @@ import pyarrow.compute as pc
 
 from shoal.attacks.base import (
     FEWEST,
-    NO_ANSWER,
     NO_CONTROL,
     Answers,
     Asked,
-    AttackBesideOthers,
     SensitiveAttack,
     Trials,
-    likeliest,
+    guess_likeliest,
     mode,
 )
 from shoal.attacks.parts import Secret
@@ -27,7 +25,7 @@ from shoal.core.arrays import AnyIntArray, FloatArray
 from shoal.core.errors import UsageError
 
 
-class CompositionAttack(AttackBesideOthers, SensitiveAttack):
+class CompositionAttack(SensitiveAttack):
     """Guesses the likeliest of the values that all releases together leave for somebody who is in all of them.
 
     Ganta, Kasiviswanathan and Smith, "Composition attacks and auxiliary information in data privacy" (KDD 2008): what
@@ -54,27 +52,22 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count those whom this release alone does not give away, and the others together do."""
         linked = [found for other in self.others if (found := Linked.of(view, other)) is not None]
-        said = self._answer(view, secret, linked, asked.members, rng)
-        if len(said.beyond.truth) < FEWEST:
+        together, beyond = self._answer(view, secret, linked, asked.members, rng)
+        if len(beyond.truth) < FEWEST:
             raise UsageError("this release alone gives away nearly everybody, so others have nothing to add")
-        elsewhere = None if asked.others is None else self._answer(view, secret, linked, asked.others, rng)
-        others = None if elsewhere is None else elsewhere.together.right
-        everybody = Trials("everybody", said.together.right, others, said.together.blindly_right)
+        together_there, beyond_there = None, None
+        if asked.others is not None:
+            together_there, beyond_there = self._answer(view, secret, linked, asked.others, rng)
         notes = [
             f"targets are those of {len(asked.members):,} people who are not guessed right from this release alone"
         ]
-        few = elsewhere is not None and len(elsewhere.beyond.truth) < FEWEST
-        if few:
+        if beyond_there is not None and len(beyond_there.truth) < FEWEST:
+            beyond_there = None
             notes.append(f"fewer than {FEWEST} people of the control group are not guessed right from it: {NO_CONTROL}")
         notes += [f"{each.view.n_rows:,} records have the same token in another release" for each in linked]
-        return Trials(
-            self.name,
-            said.beyond.right,
-            None if elsewhere is None or few else elsewhere.beyond.right,
-            said.beyond.blindly_right,
-            {"everybody": everybody},
-            tuple(notes),
-        )
+        everybody = together.try_beside(together_there, "everybody")
+        trials = beyond.try_beside(beyond_there, self.name)
+        return replace(trials, variants={"everybody": everybody}, notes=tuple(notes))
 
     def _telling(self, secret: Secret) -> list[tuple[ReleaseView, Secret]]:
         """Return the other releases that tell of a sensitive attribute, in values that can be compared."""
@@ -83,7 +76,11 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
 
     def _answer(
         self, view: ReleaseView, secret: Secret, linked: Sequence[Linked], people: People, rng: np.random.Generator
-    ) -> _Said:
+    ) -> tuple[Answers, Answers]:
+        """Answer about everybody, blindly from this release alone; and about those whom it alone gets wrong.
+
+        Blindly, the latter are answered with what the others say given to people at random.
+        """
         alone = view.believe(secret, people)
         factors = np.ones_like(alone)
         for other, own in self._telling(secret):
@@ -91,11 +88,10 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
             factors *= _factors(secret, own, other.believe(own, known))
         seed = int(rng.integers(2**63))  # ties are broken alike, so that a guess changes only if there is a reason
 
-        def guess(weights: FloatArray, otherwise: AnyIntArray) -> AnyIntArray:
-            found = likeliest(weights, np.random.default_rng(seed))
-            return np.where(found == NO_ANSWER, otherwise, found)
+        def guess(weights: FloatArray, otherwise: AnyIntArray | int) -> AnyIntArray:
+            return guess_likeliest(weights, otherwise, np.random.default_rng(seed))
 
-        first = guess(alone, np.full(len(people), mode(secret)))
+        first = guess(alone, mode(secret))
         permuted, joint = guess(alone * rng.permutation(factors), first), alone * factors
         for each in linked:
             weights = each.find_left(secret, people).weights
@@ -103,16 +99,7 @@ class CompositionAttack(AttackBesideOthers, SensitiveAttack):
         together = guess(joint, first)
         truth = people.secrets[secret.name]
         rest = np.flatnonzero(first != truth)
-        return _Said(
-            Answers(together, first, truth),
-            Answers(together[rest], permuted[rest], truth[rest]),
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Said:
-    together: Answers  # of everybody; blindly means from this release alone
-    beyond: Answers  # of those who are not guessed right from this release alone; blindly, with the others' permuted
+        return Answers(together, first, truth), Answers(together[rest], permuted[rest], truth[rest])
 
 
 def _factors(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:

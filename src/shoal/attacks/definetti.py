@@ -75,11 +75,11 @@ class _Buckets:
     @classmethod
     def of(cls, view: ReleaseView, secret: Secret) -> _Buckets:
         n_values = len(secret.values)
-        pair = np.repeat(np.arange(len(secret.entry) - 1), np.diff(secret.entry))
-        key = view.parts[secret.part].pairs.second[pair].astype(np.int64) * n_values + secret.value
+        pair = np.repeat(np.arange(len(secret.entries.start) - 1), np.diff(secret.entries.start))
+        key = view.parts[secret.part].pairs.second[pair].astype(np.int64) * n_values + secret.entries.value
         slot, place = np.unique(key, return_inverse=True)
         start = np.searchsorted(slot, np.arange(len(view.sizes) + 1) * n_values)
-        records = np.bincount(place.reshape(-1), weights=secret.weight, minlength=len(slot))
+        records = np.bincount(place.reshape(-1), weights=secret.entries.weight, minlength=len(slot))
         return cls(start, slot % n_values, np.asarray(records, dtype=np.float64), view.sizes, n_values)
 
 
@@ -166,7 +166,7 @@ def _labels(view: ReleaseView, part: int, attribute: int) -> CodeArray:
 
 def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
     """Return what the sensitive attribute's part shows of its own quasi attributes, where nothing is to be learned."""
-    pair = np.repeat(np.arange(len(secret.entry) - 1), np.diff(secret.entry))
+    pair = np.repeat(np.arange(len(secret.entries.start) - 1), np.diff(secret.entries.start))
     n_values = len(secret.values)
     return [
         _Table.of(
@@ -174,8 +174,8 @@ def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
             len(view.labels[attribute].low),
             n_values,
             _labels(view, secret.part, attribute)[pair],
-            secret.value,
-            secret.weight,
+            secret.entries.value,
+            secret.entries.weight,
         )
         for attribute in np.flatnonzero(view.parts[secret.part].known).tolist()
     ]
@@ -193,9 +193,9 @@ def _narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> IntArray:
 def _link(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:
     """Return (n, n_values) what buckets leave for people, with what was learned of their links."""
     hulls, own = view.hulls(people.codes), view.parts[secret.part]
-    n_buckets, n_boxes = len(view.sizes), len(own.records)
+    n_buckets = len(view.sizes)
     by_bucket = own.by_bucket(n_buckets)
-    weights = np.zeros((len(hulls), len(secret.values)))
+    weights, entries = np.zeros((len(hulls), len(secret.values))), np.zeros(len(hulls), dtype=np.int64)
 
     def block(rows: slice) -> None:
         asked = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
@@ -205,9 +205,11 @@ def _link(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: Pe
             part = view.parts[each.part]
             covering, _ = view.cover(part, *asked, near=False)
             links_of_pairs = kernels.Entries(each.start, each.value, each.lift)
-            kernels.times_lifts(covering, part.counted, links_of_pairs, factors, n_buckets, lifts)
+            kernels.times_lifts(covering, part.pairs, links_of_pairs, factors, n_buckets, lifts)
         covering, _ = view.cover(own, *asked, near=False)
-        kernels.add_lifted_values(covering, n_boxes, by_bucket, secret.entries, factors, lifts, weights[rows])
+        kernels.add_bucket_values(
+            covering, own.pairs, by_bucket, secret.entries, factors, lifts, weights[rows], entries[rows]
+        )
 
     view.in_blocks(len(hulls), block)
     return weights

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from shoal.attacks import kernels
-from shoal.attacks.base import FEWEST, NOBODYS, TREATED, Attack, Trials
-from shoal.attacks.predicates import (
-    count_fulfilling,
-    count_isolated,
-    estimate_isolated,
-    limit_counting,
-    smaller_control,
-)
+from shoal.attacks.base import FEWEST, NOBODYS, TREATED
+from shoal.attacks.predicates import Count, PredicateAttack, count_fulfilling
 from shoal.attacks.view import People, ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
@@ -26,7 +21,7 @@ from shoal.taxonomies.tree import Taxonomy
 CANDIDATES = 4  # predicates that are looked at closely, for each that is tried
 
 
-class DowncodingAttack(Attack):
+class DowncodingAttack(PredicateAttack):
     """Isolates people by a class's labels, one of which is taken a step down its hierarchy.
 
     Cohen, "Attacks on deidentification's defenses" (USENIX Security 2022): if a class is generalized no more than
@@ -41,8 +36,6 @@ class DowncodingAttack(Attack):
 
     name = "downcoding"
     title = "who can be isolated, since classes are no wider than needed"
-    question = "singling out"
-    of_people = False
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: classes must have labels of hierarchies."""
@@ -52,26 +45,18 @@ class DowncodingAttack(Attack):
             return "no class was generalized along hierarchies for the sake of its own records"
         return TREATED if view.treatments.of_quasi else None
 
-    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
-        """Try predicates on all people of the source and of the control group."""
-        levels = [Nested.of(view, place, targets) for place in range(len(view.known))]
+    def ask(
+        self, view: ReleaseView, everybody: People, rng: np.random.Generator
+    ) -> tuple[dict[str, tuple[Count, Count]], list[str]]:
+        """Take steps down from the labels of classes."""
+        levels = [Nested.of(view, place, everybody) for place in range(len(view.known))]
         classes = Classes.of(view.link_records(rng), levels)
         steps = Steps.likeliest(classes, levels, self.n_targets, rng)
         if len(steps.owner) < FEWEST:
             raise UsageError(f"there are fewer than {FEWEST} steps down from labels of classes, which tell nothing")
-        elsewhere, notes = None, []
-        if control is not None:
-            found = steps.count(classes, levels, control, limit_counting(control.n_people, targets.n_people))
-            elsewhere = estimate_isolated(found, control.n_people, targets.n_people)
-            if control.n_people < targets.n_people:
-                notes.append(smaller_control(control.n_people, targets.n_people))
-        return Trials(
-            self.name,
-            count_isolated(steps.count(classes, levels, targets, 2)),
-            elsewhere,
-            count_isolated(steps.by_chance(classes, levels, rng).count(classes, levels, targets, 2)),
-            notes=tuple(notes),
-        )
+        both = steps, steps.by_chance(classes, levels, rng)
+        count, by_chance = (partial(each.count, classes, levels) for each in both)
+        return {self.name: (count, by_chance)}, []
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import N_TARGETS, NO_ANSWER, Answers, Beside, SecretAttack, Trials, likeliest, mode
+from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, Trials, likeliest, mode
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.core.arrays import IntArray
@@ -30,22 +29,15 @@ class ExternalAttack(SecretAttack):
     question = "singling out"
     of_records = of_values = True
 
-    def __init__(self, n_targets: int = N_TARGETS, register: pa.Table | None = None) -> None:
-        super().__init__(n_targets)
-        self.register = register
-
-    @classmethod
-    def equip(cls, n_targets: int, beside: Beside) -> Self:
-        """Return the attack with the register, if there is one."""
-        return cls(n_targets, beside.register)
-
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Look up the people of the register who are in the source."""
         if self.register is None:
             return super().run(view, targets, control, rng)
         people = find_registered(view, targets, self.register)
-        others = None if control is None else _restrict_to(view, control, self.register)
-        return super().run(view, people, others, rng)
+        if control is not None:  # only the attributes of the register are known of its people, too
+            known = np.isin(view.known, self.register.column_names)
+            control = replace(control, codes=np.where(known, control.codes, UNKNOWN).astype(np.int32))
+        return super().run(view, people, control, rng)
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Answer where one entry is left."""
@@ -82,12 +74,6 @@ def find_registered(view: ReleaseView, targets: People, register: pa.Table) -> P
     )
     found, told = targets[rows], view.people(register, "the register", partly=True)[places]
     return replace(told, secrets=found.secrets, table=found.table)
-
-
-def _restrict_to(view: ReleaseView, people: People, register: pa.Table) -> People:
-    """Return people of whom only the attributes of a register are known."""
-    known = np.array([name in register.column_names for name in view.known])
-    return replace(people, codes=np.where(known, people.codes, UNKNOWN).astype(np.int32))
 
 
 def _match_names(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> tuple[IntArray, IntArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, likeliest, mode
+from shoal.attacks.base import Answers, SecretAttack, guess_likeliest, mode
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import People, ReleaseView
 
@@ -21,6 +21,5 @@ class InferenceAttack(SecretAttack):
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Guess for everybody; of whom nothing is left, the most frequent value."""
-        guess = likeliest(view.believe(secret, people), rng)
         blind = np.full(len(people), mode(secret))
-        return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, people.secrets[secret.name])
+        return Answers(guess_likeliest(view.believe(secret, people), blind, rng), blind, people.secrets[secret.name])

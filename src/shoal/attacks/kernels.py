@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined
+from shoal.core.kernels import Pairs, compiled, inlined
 from shoal.linking.kernels import Boxes, BoxIndex, find_meeting
 
 _TIE = 1e-9
@@ -22,16 +22,8 @@ def _within(low: int, high: int, row: int, bits: KeyArray, code: int) -> bool:
     return row < 0 or (bits[row, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == np.uint64(1)
 
 
-class CountedPairs(NamedTuple):
-    """Pairs of boxes and buckets, box by box."""
-
-    start: IntArray  # (n_boxes + 1,)
-    bucket: CodeArray  # (n_pairs,)
-    records: IntArray  # (n_pairs,)
-
-
 class BucketPairs(NamedTuple):
-    """The same pairs, bucket by bucket."""
+    """Pairs of boxes and buckets, bucket by bucket."""
 
     start: IntArray  # (n_buckets + 1,)
     pair: IntArray  # (n_pairs,)
@@ -145,24 +137,8 @@ def find_covering(
 
 
 @compiled
-def in_all_buckets(told: BoolArray, sizes: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return factors, a list of buckets with one by their size for each query that is *told* of nothing, else empty."""
-    n_buckets = len(sizes)
-    start = np.zeros(len(told) + 1, dtype=np.int64)
-    for i in range(len(told)):
-        start[i + 1] = start[i] + (0 if told[i] else n_buckets)
-    bucket = np.empty(start[-1], dtype=np.int64)
-    factor = np.empty(start[-1])
-    for i in range(len(told)):
-        for b in range(start[i + 1] - start[i]):
-            bucket[start[i] + b] = b
-            factor[start[i] + b] = 1 / sizes[b]
-    return start, bucket, factor
-
-
-@compiled
 def times_shares(
-    covering: Covering, pairs: CountedPairs, sizes: FloatArray, told: BoolArray, begun: BoolArray, factors: Factors
+    covering: Covering, pairs: Pairs, sizes: FloatArray, told: BoolArray, begun: BoolArray, factors: Factors
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Multiply factors by the share of each bucket's records that are in one of the query's boxes.
 
@@ -181,7 +157,7 @@ def times_shares(
             for place in range(covering.start[i], covering.start[i + 1]):
                 box = covering.boxes[place]
                 for pair in range(pairs.start[box], pairs.start[box + 1]):
-                    b = pairs.bucket[pair]
+                    b = pairs.second[pair]
                     if share[b] == 0.0:
                         touched[n_touched] = b
                         n_touched += 1
@@ -211,9 +187,7 @@ def times_shares(
 
 
 @compiled
-def add_box_values(
-    covering: Covering, pairs: CountedPairs, held: Entries, sums: FloatArray, n_entries: IntArray
-) -> None:
+def add_box_values(covering: Covering, pairs: Pairs, held: Entries, sums: FloatArray, n_entries: IntArray) -> None:
     """Add to (n_queries, n_values) the sensitive entries of the query's boxes; *n_entries* counts them."""
     for i in range(len(sums)):
         for place in range(covering.start[i], covering.start[i + 1]):
@@ -226,10 +200,13 @@ def add_box_values(
 
 @compiled
 def add_bucket_values(
-    covering: Covering, pairs: CountedPairs, by_bucket: BucketPairs, held: Entries, factors: Factors, sums: FloatArray,
-    n_entries: IntArray,
+    covering: Covering, pairs: Pairs, by_bucket: BucketPairs, held: Entries, factors: Factors, lifts: FloatArray,
+    sums: FloatArray, n_entries: IntArray,
 ) -> None:  # fmt: skip
-    """Add to (n_queries, n_values) what buckets leave: the sensitive entries of the query's boxes times the factor."""
+    """Add to (n_queries, n_values) what buckets leave: the query's sensitive entries times the factor and its lifts.
+
+    ``lifts`` is (n_factors, n_values); *n_entries* counts the entries.
+    """
     asked = np.full(len(pairs.start), -1, dtype=np.int64)
     for i in range(len(sums)):
         for place in range(covering.start[i], covering.start[i + 1]):
@@ -242,12 +219,12 @@ def add_bucket_values(
                 pair = by_bucket.pair[position]
                 n_entries[i] += pairs.records[pair]
                 for e in range(held.start[pair], held.start[pair + 1]):
-                    sums[i, held.value[e]] += factors.factor[place] * held.weight[e]
+                    sums[i, held.value[e]] += factors.factor[place] * lifts[place, held.value[e]] * held.weight[e]
 
 
 @compiled
 def times_lifts(
-    covering: Covering, pairs: CountedPairs, links: Entries, factors: Factors, n_buckets: int, lifts: FloatArray
+    covering: Covering, pairs: Pairs, links: Entries, factors: Factors, n_buckets: int, lifts: FloatArray
 ) -> None:
     """Multiply (n_factors, n_values) lifts by those of the query's boxes in the factor's bucket, record by record."""
     place_of = np.full(n_buckets, -1, dtype=np.int64)
@@ -260,7 +237,7 @@ def times_lifts(
         for position in range(covering.start[i], covering.start[i + 1]):
             box = covering.boxes[position]
             for pair in range(pairs.start[box], pairs.start[box + 1]):
-                own = place_of[pairs.bucket[pair]]
+                own = place_of[pairs.second[pair]]
                 if own < 0:
                     continue
                 seen[own] += pairs.records[pair]
@@ -270,26 +247,6 @@ def times_lifts(
             if seen[own] > 0:
                 lifts[first + own] *= total[own] / seen[own]
             place_of[factors.bucket[first + own]] = -1
-
-
-@compiled
-def add_lifted_values(
-    covering: Covering, n_boxes: int, by_bucket: BucketPairs, held: Entries, factors: Factors, lifts: FloatArray,
-    sums: FloatArray,
-) -> None:  # fmt: skip
-    """Add to (n_queries, n_values) the sensitive entries of the query's boxes times the bucket's factor and lifts."""
-    asked = np.full(n_boxes, -1, dtype=np.int64)
-    for i in range(len(sums)):
-        for place in range(covering.start[i], covering.start[i + 1]):
-            asked[covering.boxes[place]] = i
-        for place in range(factors.start[i], factors.start[i + 1]):
-            b = factors.bucket[place]
-            for position in range(by_bucket.start[b], by_bucket.start[b + 1]):
-                if asked[by_bucket.box[position]] != i:
-                    continue
-                pair = by_bucket.pair[position]
-                for e in range(held.start[pair], held.start[pair + 1]):
-                    sums[i, held.value[e]] += factors.factor[place] * lifts[place, held.value[e]] * held.weight[e]
 
 
 @compiled

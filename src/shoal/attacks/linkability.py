@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import AttackBesideOthers, Tally, Trials
+from shoal.attacks.base import Attack, Tally, Trials
 from shoal.attacks.composition import in_both, of_one_person
 from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.core.arrays import BoolArray
@@ -13,7 +13,7 @@ CANDIDATES = 10
 SPLITS = 8
 
 
-class LinkabilityAttack(AttackBesideOthers):
+class LinkabilityAttack(Attack):
     """Picks, of ten second halves of what is known about people, the one that belongs to a given first half.
 
     Somebody has a table with one half of the quasi attributes, somebody else one with the other half; both want to

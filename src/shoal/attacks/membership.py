@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Tally, Trials
+from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, Tally, Trials
 from shoal.attacks.view import UNKNOWN, People, ReleaseView
-from shoal.audit.membership import BucketContents, Scores, draw_fakes
+from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
-from shoal.release.sliced.table import SlicedPart
-from shoal.sources.columns import plain
 
 BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess")
 BY_RECORDS = ("records", "excess", "nearness")
@@ -45,11 +40,11 @@ class MembershipAttack(Attack):
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
         """Attack members drawn from the source and as many others: of the control table, or else fake tuples."""
         if view.sliced is not None and _in_buckets(view):
-            quasi = list(view.known)
-            parts = [known for part in view.sliced.parts if (known := KnownPart.of(part, quasi)) is not None]
-            contents = BucketContents.of(view.sliced.bucket, [part.codes for part in parts])
-            people = _tuples(parts, targets.table, "the source")
-            others = None if control is None else _tuples(parts, control.table, "the control table")
+            parts = [part for part in view.parts if part.known.any()]
+            buckets = [ValueBuckets(part.pairs.start, part.pairs.second, part.pairs.records) for part in parts]
+            contents = BucketContents(view.sizes.astype(np.int64), tuple(buckets))
+            people = np.stack([view.find_classes(part, targets) for part in parts])
+            others = None if control is None else np.stack([view.find_classes(part, control) for part in parts])
             trials = attack_tuples(contents, people, others, self.n_targets, rng)
         elif control is None:
             raise UsageError(
@@ -65,24 +60,6 @@ class MembershipAttack(Attack):
         if view.manifest.get("withheld"):
             notes.append("members are drawn from all records of the source, those that were withheld included")
         return replace(trials, notes=tuple(notes))
-
-
-def membership_attack(
-    published: pa.Table,
-    manifest: Mapping[str, Any],
-    source: pa.Table,
-    control: pa.Table | None = None,
-    n_targets: int = N_TARGETS,
-    rng: np.random.Generator | None = None,
-) -> Trials:
-    """Attack a release, given its rows, its manifest and the table it was made from.
-
-    ``risk`` is the advantage: the share of members who are called members, less that of others.
-    """
-    attack, view = MembershipAttack(n_targets), ReleaseView.of(published, manifest)
-    people = view.people(source, "the source")
-    others = None if control is None else view.people(control, "the control table")
-    return attack.run(view, people, others, rng or np.random.default_rng())
 
 
 def attack_tuples(
@@ -108,7 +85,7 @@ def attack_tuples(
     if min(members.shape[1], strangers.shape[1]) < FEWEST:
         raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
     inside, outside = (
-        {name: _figure(scores, name) for name in (*BY_BUCKETS, POPULARITY)}
+        {name: getattr(scores, name.replace("-", "_")).astype(np.float64) for name in (*BY_BUCKETS, POPULARITY)}
         for scores in (Scores.of(contents, members), Scores.of(contents, strangers))
     )
     trials = decide(inside, outside, BY_BUCKETS, rng)
@@ -205,58 +182,6 @@ class Rule:
             if advantage[place] > best[1]:
                 best = (cls(float(levels[place]), above), float(advantage[place]))
         return best
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KnownPart:
-    """The quasi attributes of a part: what an adversary knows of a person there."""
-
-    codes: CodeArray  # (n_rows,)
-    distinct: pa.Table  # (n_values rows)
-
-    @classmethod
-    def of(cls, part: SlicedPart, quasi: Sequence[str]) -> KnownPart | None:
-        """Return the part without its other attributes, or None if nothing is left."""
-        names = [name for name in part.names if name in quasi]
-        if not names:
-            return None
-        few = part.distinct.select(names)
-        first, group = same_rows([_codes(few.column(name)) for name in names])
-        return cls(group[part.codes], few.take(pa.array(first)))
-
-    def values(self, people: pa.Table, told: str) -> CodeArray:
-        """Return (n_people,) the value of each, -1 where the release does not show it."""
-        names = self.distinct.column_names
-        missing = [name for name in names if name not in people.column_names]
-        if missing:
-            raise InputError(f"{told} has no column {missing[0]!r}, which the release knows as quasi-identifying")
-        n_values = self.distinct.num_rows
-        columns = []
-        for name in names:
-            ours = self.distinct.column(name)
-            theirs = people.column(name)
-            if theirs.type != ours.type:
-                ours, theirs = ours.cast(pa.string()), theirs.cast(pa.string())
-            columns.append(_codes(pa.chunked_array([*ours.chunks, *theirs.chunks], type=ours.type)))
-        first, group = same_rows(columns)
-        known = first[group[n_values:]]  # a value of the release stands before all people
-        return np.where(known < n_values, known, -1).astype(np.int32)
-
-
-def _tuples(parts: Sequence[KnownPart], people: pa.Table, told: str) -> CodeArray:
-    if not people.num_rows:
-        raise InputError(f"{told} is empty")
-    rows = plain(people)
-    return np.stack([part.values(rows, told) for part in parts])
-
-
-def _codes(column: pa.ChunkedArray) -> AnyIntArray:
-    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    return np.asarray(pc.cast(coded.indices, pa.int64()))
-
-
-def _figure(scores: Scores, name: str) -> FloatArray:
-    return np.asarray(getattr(scores, name.replace("-", "_")), dtype=np.float64)
 
 
 def _some(people: CodeArray, n: int, rng: np.random.Generator) -> CodeArray:

@@ -13,6 +13,7 @@ from shoal.attacks.parts import Secret
 from shoal.attacks.view import People, ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
+from shoal.core.kernels import find_rows
 from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
 from shoal.release.sliced.table import column_codes, number_rows
@@ -101,12 +102,12 @@ class Members:
         """Find everybody's class, which must have as many people as records."""
         if secret.edges is not None or "labels" in view.manifest["attributes"][secret.name]:
             raise UsageError("sensitive values were put into groups, so it is not known how often each occurs")
-        class_of = _class_of(view, everybody)
         part = view.parts[0]
+        class_of = view.find_classes(part, everybody)
         if (class_of < 0).any() or (np.bincount(class_of, minlength=len(part.records)) != part.records).any():
             raise UsageError("the people of the source are not those of the classes: the release is not of this table")
         kind, first = number_rows([class_of, *_raw([everybody.table], view.known)], len(everybody))
-        values = np.repeat(secret.value, np.rint(secret.weight).astype(np.int64))
+        values = np.repeat(secret.entries.value, np.rint(secret.entries.weight).astype(np.int64))
         return cls(everybody, class_of, kind, class_of[first], values, np.argsort(class_of, kind="stable"))
 
     def shares(self, n_values: int) -> FloatArray:
@@ -117,11 +118,9 @@ class Members:
 
     def kinds(self, view: ReleaseView, people: People) -> AnyIntArray:
         """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
-        n = len(self.kind)
-        row, first = number_rows(_raw([self.everybody.table, people.table], view.known), n + len(people))
-        kind_of = np.full(len(first), -1, dtype=np.int64)
-        kind_of[row[:n]] = self.kind
-        return kind_of[row[n:]]
+        n, codes = len(self.kind), _raw([self.everybody.table, people.table], view.known)
+        row = find_rows([column[:n] for column in codes], [column[n:] for column in codes])
+        return np.where(row < 0, -1, self.kind[row])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,15 +188,6 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
         raise UsageError("nothing tells what lies below the published levels; give the policy")
     budget = 0 if view.policy is None else int(view.policy.max_withheld * len(everybody))
     return Refused(np.concatenate(person), np.concatenate(group), np.concatenate(owner), budget)
-
-
-def _class_of(view: ReleaseView, people: People) -> AnyIntArray:
-    """Return (n,) the only class that covers each person, or -1."""
-    (start, boxes), _ = view.cover(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
-    found = np.full(len(people), -1, dtype=np.int64)
-    one = np.diff(start) == 1
-    found[one] = boxes[start[:-1][one]]
-    return found
 
 
 def _raw(tables: Sequence[pa.Table], names: Sequence[str]) -> list[CodeArray]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.kernels import BucketPairs, CountedPairs, Entries
+from shoal.attacks.kernels import BucketPairs, Entries
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import Pairs, count_pairs, gather_entries, group_items
@@ -48,11 +48,6 @@ class ViewPart:
     owner: IntArray | None  # (n_boxes,) the class of each box; None: every box is one
     records: IntArray  # (n_classes,) published rows
     pairs: Pairs  # of classes and buckets
-
-    @property
-    def counted(self) -> CountedPairs:
-        """The pairs as kernels take them."""
-        return CountedPairs(self.pairs.start, self.pairs.second, self.pairs.records)
 
     def by_bucket(self, n_buckets: int) -> BucketPairs:
         """Return the pairs bucket by bucket."""
@@ -278,9 +273,7 @@ class Secret:
     values: tuple[str | None, ...]
     edges: FloatArray | None  # (n_values - 1,) where one range ends and the next begins
     marginal: FloatArray  # (n_values,) shares of all published entries
-    entry: IntArray  # (n_pairs + 1,) pair p of box and bucket has the entries entry[p]:entry[p + 1]
-    value: IntArray  # (n_entries,)
-    weight: FloatArray  # (n_entries,) records
+    entries: Entries  # of each pair of box and bucket, weighed by records
     changed: bool = False  # whether its numbers were changed
     moved: float = 0.0  # share of the values that stand in another row than their own
     within: tuple[str, ...] = ()  # columns whose groups kept their values when these were moved
@@ -334,20 +327,13 @@ class Secret:
             values=candidates.values,
             edges=edges,
             marginal=marginal / marginal.sum(),
-            entry=ends[counted.start].astype(np.int64),
-            value=value,
-            weight=weight,
+            entries=Entries(ends[counted.start].astype(np.int64), value, weight),
             changed=changed,
             moved=treatments.share_moved(name),
             within=treatments.within(name),
             kind=entry["kind"],
             format=entry.get("format"),
         )
-
-    @property
-    def entries(self) -> Entries:
-        """The entries as kernels take them."""
-        return Entries(self.entry, self.value, self.weight)
 
     def codes(self, column: pa.ChunkedArray) -> CodeArray:
         """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""

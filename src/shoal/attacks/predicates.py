@@ -3,122 +3,109 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
 from shoal.attacks import kernels
-from shoal.attacks.base import Tally
+from shoal.attacks.base import Attack, Tally, Trials
 from shoal.attacks.parts import Labels
 from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import gather_entries
 
-WITHIN, AT_LEAST, BELOW = 0, 1, 2
+NOTHING, WITHIN, AT_LEAST, BELOW = 0, 1, 2, 3  # what is asked of an attribute
 ROUNDS = 2000
 _MOST = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sketch:
-    """Predicates as lists of conditions: of an attribute, what about it, and which of its labels."""
+class Predicates:
+    """Conjunctions over quasi attributes, each by what it asks of an attribute, and by which of its labels."""
 
-    start: IntArray  # (n_predicates + 1,)
-    attribute: IntArray  # (n_conditions,)
-    relation: IntArray  # (n_conditions,) WITHIN the label, AT_LEAST where it begins, or BELOW where it ends
-    label: IntArray  # (n_conditions,)
+    relation: IntArray  # (n, n_known) NOTHING, WITHIN the label, AT_LEAST where it begins, or BELOW where it ends
+    label: IntArray  # (n, n_known)
 
     def __len__(self) -> int:
-        return len(self.start) - 1
+        return len(self.relation)
 
-    def __getitem__(self, predicates: AnyIntArray) -> Sketch:
-        _, place = gather_entries(self.start, predicates)
-        start = np.concatenate([[0], np.cumsum(np.diff(self.start)[predicates])])
-        return Sketch(start, self.attribute[place], self.relation[place], self.label[place])
-
-    def some(self, n: int, rng: np.random.Generator) -> Sketch:
+    def some(self, n: int, rng: np.random.Generator) -> Predicates:
         """Return n of them, or all if there are fewer."""
-        return self[rng.permutation(len(self))[:n]]
+        few = rng.permutation(len(self))[:n]
+        return Predicates(self.relation[few], self.label[few])
 
-    def elsewhere(self, view: ReleaseView, rng: np.random.Generator) -> Sketch:
+    def elsewhere(self, view: ReleaseView, rng: np.random.Generator) -> Predicates:
         """Return predicates of the same form, with every label drawn from all that its attribute has in the release."""
-        usable = [_usable(view, a) for a in range(len(view.known))]
         label = self.label.copy()
-        for a, labels in enumerate(usable):
-            own = np.flatnonzero(self.attribute == a)
-            label[own] = rng.choice(labels, len(own)) if len(own) else label[own]
-        return Sketch(self.start, self.attribute, self.relation, label)
+        for a in range(len(view.known)):
+            own = np.flatnonzero(self.relation[:, a])
+            if len(own):
+                label[own, a] = rng.choice(_usable(view, a), len(own))
+        return Predicates(self.relation, label)
 
     @classmethod
     def multivariate(
         cls, view: ReleaseView, labels: CodeArray, rows: AnyIntArray, used: BoolArray, sided: BoolArray
-    ) -> Sketch:
+    ) -> Predicates:
         """Read one predicate off each of some records, given (n, n_known) which of its attributes are used.
 
         Where *sided* says so, a number above the median is asked to be at least the record's own, any other at most.
         """
-        own = labels[rows]
-        form = np.zeros(own.shape, dtype=np.int64)
+        relation = np.where(used, WITHIN, NOTHING)
         for a, told in enumerate(view.asked):
-            middles = middles_of(told)
+            middles = middles_of(told)[labels[:, a]]
             if np.isfinite(middles).any():
-                side = np.where(middles[own[:, a]] >= np.nanmedian(middles[labels[:, a]]), AT_LEAST, BELOW)
-                form[:, a] = np.where(sided & np.isfinite(middles[own[:, a]]), side, WITHIN)
-        predicate, attribute = np.nonzero(used)
-        start = np.searchsorted(predicate, np.arange(len(rows) + 1))
-        return cls(start, attribute, form[predicate, attribute], own[predicate, attribute].astype(np.int64))
+                side = np.where(middles[rows] >= np.nanmedian(middles), AT_LEAST, BELOW)
+                relation[:, a] = np.where(used[:, a] & sided & np.isfinite(middles[rows]), side, relation[:, a])
+        return cls(relation, labels[rows].astype(np.int64))
 
     @classmethod
-    def univariate(cls, view: ReleaseView, labels: CodeArray) -> Sketch:
+    def univariate(cls, view: ReleaseView, labels: CodeArray) -> Predicates:
         """Return all predicates about one attribute: labels that were published once, and both ends of numbers."""
-        conditions = []
+        asked = []
         for a, told in enumerate(view.asked):
             count = np.bincount(labels[:, a], minlength=len(told.low))
-            conditions += [(a, WITHIN, label) for label in np.flatnonzero((count == 1) & _tells(view, a)).tolist()]
+            asked += [(a, WITHIN, label) for label in np.flatnonzero((count == 1) & _tells(view, a)).tolist()]
             ended = np.flatnonzero(np.isfinite(told.spans).all(axis=1))
             if len(ended):
-                conditions.append((a, BELOW, int(ended[told.spans[ended, 1].argmin()])))
-                conditions.append((a, AT_LEAST, int(ended[told.spans[ended, 0].argmax()])))
-        columns = np.array(conditions, dtype=np.int64).reshape(-1, 3)
-        return cls(np.arange(len(columns) + 1), columns[:, 0], columns[:, 1], columns[:, 2])
+                asked.append((a, BELOW, int(ended[told.spans[ended, 1].argmin()])))
+                asked.append((a, AT_LEAST, int(ended[told.spans[ended, 0].argmax()])))
+        attribute, relation, label = np.array(asked, dtype=np.int64).reshape(-1, 3).T
+        found = np.zeros((2, len(asked), len(view.known)), dtype=np.int64)
+        found[:, np.arange(len(asked)), attribute] = relation, label
+        return cls(*found)
 
+    def count(self, view: ReleaseView, people: People, most: int) -> IntArray:
+        """Return (n,) how many of the people fulfil each, counted up to *most*.
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Predicates:
-    """Predicates as ranges of codes: of an attribute's codes, or of the places of numbers between all edges in use."""
-
-    view: ReleaseView
-    conditions: kernels.Conditions  # the column is the attribute, or n_known more for its numbers
-    edges: tuple[FloatArray, ...]  # of each attribute, ascending
-
-    @classmethod
-    def of(cls, view: ReleaseView, sketch: Sketch) -> Predicates:
-        """Look up what the labels cover."""
-        n = len(sketch.attribute)
-        low, high = np.zeros(n, dtype=np.int64), np.full(n, np.iinfo(np.int32).max, dtype=np.int64)
-        gaps, column, edges = np.full(n, -1, dtype=np.int64), sketch.attribute.copy(), []
+        Labels are ranges of an attribute's codes; ends of numbers, of places between all ends that are asked for.
+        """
+        predicate, column = np.nonzero(self.relation)  # of each condition
+        attribute, relation, label = column.copy(), self.relation[predicate, column], self.label[predicate, column]
+        low, high = np.zeros(len(column), dtype=np.int64), np.full(len(column), np.iinfo(np.int32).max, dtype=np.int64)
+        gaps, places = np.full(len(column), -1, dtype=np.int64), []
         for a, told in enumerate(view.asked):
-            own = sketch.attribute == a
-            at_least, below = own & (sketch.relation == AT_LEAST), own & (sketch.relation == BELOW)
-            within = np.flatnonzero(own & (sketch.relation == WITHIN))
+            own = attribute == a
+            at_least, below = own & (relation == AT_LEAST), own & (relation == BELOW)
+            within = np.flatnonzero(own & (relation == WITHIN))
             if told.by_number:
                 at_least[within] = below[within] = True
             else:
-                label = sketch.label[within]
-                low[within], high[within], gaps[within] = told.low[label], told.high[label], told.gaps[label]
-            begins, ends = told.spans[sketch.label[at_least], 0], told.spans[sketch.label[below], 1]
-            edges.append(np.unique(np.concatenate([begins, ends])))
-            low[at_least] = np.searchsorted(edges[-1], begins) + 1
-            high[below] = np.searchsorted(edges[-1], ends) + 1
+                of = label[within]
+                low[within], high[within], gaps[within] = told.low[of], told.high[of], told.gaps[of]
+            begins, ends = told.spans[label[at_least], 0], told.spans[label[below], 1]
+            edges, numbers = np.unique(np.concatenate([begins, ends])), people.numbers[:, a]
+            low[at_least] = np.searchsorted(edges, begins) + 1
+            high[below] = np.searchsorted(edges, ends) + 1
             column[at_least | below] += len(view.asked)
-        return cls(view, kernels.Conditions(sketch.start, column, low, high, gaps), tuple(edges))
-
-    def count(self, people: People, most: int) -> IntArray:
-        """Return (n_predicates,) how many of the people fulfil each, counted up to *most*."""
-        places = [_places(*both) for both in zip(self.edges, people.numbers.T, strict=True)]
-        columns = np.concatenate([people.codes.T, np.stack(places), people.person[np.newaxis]])
-        return count_fulfilling(columns, self.conditions, self.view.space.bits, most)
+            places.append(np.where(np.isfinite(numbers), np.searchsorted(edges, numbers, side="right"), -1))
+        start = np.searchsorted(predicate, np.arange(len(self) + 1))
+        columns = np.concatenate([people.codes.T, np.stack(places).astype(np.int32), people.person[np.newaxis]])
+        asked = kernels.Conditions(start, column, low, high, gaps)
+        return count_fulfilling(columns, asked, view.space.bits, most)
 
 
 def count_fulfilling(columns: CodeArray, asked: kernels.Conditions, bits: KeyArray, most: int) -> IntArray:
@@ -140,11 +127,6 @@ def middles_of(told: Labels) -> FloatArray:
     return np.asarray((ends[:, 0] + ends[:, 1]) / 2)
 
 
-def _places(edges: FloatArray, numbers: FloatArray) -> CodeArray:
-    """Return between which edges numbers lie, -1 for what is no number."""
-    return np.where(np.isfinite(numbers), np.searchsorted(edges, numbers, side="right"), -1).astype(np.int32)
-
-
 def telling(view: ReleaseView, labels: CodeArray) -> BoolArray:
     """Return (n, n_known) which labels of records say anything: one that covers everything does not."""
     return np.stack([_tells(view, a)[own] for a, own in enumerate(labels.T)], axis=1)
@@ -163,30 +145,52 @@ def _usable(view: ReleaseView, attribute: int) -> IntArray:
     return labels[ended] if ended.any() else labels
 
 
-def count_isolated(counts: IntArray) -> Tally:
-    """Count the predicates that one person alone fulfils, given how many people fulfil each."""
-    return Tally(int((counts == 1).sum()), len(counts))
+Count: TypeAlias = Callable[[People, int], IntArray]  # of predicates, how many people fulfil each, up to a number
 
 
-def limit_counting(n_control: int, n_source: int) -> int:
-    """Return how far people of a control group who fulfil a predicate must be counted."""
-    return max(_MOST, int(_MOST * n_control / n_source))
+class PredicateAttack(Attack):
+    """Isolates people: counts the predicates that exactly one person of the source fulfils.
+
+    On the control group the attack's own predicates are tried.
+    """
+
+    question = "singling out"
+    of_people = False
+
+    @abstractmethod
+    def ask(
+        self, view: ReleaseView, everybody: People, rng: np.random.Generator
+    ) -> tuple[dict[str, tuple[Count, Count]], list[str]]:
+        """Return predicates and those of the baseline, by name, the ones that count first; and notes."""
+
+    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
+        """Try predicates on all people of the source and of the control group."""
+        asked, notes = self.ask(view, targets, rng)
+        n_source, n_control = targets.n_people, 0 if control is None else control.n_people
+        if control is not None and n_control < n_source:
+            notes.append(
+                f"the control group has {n_control:,} people and the source {n_source:,}: how many predicates would "
+                "isolate somebody among as many others was estimated"
+            )
+        found = {}
+        for name, (count, by_chance) in asked.items():
+            elsewhere = None
+            if control is not None:
+                most = max(_MOST, int(_MOST * n_control / n_source))
+                elsewhere = estimate_isolated(count(control, most), n_source / n_control)
+            success, baseline = (
+                Tally(int((each == 1).sum()), len(each)) for each in (count(targets, 2), by_chance(targets, 2))
+            )
+            found[name] = Trials(name, success, elsewhere, baseline)
+        first = next(iter(found.values()))
+        return replace(first, attack=self.name, variants={} if self.name in found else found, notes=tuple(notes))
 
 
-def smaller_control(n_control: int, n_source: int) -> str:
-    """Return the note on a control group that is smaller than the source."""
-    return (
-        f"the control group has {n_control:,} people and the source {n_source:,}: how many predicates would isolate "
-        "somebody among as many others was estimated"
-    )
-
-
-def estimate_isolated(counts: IntArray, n_control: int, n_source: int) -> Tally:
+def estimate_isolated(counts: IntArray, share: float) -> Tally:
     """Count the predicates that isolate one of as many people as the source has, none of whom is in the data.
 
-    *counts* says how many of the control group fulfil each.
+    *counts* says how many of the control group fulfil each; the source has *share* times as many people.
     """
-    share = n_source / n_control
     if share <= 1:
         # Of X who fulfil it, each is among the first n with chance q: exactly one is with X q (1 - q)^(X - 1).
         chance = float((counts * share * (1 - share) ** np.maximum(counts - 1, 0)).mean())

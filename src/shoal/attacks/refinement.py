@@ -14,7 +14,7 @@ from shoal.attacks.base import (
     SensitiveAttack,
     Trials,
     certain,
-    likeliest,
+    guess_likeliest,
     mode,
     not_their_own,
 )
@@ -22,7 +22,7 @@ from shoal.attacks.parts import Secret
 from shoal.attacks.view import People, ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import same_rows
+from shoal.core.kernels import find_rows, same_rows
 
 ROUNDS = 200  # of scaling, after which beliefs hardly change
 
@@ -64,31 +64,27 @@ class RefinementAttack(SensitiveAttack):
         alone = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), NO_ANSWER)
 
         def answer(people: People) -> tuple[Answers, Answers]:
-            kind = places.kinds(people)
-            truth, blind = people.secrets[secret.name], likeliest(view.believe(secret, people), rng)
-            blind = np.where(blind == NO_ANSWER, mode(secret), blind)
-            guess = likeliest(np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind], rng)
+            kind, truth = places.kinds(people), people.secrets[secret.name]
+            blind = guess_likeliest(view.believe(secret, people), mode(secret), rng)
+            weights = np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind]
             sure = np.append(alone, NO_ANSWER)[kind]
             return (
-                Answers(np.where(guess == NO_ANSWER, blind, guess), blind, truth),
+                Answers(guess_likeliest(weights, blind, rng), blind, truth),
                 Answers(sure, np.where(sure == NO_ANSWER, NO_ANSWER, mode(secret)), truth),
             )
 
-        told = answer(asked.members)
-        elsewhere = (None, None) if asked.others is None else tuple(each.right for each in answer(asked.others))
-        guessed, pinned = (
-            Trials(name, here.right, there, here.blindly_right)
-            for name, here, there in zip((self.name, "pinned"), told, elsewhere, strict=True)
-        )
+        guessed, pinned = answer(asked.members)
+        guessed_there, pinned_there = (None, None) if asked.others is None else answer(asked.others)
         before = certain(view, view.find_left(secret, asked.members))
-        added = int(((told[1].guess != NO_ANSWER) & ~before).sum())
+        added = int(((pinned.guess != NO_ANSWER) & ~before).sum())
         kind = places.kinds(asked.members)
         located = int((places.several & (places.n_possible == 1))[kind].sum())
         note = (
             f"of {len(kind):,} people, {int(places.several[kind].sum()):,} are covered by several classes; counting "
             f"leaves {located:,} of these in one, and {added:,} people with one value who had several"
         )
-        return replace(guessed, variants={pinned.attack: pinned}, notes=(note,))
+        variants = {"pinned": pinned.try_beside(pinned_there, "pinned")}
+        return replace(guessed.try_beside(guessed_there, self.name), variants=variants, notes=(note,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,10 +142,7 @@ class Places:
 
     def kinds(self, people: People) -> AnyIntArray:
         """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
-        first, row = same_rows(list(np.concatenate([self.codes, people.codes]).T))
-        kind_of = np.full(len(first), -1, dtype=np.int64)
-        kind_of[row[: len(self.codes)]] = np.arange(len(self.codes))
-        return kind_of[row[len(self.codes) :]]
+        return find_rows(list(self.codes.T), list(people.codes.T))
 
 
 def feasible(people: IntArray, records: IntArray, kind: IntArray, place: IntArray) -> BoolArray | None:
@@ -199,8 +192,8 @@ def _shares(view: ReleaseView, secret: Secret) -> FloatArray:
     """Return (n_classes + 1, n_values) the share of each value in a class; that of withheld records is not known."""
     n_values, part = len(secret.values), view.parts[secret.part]
     owner = np.repeat(np.arange(len(part.records)), np.diff(part.pairs.start))  # (n_pairs,)
-    entry_of = np.repeat(owner, np.diff(secret.entry))
-    sums = np.bincount(entry_of * n_values + secret.value, secret.weight, len(part.records) * n_values)
+    entry_of = np.repeat(owner, np.diff(secret.entries.start))
+    sums = np.bincount(entry_of * n_values + secret.entries.value, secret.entries.weight, len(part.records) * n_values)
     counts = sums.reshape(-1, n_values)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
     return np.append(shares, np.zeros((1, n_values)), axis=0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Beside, Refusal, SensitiveAttack, Trials, by_column
+from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Refusal, SensitiveAttack, Trials, by_column
 from shoal.attacks.view import People, ReleaseView, read_rows
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
@@ -69,21 +69,21 @@ def attack(
     view = ReleaseView.read(release, loaded)
     options = _options(view, loaded)
     named = None if register is None else open_source(register, options)
-    beside = Beside(
-        None if named is None else read_columns(named, named.schema.names),
-        tuple(ReleaseView.read(other, like=view) for other in others),
-    )
-    people = _people(view, _open(source, options, loaded), "the source", beside)
+    names = None if named is None else read_columns(named, named.schema.names)
+    views = tuple(ReleaseView.read(other, like=view) for other in others)
+    wanted = [*view.known, *view.secrets, *(name for other in views for name in other.known)]
+    shared = [] if named is None else [name for name in named.schema.names if name not in view.treatments.shown]
+    people = _people(view, _open(source, options, loaded), "the source", [*wanted, *shared])
     strangers = None
     if control is not None:
-        strangers = _people(view, _open(control, options, loaded), "the control table", replace(beside, register=None))
+        strangers = _people(view, _open(control, options, loaded), "the control table", wanted)
     for told, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
     found: list[Trials | Refusal] = []
     with show_progress(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
-            each = kind.equip(targets, beside)
+            each = kind(targets, register=names, others=views)
             seeds = None if seed is None else [seed, *name.encode()]
             columns = [
                 _try(each, part, people, strangers, np.random.default_rng(seeds)) for part in by_column(each, view)
@@ -136,11 +136,8 @@ def _open(table: object, options: SourceOptions, policy: Policy | None) -> Sourc
     return source if policy is None else unfold_baskets(policy, source)[1]
 
 
-def _people(view: ReleaseView, source: Source, told: str, beside: Beside) -> People:
-    """Read what is known, here and in other releases, and to be found out, and names that a register has too."""
-    wanted = [*view.known, *view.secrets, *(name for other in beside.others for name in other.known)]
-    if beside.register is not None:
-        wanted += [name for name in beside.register.column_names if name not in view.treatments.shown]
+def _people(view: ReleaseView, source: Source, told: str, wanted: Sequence[str]) -> People:
+    """Read the wanted columns: what is known, and to be found out, and names that a register has, too."""
     names = [name for name in dict.fromkeys(wanted) if name in source.schema.names]
     for name in view.known:
         if name not in names and name not in view.treatments.named:

@@ -223,11 +223,12 @@ class ReleaseView:
             own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
             covering, far[rows] = self.cover(part, *own, near=self.sliced is None)
             if self.sliced is None:
-                kernels.add_box_values(covering, part.counted, secret.entries, weights[rows], entries[rows])
+                kernels.add_box_values(covering, part.pairs, secret.entries, weights[rows], entries[rows])
                 return
             factors = self.factors(*own, without=secret.part)
+            lifts = np.broadcast_to(1.0, (len(factors.bucket), len(secret.values)))
             kernels.add_bucket_values(
-                covering, part.counted, by_bucket, secret.entries, factors, weights[rows], entries[rows]
+                covering, part.pairs, by_bucket, secret.entries, factors, lifts, weights[rows], entries[rows]
             )
 
         self.in_blocks(n, block)
@@ -285,12 +286,15 @@ class ReleaseView:
         told = [
             np.asarray(known[:, part.known].any(axis=1) & (place != without)) for place, part in enumerate(self.parts)
         ]
-        factors = kernels.Factors(*kernels.in_all_buckets(np.logical_or.reduce(told), self.sizes))
+        # Queries of which no part tells anything match all buckets.
+        n_buckets, untold = len(self.sizes), ~np.logical_or.reduce(told)
+        start, every = np.append(0, np.cumsum(untold * n_buckets)), np.tile(np.arange(n_buckets), int(untold.sum()))
+        factors = kernels.Factors(start, every, 1 / self.sizes[every])
         begun = np.zeros(len(hulls), dtype=np.bool_)
         for part, own in zip(self.parts, told, strict=True):
             if own.any():
                 covering, _ = self.cover(part, hulls, numbers, near=False)
-                times = kernels.times_shares(covering, part.counted, self.sizes, own, begun, factors)
+                times = kernels.times_shares(covering, part.pairs, self.sizes, own, begun, factors)
                 factors = kernels.Factors(*times)
                 begun = begun | own
         return factors
@@ -307,6 +311,14 @@ class ReleaseView:
         once = np.unique(query * len(part.records) + part.owner[boxes])  # a class counts once, whatever its boxes
         query, classes = np.divmod(once, len(part.records))
         return kernels.Covering(np.searchsorted(query, np.arange(len(hulls) + 1)), classes), far
+
+    def find_classes(self, part: ViewPart, people: People) -> CodeArray:
+        """Return (n,) the only class of a part that covers each person, or -1."""
+        (start, classes), _ = self.cover(part, self.hulls(people.codes), people.numbers, near=False)
+        found = np.full(len(people), -1, dtype=np.int32)
+        one = np.diff(start) == 1
+        found[one] = classes[start[:-1][one]]
+        return found
 
     def in_blocks(self, n: int, block: Callable[[slice], None]) -> None:
         """Run *block* on runs of n people, in threads."""

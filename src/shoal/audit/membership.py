@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from shoal.audit import membership_kernels as kernels
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import count_pairs, group_items, same_rows, sum_groups
+from shoal.core.kernels import count_pairs, find_rows, group_items, same_rows, sum_groups
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 
@@ -67,16 +68,6 @@ class ValueBuckets:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AllValues:
-    """The values of all parts, numbered through: those of the j-th part from ``value_first[j]`` on."""
-
-    value_first: IntArray  # (n_parts,)
-    first: IntArray  # (n_values + 1,)
-    bucket: CodeArray  # (n_entries,)
-    count: IntArray  # (n_entries,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class BucketContents:
     """A sliced table as an adversary sees it who asks which buckets match a tuple: no linkage between parts.
 
@@ -112,16 +103,13 @@ class BucketContents:
         sizes = np.bincount(bucket, weights=weights).astype(np.int64)  # exact below 2**53 records
         return cls(sizes, tuple(ValueBuckets.of(part, bucket, records, len(sizes)) for part in values))
 
-    def flat(self) -> AllValues:
-        """Return the values of all parts as one list."""
+    def score(self, codes: CodeArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return for each tuple its number of matching buckets, its matching degree and its expected copies."""
+        # Values of all parts are numbered through: those of the j-th part from value_first[j] on.
         value_first = np.cumsum([0, *(part.n_values for part in self.parts)])[:-1].astype(np.int64)
-        sizes = np.concatenate([part.n_buckets_of for part in self.parts])
-        return AllValues(
-            value_first,
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            np.concatenate([part.bucket for part in self.parts]),
-            np.concatenate([part.count for part in self.parts]),
-        )
+        first = np.concatenate([[0], np.cumsum(np.concatenate([part.n_buckets_of for part in self.parts]))])
+        bucket, count = (np.concatenate([getattr(part, name) for part in self.parts]) for name in ("bucket", "count"))
+        return kernels.score_tuples(codes, value_first, first.astype(np.int64), bucket, count, self.sizes)
 
     def mark_unknown(self, tuples: AnyIntArray) -> CodeArray:
         """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
@@ -145,15 +133,11 @@ class BucketSets:
     @classmethod
     def of(cls, part: ValueBuckets) -> BucketSets:
         """Gather values by their buckets; a value that no bucket shows is left out."""
-        keys = kernels.set_keys(part.first, part.bucket)
-        order = np.lexsort((keys, part.n_buckets_of))
-        order = order[part.n_buckets_of[order] > 0]
-        same = kernels.same_sets(part.first, part.bucket, order)
-        heads = np.flatnonzero(~same)
-        weight = np.diff(heads, append=len(order)).astype(np.int64)
-        kept = order[heads]
-        first = np.concatenate([[0], np.cumsum(part.n_buckets_of[kept])]).astype(np.int64)
-        return cls(first, kernels.gather_buckets(part.first, part.bucket, kept, first), weight)
+        values = Counter(part.bucket[begin:end].tobytes() for begin, end in itertools.pairwise(part.first.tolist()))
+        values.pop(b"", None)
+        sets = [np.frombuffer(buckets, dtype=part.bucket.dtype) for buckets in values]
+        first = np.cumsum([0, *map(len, sets)], dtype=np.int64)
+        return cls(first, np.concatenate([part.bucket[:0], *sets]), np.array([*values.values()], dtype=np.int64))
 
 
 class UncountableError(UsageError):
@@ -253,19 +237,12 @@ def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: in
 
     ``tuples`` is (n_parts, n_tuples) values; -1 is a value that the table does not show.
     """
-    n_words = -(-contents.n_buckets // 64)
     codes = contents.mark_unknown(tuples)
     sizes = [np.append(part.n_buckets_of, 0) for part in contents.parts]  # the value -1 takes the last
-    shortest = np.min([size[row] for size, row in zip(sizes, codes, strict=True)], axis=0)
-    needed = int(np.minimum(shortest, n_words).sum()) * len(codes)
+    needed = int(np.min([size[row] for size, row in zip(sizes, codes, strict=True)], axis=0).sum()) * len(codes)
     if needed > steps:
         raise UncountableError(_too_many(needed, steps))
-    flat = contents.flat()
-    row = np.where(np.diff(flat.first) > n_words, 0, -1)
-    row[row == 0] = np.arange(np.count_nonzero(row == 0))
-    bits = np.zeros((int(row.max(initial=-1)) + 1, n_words), dtype=np.uint64)
-    kernels.fill_bits(flat.first, flat.bucket, row, bits)
-    return kernels.count_matching_buckets(codes, flat.value_first, flat.first, flat.bucket, row, bits)
+    return contents.score(codes)[0]
 
 
 def count_formed_tuples(contents: BucketContents, *, steps: int = STEPS) -> MatchingBuckets:
@@ -349,11 +326,6 @@ class Scores:
     expected_copies: FloatArray
     popularity: FloatArray
 
-    def __getitem__(self, rows: IntArray) -> Scores:
-        return Scores(
-            self.matching_buckets[rows], self.matching_degree[rows], self.expected_copies[rows], self.popularity[rows]
-        )
-
     @property
     def excess(self) -> FloatArray:
         """Expected copies over popularity: what the grouping adds; 0 for a tuple that matches nowhere."""
@@ -369,9 +341,8 @@ class Scores:
         >>> scores.matching_buckets.tolist(), scores.expected_copies.tolist(), scores.popularity.tolist()
         ([1, 2, 0], [0.5, 2.5, 0.0], [0.25, 2.25, 0.0])
         """
-        flat = contents.flat()
         codes = contents.mark_unknown(tuples)
-        found = kernels.score_tuples(codes, flat.value_first, flat.first, flat.bucket, flat.count, contents.sizes)
+        found = contents.score(codes)
         popularity = np.full(codes.shape[1], float(contents.n_records))
         for part, values in zip(contents.parts, codes, strict=True):
             popularity *= np.append(part.records_of, 0)[values] / contents.n_records
@@ -399,7 +370,7 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
             row[:] = values[first[bucket] + rng.integers(np.diff(first)[bucket])]
         accepted = rng.random(_AT_ONCE) * matching_buckets(contents, proposals) < 1
         fakes = proposals[:, accepted]
-        fakes = fakes[:, ~among(known, fakes)]
+        fakes = fakes[:, find_rows(list(known), list(fakes)) < 0]
         kept.append(fakes)
         n_kept += fakes.shape[1]
         proposed += _AT_ONCE
@@ -411,16 +382,6 @@ def _by_bucket(part: ValueBuckets, n_buckets: int) -> tuple[IntArray, CodeArray]
     first, order = group_items(part.bucket, n_buckets)
     value_of = np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)
     return first, value_of[order]
-
-
-def among(known: CodeArray, tuples: CodeArray) -> BoolArray:
-    """Return (n_tuples,) which tuples are among the known ones; both are (n_parts, ...) with codes from 0."""
-    n_known = known.shape[1]
-    both = np.concatenate([known, tuples], axis=1)
-    if not both.shape[1]:
-        return np.zeros(0, dtype=np.bool_)
-    first, group = same_rows(list(both))
-    return np.asarray(first[group[n_known:]] < n_known, dtype=np.bool_)
 
 
 def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:

@@ -6,54 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, inlined, place_of
 
 EXHAUSTED = -1
 MOST_SUBSETS = 12  # buckets, all subsets of which are gone through
-
-
-@compiled
-def set_keys(first: IntArray, bucket: CodeArray) -> KeyArray:
-    """Return a key of each value's set of buckets; different sets may share one, by chance."""
-    keys = np.empty(len(first) - 1, dtype=np.uint64)
-    for value in range(len(keys)):
-        key = np.uint64(0)
-        for entry in range(first[value], first[value + 1]):
-            mixed = (np.uint64(bucket[entry]) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-            key += mixed ^ (mixed >> np.uint64(32))
-        keys[value] = key
-    return keys
-
-
-@compiled
-def same_sets(first: IntArray, bucket: CodeArray, order: IntArray) -> BoolArray:
-    """Return for each value, in the given order, whether it has exactly the buckets of the one before."""
-    same = np.zeros(len(order), dtype=np.bool_)
-    for place in range(1, len(order)):
-        one, other = first[order[place - 1]], first[order[place]]
-        size = first[order[place] + 1] - other
-        if first[order[place - 1] + 1] - one != size:
-            continue
-        equal = True
-        for step in range(size):
-            if bucket[one + step] != bucket[other + step]:
-                equal = False
-                break
-        same[place] = equal
-    return same
-
-
-@compiled
-def gather_buckets(first: IntArray, bucket: CodeArray, kept: IntArray, starts: IntArray) -> CodeArray:
-    """Return the buckets of the kept values, one after another."""
-    out = np.empty(starts[-1], dtype=np.int32)
-    for place in range(len(kept)):
-        begin = first[kept[place]]
-        for step in range(starts[place + 1] - starts[place]):
-            out[starts[place] + step] = bucket[begin + step]
-    return out
 
 
 @inlined
@@ -289,16 +246,6 @@ def count_tuples(sets: ShownSets, scratch: Scratch, prefixes: Prefixes, modulus:
 
 
 @compiled
-def fill_bits(first: IntArray, bucket: CodeArray, row: IntArray, bits: KeyArray) -> None:
-    """Set the bits of the buckets of each value that has a row."""
-    for value in range(len(row)):
-        if row[value] >= 0:
-            for entry in range(first[value], first[value + 1]):
-                b = bucket[entry]
-                bits[row[value], b >> 6] |= np.uint64(1) << np.uint64(b & 63)
-
-
-@compiled
 def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArray, own: IntArray) -> int:
     """Fill in the numbers of a tuple's values; return the part whose value has fewest buckets, -1 if one has none."""
     rarest = -1
@@ -312,53 +259,14 @@ def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArra
 
 
 @compiled
-def count_matching_buckets(
-    values: CodeArray, value_first: IntArray, first: IntArray, bucket: CodeArray, row: IntArray, bits: KeyArray
-) -> IntArray:
-    """Return (n_tuples,) the number of buckets that show all values of each tuple.
-
-    ``values`` is (n_parts, n_tuples); values of all parts are numbered through from ``value_first``. Values of many
-    buckets have a row of bits. A part's value of -1 is one that no bucket shows.
-    """
-    n_parts, n_tuples = values.shape
-    found = np.zeros(n_tuples, dtype=np.int64)
-    own = np.empty(n_parts, dtype=np.int64)
-    for t in range(n_tuples):
-        rarest = rarest_part(values, t, value_first, first, own)
-        if rarest < 0:
-            continue
-        total = 0
-        if row[own[rarest]] >= 0:  # the longer ones have bits too
-            for word in range(bits.shape[1]):
-                common = bits[row[own[0]], word]
-                for d in range(1, n_parts):
-                    common &= bits[row[own[d]], word]
-                total += ones(common)
-        else:
-            for entry in range(first[own[rarest]], first[own[rarest] + 1]):
-                b = bucket[entry]
-                everywhere = True
-                for d in range(n_parts):
-                    if d == rarest:
-                        continue
-                    value = own[d]
-                    if row[value] >= 0:
-                        everywhere = (bits[row[value], b >> 6] >> np.uint64(b & 63)) & np.uint64(1) != 0
-                    else:
-                        everywhere = place_of(bucket, first[value], first[value + 1], b) >= 0
-                    if not everywhere:
-                        break
-                if everywhere:
-                    total += 1
-        found[t] = total
-    return found
-
-
-@compiled
 def score_tuples(
     values: CodeArray, value_first: IntArray, first: IntArray, bucket: CodeArray, count: IntArray, sizes: IntArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return for each tuple its number of matching buckets, its matching degree and its expected copies."""
+    """Return for each tuple its number of matching buckets, its matching degree and its expected copies.
+
+    ``values`` is (n_parts, n_tuples); values of all parts are numbered through from ``value_first``. A part's value of
+    -1 is one that no bucket shows.
+    """
     n_parts, n_tuples = values.shape
     matching = np.zeros(n_tuples, dtype=np.int64)
     degree = np.zeros(n_tuples)

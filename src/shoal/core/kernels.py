@@ -403,6 +403,18 @@ def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
     return first, same.reshape(-1).astype(np.int32)
 
 
+def find_rows(known: Sequence[AnyIntArray], asked: Sequence[AnyIntArray]) -> IntArray:
+    """Return (n_asked,) the first known row that agrees with each row in all columns of codes, -1 if there is none.
+
+    >>> find_rows([np.array([3, 5, 3])], [np.array([3, 4])])
+    array([ 0, -1])
+    """
+    n_known = len(known[0])
+    first, group = same_rows([np.concatenate(both) for both in zip(known, asked, strict=True)])
+    found = first[group[n_known:]]
+    return np.where(found < n_known, found, -1)
+
+
 def pack(columns: Sequence[AnyIntArray], sizes: Sequence[int]) -> IntArray:
     """Return (n_rows,) one number per row that sorts as the columns do, the first column before the others.
 

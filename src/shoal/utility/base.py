@@ -82,6 +82,10 @@ class PooledMeasure(Measure):
     def of_sums(self, total: Total, sums: FloatArray) -> float:
         """Measure the table whose regions have these sums."""
 
+    def detail(self, problem: Problem, plan: Plan) -> dict[str, float]:
+        """Return the measure of one plan attribute by attribute, by its sums."""
+        return self.detail_of_sums(Total.of(problem, plan), self.sums(problem, plan))
+
     def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:  # noqa: ARG002
         """Return the measure attribute by attribute, where it can be told so."""
         return {}

@@ -1,18 +1,23 @@
-"""um, loss, attribute-loss, ncp and non-uniform-entropy: how much the published values say of the original ones."""
+"""How much the published values say of the original ones, and how many records a record is published among.
+
+um, loss, attribute-loss, ncp, non-uniform-entropy; class-size, discernibility; excessive-protection.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.kernels import sum_groups
+from shoal.models.tau_l_diversity import TauLDiversity
+from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan, Targets
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.base import Measure, PooledMeasure, Total
-from shoal.utility.rows import frequencies, open_bits, spans
 
 
 class Um(PooledMeasure):
@@ -69,10 +74,6 @@ class AttributeLoss(PooledMeasure):
     def of_sums(self, total: Total, sums: FloatArray) -> float:
         """Return the largest loss of an attribute."""
         return max(self.detail_of_sums(total, sums).values())
-
-    def detail(self, problem: Problem, plan: Plan) -> dict[str, float]:
-        """Return the loss of every attribute by its name."""
-        return self.detail_of_sums(Total.of(problem, plan), self.sums(problem, plan))
 
     def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:
         """Return the loss of every attribute by its name."""
@@ -147,11 +148,17 @@ class NormalizedCertaintyPenalty(PooledMeasure):
 
 
 def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatArray:
-    """Return (n_classes,) the width of each leaf range as a share of the whole domain's."""
+    """Return (n_classes,) the width of each leaf range as a share of the whole domain's.
+
+    A missing value, which is the last leaf, is exact by itself; together with others anything is possible.
+    """
     leaves = taxonomy.n_leaves - (taxonomy.missing is not None)
     places = taxonomy.positions
     line = np.arange(leaves, dtype=np.float64) if places is None else np.asarray(places[:leaves], dtype=np.float64)
-    return spans(lo, hi, line)
+    length = line[-1] - line[0]
+    reach = line[np.minimum(hi, leaves) - 1] - line[np.minimum(lo, leaves - 1)]
+    widths = reach / length if length > 0 else np.zeros(len(lo))
+    return np.where(lo >= leaves, 0.0, np.where(hi > leaves, 1.0, widths))
 
 
 class NonUniformEntropy(Measure):
@@ -173,13 +180,13 @@ class NonUniformEntropy(Measure):
         withheld = self._withheld(problem, plan)
         bits = 0.0
         for j, codes in enumerate(problem.quasi_codes):
-            original = frequencies(codes, problem.cells.counts, problem.quasi[j].taxonomy.n_leaves)
+            original = sum_groups(codes.astype(np.int32), problem.cells.counts, problem.quasi[j].taxonomy.n_leaves)
             before = np.concatenate([[0], np.cumsum(original)])
             occurring = original[original > 0]
             bits += open_bits(plan.lo[:, j], plan.hi[:, j], plan.sizes, before)
             bits -= float(np.dot(occurring, np.log2(occurring)))
             if withheld is not None:
-                lost = frequencies(codes, withheld, len(original))
+                lost = sum_groups(codes.astype(np.int32), withheld, len(original))
                 bits += _bits_lost(problem.quasi[j], lost, before, plan.levels.get(problem.quasi[j].name))
         return max(bits, 0.0)
 
@@ -193,6 +200,12 @@ class NonUniformEntropy(Measure):
         return np.asarray(problem.cells.counts - kept)
 
 
+def open_bits(lo: CodeArray, hi: CodeArray, sizes: IntArray, before: IntArray) -> float:
+    """Return the sum over classes of size * log2(records from ``before[lo]`` up to ``before[hi]``)."""
+    some = sizes > 0
+    return float((sizes[some] * np.log2(before[hi[some]] - before[lo[some]])).sum())
+
+
 def _bits_lost(attribute: Attribute, lost: IntArray, before: IntArray, level: int | None) -> float:
     """Return the bits that one attribute of the withheld records leaves open, given *lost* records of each leaf."""
     if level is None:
@@ -202,3 +215,91 @@ def _bits_lost(attribute: Attribute, lost: IntArray, before: IntArray, level: in
     among = np.bincount(nodes, weights=lost)
     among = among[among > 0]
     return open_bits(lo, hi, lost, before) + float(np.dot(among, np.log2(among.sum() / among)))
+
+
+class ClassSize(PooledMeasure):
+    """The average number of records in a class, the withheld ones being one class more.
+
+    LeFevre, DeWitt and Ramakrishnan (ICDE 2006), not divided by k; ARX counts withheld records in this way too.
+    """
+
+    name = "class-size"
+    title = "average number of records in a class"
+    better = "lower"
+    within = (1.0, math.inf)
+    grows_with = 1
+    counts_withheld = False
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
+        """Count the classes."""
+        return np.array([np.count_nonzero(plan.sizes)], dtype=np.float64)
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Divide the records by the classes."""
+        classes = int(sums[0]) + (total.n_withheld > 0)
+        return total.n_records / max(classes, 1)
+
+
+class Discernibility(PooledMeasure):
+    """The sum over records of the size of their class; a withheld record counts as one among all.
+
+    Bayardo and Agrawal (ICDE 2005).
+    """
+
+    name = "discernibility"
+    title = "discernibility: sum over records of the records they cannot be told from"
+    better = "lower"
+    within = (1.0, math.inf)
+    grows_with = 2
+
+    def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
+        """Add up squared class sizes."""
+        sizes = plan.sizes.astype(np.float64)
+        return np.array([np.dot(sizes, sizes)])
+
+    def of_sums(self, total: Total, sums: FloatArray) -> float:
+        """Add what the withheld records count."""
+        return float(sums[0]) + float(total.n_withheld) * total.n_records
+
+
+class ExcessiveProtection(Measure):
+    """The least total distance between the curve psi and the cumulative frequencies F of a class.
+
+    Tian and Zhang, Definition 8: e = sum over k of |psi(k) - F(k)|, the minimum over classes, on induced
+    frequencies. Of several (tau,l) requirements the one that is kept most closely counts.
+    """
+
+    name = "excessive-protection"
+    title = "how far the class nearest to the (tau,l) limit stays away from it; 0 is no more protection than asked for"
+    better = "lower"
+    cost = "expensive"
+    within = (0.0, math.inf)
+    monotone = False
+    counts_withheld = False
+
+    def applies(self, problem: Problem) -> bool:
+        """There must be a (tau,l) requirement."""
+        return any(isinstance(requirement.model, TauLDiversity) for requirement in problem.requirements)
+
+    def of(self, problem: Problem, plan: Plan) -> float:
+        """Return the minimum over requirements and classes; 0 if no record is published."""
+        asked = tuple(r for r in problem.requirements if isinstance(r.model, TauLDiversity))
+        least = math.inf
+        for requirement, classes, _ in judge_plan(replace(problem, requirements=asked), plan):
+            if isinstance(requirement.model, TauLDiversity) and classes.counts is not None:
+                limits = [float(limit) for limit in requirement.model.limits]
+                least = min(least, float(excess(classes.counts[classes.sizes > 0], limits).min(initial=math.inf)))
+        return least if math.isfinite(least) else 0.0
+
+
+def excess(counts: IntArray, limits: list[float]) -> FloatArray:
+    """Return (n_classes,) the sum over k of |psi(k) - F(k)|, psi being 1 beyond the given limits.
+
+    >>> excess(np.array([[1, 1, 1, 1], [2, 1, 1, 0]]), [0.5, 0.75, 1.0])
+    array([0.75, 0.  ])
+    """
+    reached = np.cumsum(-np.sort(-counts, axis=1), axis=1) / counts.sum(axis=1, keepdims=True)
+    width = max(counts.shape[1], len(limits))
+    curve = np.array(limits + [1.0] * (width - len(limits)))
+    whole = np.pad(reached, ((0, 0), (0, width - counts.shape[1])), constant_values=1.0)
+    return np.asarray(np.abs(curve - whole).sum(axis=1))

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, same_rows
@@ -17,6 +15,7 @@ from shoal.plan.problem import Problem
 
 MOST_BINS = 64
 _DENSE = 1 << 22
+_AT_ONCE = 1 << 16  # rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,9 +108,14 @@ class Rows:
         return Rows(tuple(made), records.astype(np.float64))
 
     def cross(self, first: int, second: int) -> FloatArray:
-        """Return the expected table of two attributes over their bins."""
-        a, b = self.columns[first], self.columns[second]
-        return cross_columns(a.item, a.shares(), b.item, b.shares(), self.records)
+        """Return the expected table of two attributes: each row's records spread over the bins of both its ranges."""
+        few = self.project([first, second])
+        (a, b), (a_shares, b_shares) = few.columns, [column.shares() for column in few.columns]
+        table = np.zeros((a_shares.shape[1], b_shares.shape[1]))
+        for start in range(0, len(few.records), _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE)
+            table += (a_shares[a.item[rows]] * few.records[rows, np.newaxis]).T @ b_shares[b.item[rows]]
+        return table
 
 
 def bin_edges(n_leaves: int) -> IntArray:
@@ -158,82 +162,10 @@ def _sensitive(problem: Problem, plan: Plan, place: int, cell: IntArray, target:
     own = codes[cell].astype(np.int32)
     if plan.targets is None:
         return Column.of_leaves(own, n_leaves)
-    occurs = frequencies(codes, problem.cells.counts, n_leaves) > 0
+    occurs = np.bincount(codes, minlength=n_leaves) > 0
     lo, hi = plan.targets.lo[target, place], plan.targets.hi[target, place]
     below = np.concatenate([[0.0], np.cumsum(occurs, dtype=np.float64)])
     return Column.of_ranges(np.where(lo == KEPT, own, lo), np.where(lo == KEPT, own + 1, hi), below)
-
-
-@compiled
-def frequencies(codes: NDArray[Any], counts: IntArray, n_values: int) -> IntArray:
-    """Return (n_values,) the records of each code."""
-    total = np.zeros((4, n_values), dtype=np.int64)  # neighbours are often equal and would wait for each other
-    for item in range(len(codes)):
-        total[item & 3, codes[item]] += counts[item]
-    result: IntArray = total.sum(axis=0)
-    return result
-
-
-@compiled
-def open_bits(lo: CodeArray, hi: CodeArray, sizes: IntArray, before: IntArray) -> float:
-    """Return the sum over classes of size * log2(records from ``before[lo]`` up to ``before[hi]``)."""
-    total = rest = 0.0  # what the last addition lost goes into the next one
-    for row in range(len(sizes)):
-        if sizes[row] > 0:
-            term = sizes[row] * np.log2(before[hi[row]] - before[lo[row]]) - rest
-            larger = total + term
-            rest = (larger - total) - term
-            total = larger
-    return total
-
-
-@compiled
-def spans(lo: NDArray[Any], hi: NDArray[Any], line: FloatArray) -> FloatArray:
-    """Return (n_ranges,) how far each leaf range reaches on the line, relative to its length.
-
-    Leaves beyond the line are missing values: alone they are exact, together with others anything is possible.
-    """
-    result = np.zeros(len(lo), dtype=np.float64)
-    n_places = len(line)
-    length = line[-1] - line[0]
-    for row in range(len(lo)):
-        if lo[row] < n_places and hi[row] > n_places:
-            result[row] = 1.0
-        elif lo[row] < n_places and length > 0.0:
-            result[row] = (line[hi[row] - 1] - line[lo[row]]) / length
-    return result
-
-
-@compiled
-def stretches(shares: FloatArray) -> IntArray:
-    """Return (n_ranges, 2) the first bin of each range that has a share, and the one after the last."""
-    found = np.zeros((shares.shape[0], 2), dtype=np.int64)
-    for r in range(shares.shape[0]):
-        for place in range(shares.shape[1]):
-            if shares[r, place] > 0.0:
-                if found[r, 1] == 0:
-                    found[r, 0] = place
-                found[r, 1] = place + 1
-    return found
-
-
-@compiled
-def cross_columns(
-    first: CodeArray, first_shares: FloatArray, second: CodeArray, second_shares: FloatArray, records: FloatArray
-) -> FloatArray:
-    """Return the expected table of two columns: each row's records spread over the bins of both its ranges.
-
-    The shares of a range over the bins are a row of ``*_shares``.
-    """
-    table = np.zeros((first_shares.shape[1], second_shares.shape[1]), dtype=np.float64)
-    first_bins, second_bins = stretches(first_shares), stretches(second_shares)
-    for row in range(len(records)):
-        a, b = first[row], second[row]
-        for i in range(first_bins[a, 0], first_bins[a, 1]):
-            weight = records[row] * first_shares[a, i]
-            for j in range(second_bins[b, 0], second_bins[b, 1]):
-                table[i, j] += weight * second_shares[b, j]
-    return table
 
 
 @compiled
