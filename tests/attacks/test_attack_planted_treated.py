@@ -272,4 +272,4 @@ def test_what_a_technique_makes_of_values_is_computed_as_it_was() -> None:
     assert told.apply("a", numbers, (0.4, 98.9)).to_pylist() == [0.4, 0.4, None, 98.9]  # the ends of a domain
     assert told.apply("a", numbers, (0.5, 98.0)).to_pylist() == [0.3, 0.3, None, 99.0]  # too far beyond them
     assert told.apply("c", numbers, None) is numbers  # chance decides, so there is nothing to compute
-    assert told.blur("c") == 5.0
+    assert told.trace("c").blur == 5.0

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from shoal.attacks.treatments import TOKENS
 from shoal.columns.base import Technique, TreatedSource, treat
 from shoal.columns.keys import new_key
 from shoal.columns.sampling import Sampling, sample
@@ -194,4 +193,8 @@ def test_samples_can_be_treated() -> None:
 
 
 def test_attacks_know_which_techniques_leave_tokens() -> None:
-    assert set(TOKENS) == {name for name, kind in TECHNIQUES.items() if kind.makes_tokens}
+    tokens = {name for name, kind in TECHNIQUES.items() if kind.makes_tokens}
+    assert tokens == {"hash", "pseudonym", "token"}
+    assert all(TECHNIQUES[name].trace({"technique": name, "salt": "random"}).hidden for name in tokens)
+    bare = TECHNIQUES["hash"].trace({"technique": "hash", "salt": "none"})
+    assert (bare.tokens, bare.hidden) == (True, False)

@@ -205,8 +205,8 @@ def make_askable(
 ) -> tuple[Labels, ...]:
     """Return the labels of each attribute as one may ask people for them: in ranges, where numbers were changed."""
     return tuple(
-        _bin_labels(told, treatments.blur(name))
-        if "labels" not in entries[name] and (treatments.blur(name) or treatments.centres) and name not in reach
+        _bin_labels(told, treatments.trace(name).blur)
+        if "labels" not in entries[name] and (treatments.trace(name).blur or treatments.centres) and name not in reach
         else told
         for name, told in zip(space.attributes, labels, strict=True)
     )
@@ -299,14 +299,14 @@ class Secret:
         codes, texts = encode_column(column)
         spans = _label_spans(name, texts, entry)
         ranges = like is not None and like.edges is not None and (spans is not None or "labels" not in entry)
-        changed = treatments.changes_numbers(name)
+        changed = treatments.trace(name).numbers
         if like is not None and ranges:
             edges = like.edges
         elif spans is not None:
             edges = _label_edges(codes[place], spans)
         else:
             edges = _edges(codes[place], texts, entry, changed=changed)
-            edges = None if edges is None else _apart(edges, BLURS * treatments.blur(name))
+            edges = None if edges is None else _apart(edges, BLURS * treatments.trace(name).blur)
         if edges is None:
             candidates = Candidates.of(texts, entry.get("labels"), "the release")
         else:
@@ -329,8 +329,8 @@ class Secret:
             marginal=marginal / marginal.sum(),
             entries=Entries(ends[counted.start].astype(np.int64), value, weight),
             changed=changed,
-            moved=treatments.share_moved(name),
-            within=treatments.within(name),
+            moved=treatments.trace(name).moved,
+            within=tuple(treatments.techniques.get(name, {}).get("within", ())),
             kind=entry["kind"],
             format=entry.get("format"),
         )

@@ -114,12 +114,12 @@ class ReleaseView:
         )
         agreed = read_agreed_boxes(table, manifest, folder) if form.by_plan else None
         reach = {
-            name: _REACH * treatments.blur(name)
+            name: _REACH * treatments.trace(name).blur
             for name, entry in entries.items()
-            if sliced is not None and entry["role"] == "quasi" and treatments.blur(name) and "labels" not in entry
+            if sliced is not None and entry["role"] == "quasi" and treatments.trace(name).blur and "labels" not in entry
         }
         space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed, reach)
-        moved = np.repeat([treatments.share_moved(name) > 0 for name in space.attributes], 2)
+        moved = np.repeat([treatments.trace(name).moved > 0 for name in space.attributes], 2)
         parts = tuple(replace(part, spans=np.where(moved, np.nan, part.spans)) for part in parts)
         secrets = {}
         for name, entry in entries.items():

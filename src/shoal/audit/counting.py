@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from shoal.columns.base import read_traces
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.release.forms.base import read_form
@@ -126,7 +127,7 @@ class RowCounts:
         Nothing is counted of synthetic rows, which are nobody's, nor of tokens, whose values nobody knows.
         """
         form, entries = read_form(manifest), manifest["attributes"]
-        tokens = {name for name, entry in manifest.get("techniques", {}).items() if _makes_tokens(entry)}
+        tokens = {name for name, trace in read_traces(manifest).items() if trace.hidden}
 
         def of_role(role: str) -> tuple[str, ...]:
             return tuple(name for name, entry in entries.items() if entry["role"] == role and form.of_people)
@@ -253,12 +254,6 @@ def _buffers(texts: pa.LargeStringArray) -> tuple[IntArray, NDArray[np.uint8]]:
     _, offsets, data = texts.buffers()
     places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return places, np.frombuffer(data if data is not None else b"", dtype=np.uint8)
-
-
-def _makes_tokens(technique: Mapping[str, Any]) -> bool:
-    """Whether nobody without a key can tell which value a text stands for; hashes without salt can be tried out."""
-    name = technique["technique"]
-    return name in ("token", "pseudonym") or (name == "hash" and technique.get("salt") != "none")
 
 
 def _hash_generalized(entry: Mapping[str, Any]) -> frozenset[int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
 from shoal.core.documents import Parameters
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
+from shoal.core.registry import discover
 from shoal.sources.base import DerivedSource, Source, layers
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
@@ -48,6 +49,22 @@ class Treatment(ABC):
     def warnings(self) -> tuple[str, ...]:
         """Return what the data holder should know before publishing: where it did less than was asked for."""
         return ()
+
+
+class Trace(NamedTuple):
+    """What a technique leaves in a column for an adversary to use who has read the manifest."""
+
+    tokens: bool = False  # whether texts that mean nothing took the place of values
+    moved: float = 0.0  # share of the values that stand in other rows than their own
+    blur: float = 0.0  # how far a published number usually is from the true one
+    numbers: bool = False  # whether numbers were changed, so that equal ones need not be published as equal
+    # What is published for values, where that follows from them and the least and greatest published number.
+    replay: Callable[[pa.Array, tuple[float, float] | None], pa.Array] | None = None
+
+    @property
+    def hidden(self) -> bool:
+        """Whether nobody without a key, or a salt, can tell which value a token stands for."""
+        return self.tokens and self.replay is None
 
 
 class Technique(Parameters, ABC):
@@ -86,10 +103,25 @@ class Technique(Parameters, ABC):
         """Return what an analysis must heed, as items of a list, given the *entries* of all columns treated by it."""
         return []
 
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:  # noqa: ARG003
+        """Return what is left for an adversary in a column with this *entry* of the manifest."""
+        return Trace(tokens=cls.makes_tokens)
+
     def public(self, **others: object) -> dict[str, Any]:
         """Return the technique's name and parameters as they stand, without those that are not given."""
         given: Mapping[str, Any] = self.model_dump(mode="json", exclude_none=True)
         return {"technique": self.name, **given, **others}
+
+
+def read_traces(manifest: Mapping[str, Any]) -> dict[str, Trace]:
+    """Return what techniques left in the columns of a release, by the names of the columns."""
+    entries: Mapping[str, Mapping[str, Any]] = manifest.get("techniques", {})
+    known = discover("shoal.columns", Technique) if entries else {}
+    return {
+        name: known[entry["technique"]].trace(entry) if entry["technique"] in known else Trace()
+        for name, entry in entries.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field, model_validator
 
-from shoal.columns.base import NumberDomain, Technique, Treatment
+from shoal.columns.base import NumberDomain, Technique, Trace, Treatment
 from shoal.columns.numbers import (
     MOST_DECIMALS,
     Grid,
@@ -27,6 +29,7 @@ from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
+from shoal.taxonomies.parse import decimal_numbers
 
 _BEYOND = {"bottom": "below", "top": "above"}
 _FEWEST_AT_EDGE = 3  # an edge from the data is published, and must not be the number of one or two people
@@ -77,6 +80,11 @@ class Coding(Technique):
         origin = " The edges were looked up in the data." if entry["edges_from_data"] else ""
         return f"{edges}, and all are published {explain_decimals(entry)}.{origin}"
 
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:
+        """Everybody can cut at the edges."""
+        return Trace(numbers=True, replay=partial(_cut_values, entry))
+
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Find the edges; those of shares take a pass over the column."""
         within(domain, column, bottom=self.bottom, top=self.top)
@@ -97,6 +105,13 @@ class Coding(Technique):
         edges = {name: step / unit if unit > 1 else step for name, step in steps_of.items() if step is not None}
         said = self.public(**edges, edges_from_data=self.shares is not None)
         return CodingTreatment(column, grid.kind, said, grid, top, bottom)
+
+
+def _cut_values(entry: Mapping[str, Any], values: pa.Array, published: object) -> pa.Array:  # noqa: ARG001
+    numbers, valid = decimal_numbers(values)
+    unit = 10.0 ** int(entry.get("decimals", 0))
+    cut = np.clip(np.rint(numbers * unit) / unit, entry.get("bottom", -np.inf), entry.get("top", np.inf))
+    return pa.array(cut, mask=~valid)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from shoal.columns.base import NOISE_ADDITION, NumberDomain, Technique, Treatment
+from shoal.columns.base import NOISE_ADDITION, NumberDomain, Technique, Trace, Treatment
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, explain_decimals, plain_number, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, round_normal, two_sided_geometric
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
@@ -83,6 +83,12 @@ class Noise(Technique):
             f"numbers were moved by {noise}, each record's on its own, and published {explain_decimals(entry)}. They "
             f"are not the original ones.{inside} This is no differential privacy."
         )
+
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:
+        """Numbers are usually as far away as the noise is wide."""
+        noise = entry.get("laplace") or entry.get("gaussian") or {}
+        return Trace(blur=float(noise.get("scale", noise.get("sd", 0.0))), numbers=True)
 
     @classmethod
     def advise(cls, entries: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from shoal.columns.base import SUBSTITUTION, NumberDomain, Technique, Treatment
+from shoal.columns.base import SUBSTITUTION, NumberDomain, Technique, Trace, Treatment
 from shoal.columns.row_random import uniform
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
@@ -125,6 +125,11 @@ class Permutation(MovingTechnique):
             "always another person's."
         )
 
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:  # noqa: ARG003
+        """All values stand in other rows."""
+        return Trace(moved=1.0)
+
     @property
     def needs(self) -> tuple[str, ...]:
         """The columns that make groups."""
@@ -166,6 +171,11 @@ class Swapping(MovingTechnique):
             f"about {100 * entry['share']:.6g}% of the records exchanged their values in pairs{explain_groups(entry)}. "
             "No value was made up, but in a row it may be another person's."
         )
+
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:
+        """A share of the values stands in other rows."""
+        return Trace(moved=float(entry["share"]))
 
     @property
     def needs(self) -> tuple[str, ...]:

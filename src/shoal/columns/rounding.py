@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from pydantic import Field, model_validator
 
-from shoal.columns.base import NumberDomain, Technique, Treatment
+from shoal.columns.base import NumberDomain, Technique, Trace, Treatment
 from shoal.columns.numbers import FARTHEST, MOST_DECIMALS, Grid, NumberTreatment, clamp, decimals_of, plain_number
 from shoal.columns.row_random import RowRandom, uniform
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
+from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import exact
 
 
@@ -52,6 +55,13 @@ class Rounding(Technique):
             return f"numbers were rounded up or down to a multiple of {base} at random, so that the mean is right."
         return f"numbers were rounded to the nearest multiple of {base}, halves up."
 
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:
+        """Everybody can round to the nearest; at random, a number is less than one base away."""
+        if entry.get("random"):
+            return Trace(blur=float(entry["base"]), numbers=True)
+        return Trace(numbers=True, replay=partial(_round_values, entry["base"]))
+
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Find the first and the last multiple inside the declared domain."""
         grid = Grid(decimals_of(self.base))
@@ -63,6 +73,22 @@ class Rounding(Technique):
         random = RowRandom.of(chance) if self.random else None
         said = self.public(**domain.ends)
         return RoundingTreatment(column, grid.kind, said, grid, unit, random, low, high)
+
+
+def _round_values(base: float, values: pa.Array, published: tuple[float, float] | None) -> pa.Array:
+    """Return the nearest multiples, halves up; what would lie next beyond those published, the last one of them.
+
+    >>> _round_values(5, pa.array(["37.5", "98"]), (20.0, 95.0)).to_pylist()
+    [40.0, 95.0]
+    """
+    numbers, valid = decimal_numbers(values)
+    unit = 10.0 ** decimals_of(base)
+    step = round(base * unit)
+    multiples = np.floor(numbers * unit / step + 0.5)
+    if published is not None:
+        first, last = round(published[0] / base), round(published[1] / base)
+        multiples = np.where(multiples == first - 1, first, np.where(multiples == last + 1, last, multiples))
+    return pa.array(multiples * step / unit, mask=~valid)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

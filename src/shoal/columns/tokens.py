@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from shoal.columns.base import HASHING, PSEUDONYMISATION, NumberDomain, Technique, Treatment
+from shoal.columns.base import HASHING, PSEUDONYMISATION, NumberDomain, Technique, Trace, Treatment
 from shoal.columns.keys import read_key, seal_tokens
 from shoal.core.dictionaries import encode_columns, factor_column
 from shoal.core.errors import PolicyError
@@ -170,6 +170,11 @@ class Hash(Technique):
             "tables with such hashes can be linked by them."
         )
 
+    @classmethod
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:
+        """Whoever knows a value can compute its hash, if there is no salt."""
+        return Trace(tokens=True, replay=_hash_values if entry.get("salt") == "none" else None)
+
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
         """Draw the salt."""
         salted = hashlib.sha256(b"" if self.salt == "none" else chance.keys(4).tobytes())
@@ -178,6 +183,11 @@ class Hash(Technique):
             return pa.array([_finish(salted, value).hex() for value in values], pa.string())
 
         return TokenTreatment(column, pa.string(), {"technique": self.name, "salt": self.salt}, rewrite)
+
+
+def _hash_values(values: pa.Array, published: object) -> pa.Array:  # noqa: ARG001
+    hashes = [None if text is None else hashlib.sha256(text.encode()).hexdigest() for text in texts(values).to_pylist()]
+    return pa.array(hashes, pa.string())
 
 
 class Pseudonym(Technique):
