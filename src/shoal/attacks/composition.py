@@ -126,12 +126,9 @@ def token_columns(view: ReleaseView) -> list[str]:
 
 def of_one_person(view: ReleaseView) -> int:
     """Return how many published records share a person's token with another record, so that they belong together."""
-    return max([0, *(_count_repeated(view.rows.column(name)) for name in token_columns(view))])
-
-
-def _count_repeated(column: pa.ChunkedArray) -> int:
-    counts = column.drop_null().value_counts().field("counts").to_numpy()
-    return int(counts[counts > 1].sum())
+    columns = [view.rows.column(name).drop_null() for name in token_columns(view)]
+    counts = [column.value_counts().field("counts").to_numpy() for column in columns]
+    return max([0, *(int(each[each > 1].sum()) for each in counts)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,7 +34,8 @@ class LinkabilityAttack(Attack):
         """Link members drawn from the source, and people of the control group."""
         members = targets.draw(self.n_targets, rng)
         others = None if control is None else control.draw(self.n_targets, rng)
-        splits = _splits(len(view.known), rng)
+        n_known = len(view.known)  # never all of them, or none, are in the first half
+        splits = np.stack([rng.permutation(n_known) < n_known // 2 for _ in range(SPLITS)])
         blind = rng.integers(CANDIDATES, size=len(members)) == 0
         return Trials(
             self.name,
@@ -54,12 +55,6 @@ class LinkabilityAttack(Attack):
             f"{n:,} records have the same token in another release: they belong together, surely" for n in shared if n
         ]
         return notes
-
-
-def _splits(n_attributes: int, rng: np.random.Generator) -> BoolArray:
-    """Return (SPLITS, n_attributes) which attributes are in the first half; never all of them, or none."""
-    halves = [rng.permutation(n_attributes) < n_attributes // 2 for _ in range(SPLITS)]
-    return np.stack(halves)
 
 
 def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Tally:

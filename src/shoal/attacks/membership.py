@@ -10,7 +10,7 @@ import numpy as np
 from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, Tally, Trials
 from shoal.attacks.view import UNKNOWN, People, ReleaseView
 from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
 
@@ -43,9 +43,9 @@ class MembershipAttack(Attack):
             parts = [part for part in view.parts if part.known.any()]
             buckets = [ValueBuckets(part.pairs.start, part.pairs.second, part.pairs.records) for part in parts]
             contents = BucketContents(view.sizes.astype(np.int64), tuple(buckets))
-            people = np.stack([view.find_classes(part, targets) for part in parts])
-            others = None if control is None else np.stack([view.find_classes(part, control) for part in parts])
-            trials = attack_tuples(contents, people, others, self.n_targets, rng)
+            drawn = [targets] if control is None else [each.draw(self.n_targets, rng) for each in (targets, control)]
+            people, *others = (np.stack([view.find_classes(part, each) for part in parts]) for each in drawn)
+            trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng)
         elif control is None:
             raise UsageError(
                 "who is called a member can only be judged beside people who are not in the data: give a control table"
@@ -155,13 +155,10 @@ class Rule:
     threshold: float
     above: bool
 
-    def says_member(self, scores: FloatArray) -> BoolArray:
-        """Return the decision for each score."""
-        return np.asarray(scores >= self.threshold if self.above else scores <= self.threshold)
-
     def tally(self, scores: FloatArray) -> Tally:
         """Count who is called a member."""
-        return Tally(int(np.count_nonzero(self.says_member(scores))), len(scores))
+        members = scores >= self.threshold if self.above else scores <= self.threshold
+        return Tally(int(np.count_nonzero(members)), len(scores))
 
     @classmethod
     def learn(cls, members: FloatArray, others: FloatArray) -> tuple[Rule, float]:

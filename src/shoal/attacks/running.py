@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Refusal, SensitiveAttack, Trials, by_column
-from shoal.attacks.view import People, ReleaseView, read_rows
+from shoal.attacks.view import People, ReleaseView
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError, UsageError, did_you_mean
@@ -165,6 +165,7 @@ def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[
     if public.name == PUBLIC and evidence.is_file() and "findings" in (told := read_internal(evidence)):
         return tuple(map(Finding.from_dict, told["findings"]))
     counts = RowCounts.of(manifest)
-    for batch in plain(read_rows(public / Path(str(manifest["data"]["file"])).name, manifest)).to_batches():
+    form = read_form(manifest)
+    for batch in plain(form.read_rows(public / Path(str(manifest["data"]["file"])).name)).to_batches():
         counts.add(batch)
-    return find_all(PublishedTable.of(manifest, counts, read_form(manifest).list_models()), accepted)
+    return find_all(PublishedTable.of(manifest, counts, form.list_models()), accepted)

@@ -76,12 +76,13 @@ class ReleaseView:
             if found is None:
                 raise InputError(f"{release} has no manifest.json, nor has its folder public; give a release's folder")
             place, manifest = found
-            rows = read_rows(place / Path(str(manifest["data"]["file"])).name, manifest)
+            rows = read_form(manifest).read_rows(place / Path(str(manifest["data"]["file"])).name)
             return cls.of(rows, manifest, policy, place, like)
         given = as_table(release.data)
         if given is None and release.data_file is None:
             raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-        rows = given[0] if given is not None else read_rows(Path(str(release.data_file)), release.manifest)
+        form = read_form(release.manifest)
+        rows = given[0] if given is not None else form.read_rows(Path(str(release.data_file)))
         return cls.of(rows, release.manifest, policy, release.folder and release.folder / PUBLIC, like)
 
     @classmethod
@@ -334,7 +335,9 @@ def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonom
     if attribute is None:
         return None
     column = everybody.table.column(name)
-    values = _distinct_values(column)
+    whole = column.combine_chunks()
+    values = whole.dictionary.take(whole.indices.unique()) if pa.types.is_dictionary(whole.type) else whole.unique()
+    values = values.drop_null()
     builder = attribute.taxonomy or default_builder(values.type, values)
     tree = builder.build(values)
     if column.null_count:
@@ -342,12 +345,6 @@ def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonom
     if (tree.encode(values) < 0).any():
         raise UsageError(f"column {name!r} has values outside the policy's taxonomy: it is not the release's policy")
     return tree
-
-
-def _distinct_values(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    values = whole.dictionary.take(whole.indices.unique()) if pa.types.is_dictionary(whole.type) else whole.unique()
-    return values.drop_null()
 
 
 def _shares(weights: FloatArray) -> FloatArray:
@@ -444,8 +441,3 @@ def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path
     agreed = read_plan("the release", folder, manifest)
     boxes = read_agreed_classes("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
     return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
-
-
-def read_rows(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
-    """Return the rows of a written release."""
-    return read_form(manifest).read_rows(path)

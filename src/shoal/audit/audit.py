@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +65,12 @@ def audit(
     >>> found.models[0].holds, found.sensitive[0].certain_records
     (False, 3)
     """
-    asked = _Asked(largest_set, threshold, sample_fraction)
+    if largest_set < 1:
+        raise UsageError(f"sets have at least one attribute; received a largest set of {largest_set}")
+    if not 0 <= threshold < 1:
+        raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
+    if sample_fraction is not None:
+        check_fraction(sample_fraction)
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
     check_columns(loaded, source)
@@ -77,41 +82,19 @@ def audit(
     engine = LocalEngine()
     with show_progress(progress) as showing:
         raw = read_raw(source, loaded, populations, engine, showing)
-        return _assemble(raw, count_appearances(source, loaded, raw, engine, showing), source, loaded, asked, showing)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What an audit is asked beside the table and the policy."""
-
-    largest_set: int
-    threshold: float
-    sample_fraction: float | None
-
-    def __post_init__(self) -> None:
-        if self.largest_set < 1:
-            raise UsageError(f"sets have at least one attribute; received a largest set of {self.largest_set}")
-        if not 0 <= self.threshold < 1:
-            raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {self.threshold}")
-        if self.sample_fraction is not None:
-            check_fraction(self.sample_fraction)
-
-
-def _assemble(
-    raw: RawTable, units: CountedUnits, source: Source, policy: Policy, asked: _Asked, progress: Progress
-) -> Audit:
-    sizes, quasi, found = raw.sizes, raw.quasi_columns(), units.appearances
-    largest_set, threshold, fraction = min(asked.largest_set, raw.n_quasi), asked.threshold, asked.sample_fraction
-    people = sizes if found is None else found.class_sizes()
-    sets, special = search_sets(quasi, people, largest_set, progress)
-    prosecutor = search_risk(people, people)
+        units = count_appearances(source, loaded, raw, engine, showing)
+        found, quasi = units.appearances, raw.quasi_columns()
+        people = raw.sizes if found is None else found.class_sizes()
+        sets, special = search_sets(quasi, people, largest_set, showing)
+        order, columns = fastest_order(quasi, people, showing), column_risks(raw, loaded, showing)
+    sizes, prosecutor = raw.sizes, search_risk(people, people)
     return Audit(
         source=source.name,
         rows=raw.counted.n_rows,
         records=raw.n_records,
-        missing=policy.missing,
+        missing=loaded.missing,
         missing_values=missing_values(raw),
-        quasi=policy.names("quasi"),
+        quasi=loaded.names("quasi"),
         classes=raw.n_classes,
         smallest_class=int(sizes.min()),
         unique_records=int((sizes == 1).sum()),
@@ -119,19 +102,19 @@ def _assemble(
         prosecutor=prosecutor,
         marketer=prosecutor.mean,  # classes / people of classes
         populations=_population_risks(raw, people),
-        models=verdicts(raw, policy.privacy, people, units.by_people, None if found is None else found.class_of),
+        models=verdicts(raw, loaded.privacy, people, units.by_people, None if found is None else found.class_of),
         sensitive=sensitive_risks(raw),
         sets=sets,
         threshold=threshold,
         minimal_sets=minimal_sets(sets, threshold),
-        fastest_order=fastest_order(quasi, people, progress),
-        columns=column_risks(raw, policy, progress),
-        special=SpecialRisk.of(special, fraction),
-        uniqueness=None if fraction is None else estimate_uniqueness(people, fraction),
-        persons=None if found is None or policy.unit is None else person_risk(policy.unit, found),
-        households=None if found is None or policy.household is None else household_risk(policy.household, found),
-        findings=_find(raw, policy, source),
-        not_applied=(*policy.techniques, *(("sample",) if policy.sample is not None else ())),
+        fastest_order=order,
+        columns=columns,
+        special=SpecialRisk.of(special, sample_fraction),
+        uniqueness=None if sample_fraction is None else estimate_uniqueness(people, sample_fraction),
+        persons=None if found is None or loaded.unit is None else person_risk(loaded.unit, found),
+        households=None if found is None or loaded.household is None else household_risk(loaded.household, found),
+        findings=_find(raw, loaded, source),
+        not_applied=(*loaded.techniques, *(("sample",) if loaded.sample is not None else ())),
     )
 
 

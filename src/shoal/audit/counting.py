@@ -244,16 +244,12 @@ def hash_column(column: pa.Array) -> KeyArray:
         found = _fold(np.full(len(words), _NULL), words)
     else:
         texts = column.cast(pa.large_string())
-        found = _hash_texts(*_buffers(texts))
+        _, offsets, data = texts.buffers()
+        starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        found = _hash_texts(starts, np.frombuffer(data if data is not None else b"", dtype=np.uint8))
     if column.null_count:
         found[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return found
-
-
-def _buffers(texts: pa.LargeStringArray) -> tuple[IntArray, NDArray[np.uint8]]:
-    _, offsets, data = texts.buffers()
-    places = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return places, np.frombuffer(data if data is not None else b"", dtype=np.uint8)
 
 
 def _hash_generalized(entry: Mapping[str, Any]) -> frozenset[int]:

@@ -50,6 +50,11 @@ def build_evidence(
     between pairs of attributes are told if they are had at once, or if the run is to be *thorough*.
     """
     given = Given.of(publication, Silent())
+    published = {  # each only where it has a meaning and was counted
+        "levels": publication.levels(),
+        "sensitive": publication.sensitive_shares(),
+        "associations": publication.associations(_ANY_WORK if thorough else _LITTLE_WORK),
+    }
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
@@ -62,7 +67,7 @@ def build_evidence(
         "risk_after": measure_risks(publication.hiding()),
         "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.count_generalized(),
-        **_describe_published(publication, _ANY_WORK if thorough else _LITTLE_WORK),
+        **{key: entry for key, entry in published.items() if entry},
         "utility": utility,
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
@@ -85,16 +90,6 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
     return entries
 
 
-def _describe_published(publication: Publication, most_work: float) -> dict[str, Any]:
-    """Return levels, sensitive shares and associations, each only where it has a meaning and was counted."""
-    found = {
-        "levels": publication.levels(),
-        "sensitive": publication.sensitive_shares(),
-        "associations": publication.associations(most_work),
-    }
-    return {key: entry for key, entry in found.items() if entry}
-
-
 def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     """Return which attributes single records out before and, where values are published as they are, after."""
     found = {"before": given.carriers}
@@ -106,18 +101,17 @@ def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
 
 def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the policy as it was written, but for the paths of keys."""
-    told: dict[str, Any] = json.loads(json.dumps(dict(document), default=_in_json))
+    # A policy given as a mapping may hold paths, dates and NumPy numbers besides.
+    text = json.dumps(
+        dict(document), default=lambda value: value.item() if isinstance(value, np.generic) else str(value)
+    )
+    told: dict[str, Any] = json.loads(text)
     for options in told.get("attributes", {}).values():
         technique = options.get("technique")
         for parameters in technique.values() if isinstance(technique, dict) else ():
             if isinstance(parameters, dict) and "key" in parameters:
                 parameters["key"] = _NOT_TOLD
     return told
-
-
-def _in_json(value: object) -> object:
-    """Say in JSON what a policy given as a mapping may hold besides: paths, dates, NumPy numbers."""
-    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -359,7 +359,10 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
     shown = np.log(contents.n_shown()).sum(axis=0)
     chance = np.exp(shown - shown.max())
     chance /= chance.sum()
-    entries = [_by_bucket(part, contents.n_buckets) for part in contents.parts]
+    entries = []  # of each part, bucket b shows the values at first[b]:first[b + 1]
+    for part in contents.parts:
+        first, order = group_items(part.bucket, contents.n_buckets)
+        entries.append((first, np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)[order]))
     known = originals[:, same_rows(list(originals))[0]] if originals.size else originals
     kept: list[CodeArray] = []
     n_kept = proposed = 0
@@ -375,13 +378,6 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
         n_kept += fakes.shape[1]
         proposed += _AT_ONCE
     return np.concatenate(kept, axis=1)[:, :n]
-
-
-def _by_bucket(part: ValueBuckets, n_buckets: int) -> tuple[IntArray, CodeArray]:
-    """Return the values of a part by bucket: bucket b shows those at ``first[b]:first[b + 1]``."""
-    first, order = group_items(part.bucket, n_buckets)
-    value_of = np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)
-    return first, value_of[order]
 
 
 def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:

@@ -159,8 +159,9 @@ def sensitive_risks(raw: RawTable) -> tuple[SensitiveRisk, ...]:
 def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
     attribute = raw.encoding.problem.sensitive[number]
     leaves = raw.encoding.problem.cells.codes[raw.n_quasi + number][: len(raw.records)]
-    codes, n_values = _occurring(np.asarray(leaves, dtype=np.int32))
-    values = ValueClasses.of(raw, codes, n_values)
+    occurring, codes = np.unique(leaves, return_inverse=True)  # values that do not occur are left out
+    n_values = len(occurring)
+    values = ValueClasses.of(raw, codes.reshape(-1).astype(np.int32), n_values)
     whole = Whole(raw.n_records, values.whole())
     distinct, simple, entropy, recursive_2, recursive_3 = (
         measure(model, whole, values.narrow())
@@ -185,13 +186,6 @@ def _sensitive_risk(raw: RawTable, number: int) -> SensitiveRisk:
         t_equal=largest_distance(TCloseness(t=1), values, whole),
         t_ordered=largest_distance(ordered, values, whole) if _is_ordered(raw, number) else None,
     )
-
-
-def _occurring(leaves: CodeArray) -> tuple[CodeArray, int]:
-    """Return codes that leave out the values that do not occur, in the same order, and how many do."""
-    there = np.bincount(leaves) > 0
-    rank = (np.cumsum(there) - 1).astype(np.int32)
-    return rank[leaves], int(there.sum())
 
 
 def _is_ordered(raw: RawTable, number: int) -> bool:

@@ -33,10 +33,6 @@ class Appearances:
             return np.bincount(self.class_of, weights=self.records, minlength=self.n_classes).astype(np.int64)
         return _distinct_of_class(self.class_of, self.person, self.n_classes)
 
-    def class_households(self) -> IntArray | None:
-        """Return (n_classes,) the households of each class; records without one count as one; None if not known."""
-        return None if self.household is None else _distinct_of_class(self.class_of, self.household, self.n_classes)
-
 
 @dataclass(frozen=True, slots=True)
 class PersonRisk(Figures):
@@ -128,9 +124,9 @@ def household_risk(column: str, found: Appearances) -> HouseholdRisk:
     Members are found independently of one another: 1 minus the product of the chances that each is missed. A member's
     chance is that of the smallest class in which they have a record.
     """
-    homes = found.class_households()
-    if found.household is None or homes is None:
+    if found.household is None:
         raise TypeError("households are not known")
+    homes = _distinct_of_class(found.class_of, found.household, found.n_classes)  # records without one count as one
     named = found.household != NOBODY
     if not named.any():
         raise InputError(f"column {column!r} names no household: every record is missing a value")
