@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.attacks import kernels
 from shoal.attacks.base import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import People, ReleaseView, rows_of
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import gather_entries
 from shoal.linking.linkable import encode_column
 
 ROUNDS = 25  # of learning
@@ -192,24 +192,39 @@ def _narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> IntArray:
 
 def _link(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:
     """Return (n, n_values) what buckets leave for people, with what was learned of their links."""
-    hulls, own = view.hulls(people.codes), view.parts[secret.part]
-    n_buckets = len(view.sizes)
-    by_bucket = own.by_bucket(n_buckets)
-    weights, entries = np.zeros((len(hulls), len(secret.values))), np.zeros(len(hulls), dtype=np.int64)
+    hulls, own, held = view.hulls(people.codes), view.parts[secret.part], secret.entries
+    n_values, n_buckets = len(secret.values), len(view.sizes)
+    weights = np.zeros((len(hulls), n_values))
 
     def block(rows: slice) -> None:
-        asked = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(people.numbers[rows])
+        asked = hulls[rows], people.numbers[rows]
         factors = view.factors(*asked, without=secret.part)
-        lifts = np.ones((len(factors.bucket), len(secret.values)))
+        factors.sort_indices()
+        query = rows_of(factors.indptr)
+        matching = query * n_buckets + factors.indices  # ascending
+        lifts = np.ones((len(matching), n_values))
         for each in links:
             part = view.parts[each.part]
             covering, _ = view.cover(part, *asked, near=False)
-            links_of_pairs = kernels.Entries(each.start, each.value, each.lift)
-            kernels.times_lifts(covering, part.pairs, links_of_pairs, factors, n_buckets, lifts)
+            row, pair = gather_entries(part.pairs.start, covering.boxes)
+            key = rows_of(covering.start)[row] * n_buckets + part.pairs.second[pair]
+            place = np.minimum(np.searchsorted(matching, key), len(matching) - 1)
+            met = np.flatnonzero(matching[place] == key) if len(matching) else np.empty(0, dtype=np.int64)
+            place, pair = place[met], pair[met]
+            records = part.pairs.records[pair]
+            link, value = gather_entries(each.start, pair)
+            total = np.bincount(
+                place[link] * n_values + each.value[value], records[link] * each.lift[value], lifts.size
+            )
+            seen = np.bincount(place, records, len(matching))[:, np.newaxis]
+            lifts *= np.where(seen > 0, total.reshape(-1, n_values) / np.maximum(seen, 1), 1.0)
         covering, _ = view.cover(own, *asked, near=False)
-        kernels.add_bucket_values(
-            covering, own.pairs, by_bucket, secret.entries, factors, lifts, weights[rows], entries[rows]
-        )
+        entry, pair = view.match_pairs(own, covering, factors)
+        spread, value = gather_entries(held.start, pair)
+        entry, found = entry[spread], held.value[value]
+        weight = factors.data[entry] * lifts[entry, found] * held.weight[value]
+        key = query[entry] * n_values + found
+        weights[rows] = np.bincount(key, weight, len(asked[0]) * n_values).reshape(-1, n_values)
 
     view.in_blocks(len(hulls), block)
     return weights

@@ -1,4 +1,4 @@
-"""Compiled loops of the attacks: which boxes cover a person, what they leave, and how many people meet a predicate."""
+"""Compiled loops of the attacks: which boxes cover a person, and how many people meet a predicate."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import Pairs, compiled, inlined
+from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
+from shoal.core.kernels import compiled, inlined
 from shoal.linking.kernels import Boxes, BoxIndex, find_meeting
 
 _TIE = 1e-9
@@ -20,29 +20,6 @@ def _within(low: int, high: int, row: int, bits: KeyArray, code: int) -> bool:
     if code < low or code >= high:
         return False
     return row < 0 or (bits[row, code >> 6] >> np.uint64(code & 63)) & np.uint64(1) == np.uint64(1)
-
-
-class BucketPairs(NamedTuple):
-    """Pairs of boxes and buckets, bucket by bucket."""
-
-    start: IntArray  # (n_buckets + 1,)
-    pair: IntArray  # (n_pairs,)
-    box: CodeArray  # (n_pairs,)
-
-
-class Covering(NamedTuple):
-    """Of each query the boxes that cover it."""
-
-    start: IntArray  # (n_queries + 1,)
-    boxes: IntArray
-
-
-class Factors(NamedTuple):
-    """Of each query the buckets that match it, each with a factor."""
-
-    start: IntArray  # (n_queries + 1,)
-    bucket: IntArray
-    factor: FloatArray
 
 
 class Entries(NamedTuple):
@@ -134,119 +111,6 @@ def find_covering(
         boxes[start[i] : start[i] + count] = found[:count]
         start[i + 1] = start[i] + count
     return start, boxes[: start[n]].copy(), far
-
-
-@compiled
-def times_shares(
-    covering: Covering, pairs: Pairs, sizes: FloatArray, told: BoolArray, begun: BoolArray, factors: Factors
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """Multiply factors by the share of each bucket's records that are in one of the query's boxes.
-
-    *told* says of which queries the part knows anything; the others' factors stay. Those of whom no part before knew
-    anything, *begun* says, have one by the size of every bucket.
-    """
-    n = len(covering.start) - 1
-    new = np.zeros(n + 1, dtype=np.int64)
-    out_bucket = np.empty(max(1024, len(factors.bucket)), dtype=np.int64)
-    out_factor = np.empty(len(out_bucket))
-    share = np.zeros(len(sizes))
-    touched = np.empty(len(sizes), dtype=np.int64)
-    for i in range(n):
-        n_touched = 0
-        if told[i]:
-            for place in range(covering.start[i], covering.start[i + 1]):
-                box = covering.boxes[place]
-                for pair in range(pairs.start[box], pairs.start[box + 1]):
-                    b = pairs.second[pair]
-                    if share[b] == 0.0:
-                        touched[n_touched] = b
-                        n_touched += 1
-                    share[b] += pairs.records[pair]
-        most = max(n_touched, factors.start[i + 1] - factors.start[i])
-        while new[i] + most > len(out_bucket):
-            out_bucket = np.append(out_bucket, np.empty(len(out_bucket), dtype=np.int64))
-            out_factor = np.append(out_factor, np.empty(len(out_factor)))
-        count = new[i]
-        if told[i] and not begun[i]:
-            for place in range(n_touched):
-                b = touched[place]
-                out_bucket[count], out_factor[count] = b, share[b] / (sizes[b] * sizes[b])
-                count += 1
-        else:
-            for place in range(factors.start[i], factors.start[i + 1]):
-                b = factors.bucket[place]
-                if told[i] and share[b] == 0.0:
-                    continue
-                out_bucket[count] = b
-                out_factor[count] = factors.factor[place] * (share[b] / sizes[b] if told[i] else 1.0)
-                count += 1
-        new[i + 1] = count
-        for place in range(n_touched):
-            share[touched[place]] = 0.0
-    return new, out_bucket[: new[n]].copy(), out_factor[: new[n]].copy()
-
-
-@compiled
-def add_box_values(covering: Covering, pairs: Pairs, held: Entries, sums: FloatArray, n_entries: IntArray) -> None:
-    """Add to (n_queries, n_values) the sensitive entries of the query's boxes; *n_entries* counts them."""
-    for i in range(len(sums)):
-        for place in range(covering.start[i], covering.start[i + 1]):
-            box = covering.boxes[place]
-            for pair in range(pairs.start[box], pairs.start[box + 1]):
-                n_entries[i] += pairs.records[pair]
-                for e in range(held.start[pair], held.start[pair + 1]):
-                    sums[i, held.value[e]] += held.weight[e]
-
-
-@compiled
-def add_bucket_values(
-    covering: Covering, pairs: Pairs, by_bucket: BucketPairs, held: Entries, factors: Factors, lifts: FloatArray,
-    sums: FloatArray, n_entries: IntArray,
-) -> None:  # fmt: skip
-    """Add to (n_queries, n_values) what buckets leave: the query's sensitive entries times the factor and its lifts.
-
-    ``lifts`` is (n_factors, n_values); *n_entries* counts the entries.
-    """
-    asked = np.full(len(pairs.start), -1, dtype=np.int64)
-    for i in range(len(sums)):
-        for place in range(covering.start[i], covering.start[i + 1]):
-            asked[covering.boxes[place]] = i
-        for place in range(factors.start[i], factors.start[i + 1]):
-            b = factors.bucket[place]
-            for position in range(by_bucket.start[b], by_bucket.start[b + 1]):
-                if asked[by_bucket.box[position]] != i:
-                    continue
-                pair = by_bucket.pair[position]
-                n_entries[i] += pairs.records[pair]
-                for e in range(held.start[pair], held.start[pair + 1]):
-                    sums[i, held.value[e]] += factors.factor[place] * lifts[place, held.value[e]] * held.weight[e]
-
-
-@compiled
-def times_lifts(
-    covering: Covering, pairs: Pairs, links: Entries, factors: Factors, n_buckets: int, lifts: FloatArray
-) -> None:
-    """Multiply (n_factors, n_values) lifts by those of the query's boxes in the factor's bucket, record by record."""
-    place_of = np.full(n_buckets, -1, dtype=np.int64)
-    for i in range(len(covering.start) - 1):
-        first, n = factors.start[i], factors.start[i + 1] - factors.start[i]
-        for own in range(n):
-            place_of[factors.bucket[first + own]] = own
-        total = np.zeros((n, lifts.shape[1]))
-        seen = np.zeros(n)
-        for position in range(covering.start[i], covering.start[i + 1]):
-            box = covering.boxes[position]
-            for pair in range(pairs.start[box], pairs.start[box + 1]):
-                own = place_of[pairs.second[pair]]
-                if own < 0:
-                    continue
-                seen[own] += pairs.records[pair]
-                for link in range(links.start[pair], links.start[pair + 1]):
-                    total[own, links.value[link]] += pairs.records[pair] * links.weight[link]
-        for own in range(n):
-            if seen[own] > 0:
-                lifts[first + own] *= total[own] / seen[own]
-            place_of[factors.bucket[first + own]] = -1
 
 
 @compiled

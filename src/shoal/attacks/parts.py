@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.kernels import BucketPairs, Entries
+from shoal.attacks.kernels import Entries
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import Pairs, count_pairs, gather_entries, group_items
+from shoal.core.kernels import Pairs, count_pairs, gather_entries
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, index_boxes
 from shoal.linking.linkable import Candidates, Linkable, LinkColumn, encode_column, read_labels
 from shoal.linking.space import Space
@@ -48,12 +48,6 @@ class ViewPart:
     owner: IntArray | None  # (n_boxes,) the class of each box; None: every box is one
     records: IntArray  # (n_classes,) published rows
     pairs: Pairs  # of classes and buckets
-
-    def by_bucket(self, n_buckets: int) -> BucketPairs:
-        """Return the pairs bucket by bucket."""
-        start, order = group_items(self.pairs.second, n_buckets)
-        box = np.repeat(np.arange(len(self.pairs.start) - 1, dtype=np.int32), np.diff(self.pairs.start))
-        return BucketPairs(start, order, box[order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -108,8 +108,7 @@ class Places:
         first, kind_of = same_rows(list(everybody.codes.T))
         codes, people = everybody.codes[first], np.bincount(kind_of)
         part = view.parts[0]
-        numbers = np.ascontiguousarray(everybody.numbers[first])
-        (start, boxes), _ = view.cover(part, view.hulls(codes), numbers, near=False)
+        (start, boxes), _ = view.cover(part, view.hulls(codes), everybody.numbers[first], near=False)
         kind = np.repeat(np.arange(len(codes)), np.diff(start))
         if (np.diff(start) <= 1).all():
             raise UsageError("no two classes cover one person, so counting says nothing beyond what each class says")

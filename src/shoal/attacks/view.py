@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from shoal.attacks.parts import Labels, Secret, ViewPart, make_askable, read_num
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.core.kernels import gather_entries, group_items
 from shoal.linking.linkable import Linkable, encode_column, read_agreed_classes, read_plan
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
@@ -29,10 +30,29 @@ from shoal.sources.frames import as_table
 from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 _AT_ONCE = 1024  # queries
 _CELLS = 2**22  # of queries and buckets
 _REACH = 2.0  # times the scale of noise: how far a number in a bucket may be from a person's own
 UNKNOWN = -1  # code of an attribute that an adversary does not know of a person
+
+
+class Covering(NamedTuple):
+    """Of each query the classes that cover it."""
+
+    start: IntArray  # (n_queries + 1,)
+    boxes: IntArray
+
+
+def rows_of(start: IntArray) -> IntArray:
+    """Return the row of each entry, given where each row's entries start.
+
+    >>> rows_of(np.array([0, 2, 2, 3])).tolist()
+    [0, 0, 2]
+    """
+    return np.repeat(np.arange(len(start) - 1), np.diff(start))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,22 +234,25 @@ class ReleaseView:
         no box covers somebody, and the release has one part, the nearest boxes count.
         """
         hulls, numbers, person = self._queries(people.codes, people.numbers)
-        n = len(hulls)
-        weights = np.zeros((n, len(secret.values)))
-        entries, far = np.zeros(n, dtype=np.int64), np.zeros(n)
+        n, n_values, held = len(hulls), len(secret.values), secret.entries
+        weights, entries, far = np.zeros((n, n_values)), np.zeros(n, dtype=np.int64), np.zeros(n)
         part = self.parts[secret.part]
-        by_bucket = part.by_bucket(len(self.sizes))
 
         def block(rows: slice) -> None:
-            own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
+            own = hulls[rows], numbers[rows]
             covering, far[rows] = self.cover(part, *own, near=self.sliced is None)
             if self.sliced is None:
-                kernels.add_box_values(covering, part.pairs, secret.entries, weights[rows], entries[rows])
-                return
-            factors = self.factors(*own, without=secret.part)
-            lifts = np.broadcast_to(1.0, (len(factors.bucket), len(secret.values)))
-            kernels.add_bucket_values(
-                covering, part.pairs, by_bucket, secret.entries, factors, lifts, weights[rows], entries[rows]
+                row, pair = gather_entries(part.pairs.start, covering.boxes)
+                query, factor = rows_of(covering.start)[row], np.ones(len(row))
+            else:
+                factors = self.factors(*own, without=secret.part)
+                entry, pair = self.match_pairs(part, covering, factors)
+                query, factor = rows_of(factors.indptr)[entry], factors.data[entry]
+            entries[rows] = np.bincount(query, part.pairs.records[pair], len(own[0]))
+            spread, value = gather_entries(held.start, pair)
+            key = query[spread] * n_values + held.value[value]
+            weights[rows] = np.bincount(key, factor[spread] * held.weight[value], len(own[0]) * n_values).reshape(
+                -1, n_values
             )
 
         self.in_blocks(n, block)
@@ -257,16 +280,14 @@ class ReleaseView:
         found, far = np.zeros(len(hulls)), np.zeros(len(hulls))
 
         def block(rows: slice) -> None:
-            own = np.ascontiguousarray(hulls[rows]), np.ascontiguousarray(numbers[rows])
+            own = hulls[rows], numbers[rows]
             if self.sliced is None:
                 part = self.parts[0]
-                (start, boxes), far[rows] = self.cover(part, *own, near=near)
-                total = np.concatenate([[0], np.cumsum(part.records[boxes])])
-                found[rows] = np.where(far[rows] > 0, 0, total[start[1:]] - total[start[:-1]])
+                covering, far[rows] = self.cover(part, *own, near=near)
+                records = np.bincount(rows_of(covering.start), part.records[covering.boxes], len(own[0]))
+                found[rows] = np.where(far[rows] > 0, 0, records)
                 return
-            start, bucket, factor = self.factors(*own, without=None)
-            total = np.concatenate([[0.0], np.cumsum(factor * self.sizes[bucket] ** 2)])
-            found[rows] = total[start[1:]] - total[start[:-1]]
+            found[rows] = self.factors(*own, without=None) @ self.sizes**2
 
         self.in_blocks(len(hulls), block)
         return found[person], far[person]
@@ -281,37 +302,57 @@ class ReleaseView:
             found[:, place] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
         return found
 
-    def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> kernels.Factors:
-        """Return the buckets that match in all parts but one: one by their size, times the share of each part."""
-        known = hulls[:, 1::2] - hulls[:, ::2] < self.widths
-        told = [
-            np.asarray(known[:, part.known].any(axis=1) & (place != without)) for place, part in enumerate(self.parts)
-        ]
-        # Queries of which no part tells anything match all buckets.
-        n_buckets, untold = len(self.sizes), ~np.logical_or.reduce(told)
-        start, every = np.append(0, np.cumsum(untold * n_buckets)), np.tile(np.arange(n_buckets), int(untold.sum()))
-        factors = kernels.Factors(start, every, 1 / self.sizes[every])
-        begun = np.zeros(len(hulls), dtype=np.bool_)
-        for part, own in zip(self.parts, told, strict=True):
-            if own.any():
-                covering, _ = self.cover(part, hulls, numbers, near=False)
-                times = kernels.times_shares(covering, part.pairs, self.sizes, own, begun, factors)
-                factors = kernels.Factors(*times)
-                begun = begun | own
-        return factors
+    def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> csr_array:
+        """Return (n_queries, n_buckets) one by the bucket's size times its share in each part but one, if all match."""
+        from scipy.sparse import csr_array, diags_array
+
+        known, n_buckets = hulls[:, 1::2] - hulls[:, ::2] < self.widths, len(self.sizes)
+        begun, found = np.zeros(len(hulls), dtype=np.bool_), csr_array((len(hulls), n_buckets))
+        for place, part in enumerate(self.parts):
+            told = known[:, part.known].any(axis=1)
+            if place == without or not told.any():
+                continue
+            covering, _ = self.cover(part, hulls[told], numbers[told], near=False)
+            of, covers = part.pairs, np.zeros(len(hulls), dtype=np.int64)
+            covers[told] = np.diff(covering.start)
+            start, ones = np.append(0, np.cumsum(covers)), np.ones(len(covering.boxes))
+            covered = csr_array((ones, covering.boxes, start), shape=(len(hulls), len(part.records)))
+            share = of.records / self.sizes[of.second]
+            shares = covered @ csr_array((share, of.second, of.start), shape=(len(part.records), n_buckets))
+            if begun.any():
+                known_before, new, others = (
+                    diags_array(rows.astype(float)) for rows in (told & begun, told & ~begun, ~told)
+                )
+                shares = known_before @ found.multiply(shares) + new @ shares + others @ found
+            found, begun = shares, begun | told
+        if not begun.all():  # of whom no part tells anything, all buckets match
+            found = found + csr_array(np.broadcast_to(~begun[:, np.newaxis], found.shape).astype(float))
+        found.data /= self.sizes[found.indices]
+        return found
+
+    def match_pairs(self, part: ViewPart, covering: Covering, factors: csr_array) -> tuple[IntArray, IntArray]:
+        """Return the pairs of matching buckets and classes that cover the query: each one's factor, by its place."""
+        start, by_bucket = group_items(part.pairs.second, len(self.sizes))
+        entry, place = gather_entries(start, factors.indices)
+        pair = by_bucket[place]
+        class_of = np.repeat(np.arange(len(part.records)), np.diff(part.pairs.start))
+        asked = rows_of(factors.indptr)[entry] * len(part.records) + class_of[pair]
+        kept = np.isin(asked, rows_of(covering.start) * len(part.records) + covering.boxes)
+        return entry[kept], pair[kept]
 
     def cover(
         self, part: ViewPart, hulls: CodeArray, numbers: FloatArray, *, near: bool
-    ) -> tuple[kernels.Covering, FloatArray]:
+    ) -> tuple[Covering, FloatArray]:
         """Return of each query the classes that may be the person's, and how far they are; see the kernel."""
         gower = kernels.Gower(part.spans, self.scales, self.widths)
-        start, boxes, far = kernels.find_covering(hulls, numbers, part.boxes, part.index, gower, near)
+        asked = np.ascontiguousarray(hulls), np.ascontiguousarray(numbers)
+        start, boxes, far = kernels.find_covering(*asked, part.boxes, part.index, gower, near)
         if part.owner is None:
-            return kernels.Covering(start, boxes), far
+            return Covering(start, boxes), far
         query = np.repeat(np.arange(len(hulls)), np.diff(start))
         once = np.unique(query * len(part.records) + part.owner[boxes])  # a class counts once, whatever its boxes
         query, classes = np.divmod(once, len(part.records))
-        return kernels.Covering(np.searchsorted(query, np.arange(len(hulls) + 1)), classes), far
+        return Covering(np.searchsorted(query, np.arange(len(hulls) + 1)), classes), far
 
     def find_classes(self, part: ViewPart, people: People) -> CodeArray:
         """Return (n,) the only class of a part that covers each person, or -1."""
