@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,10 +14,20 @@ import pyarrow as pa
 from shoal.attacks.kernels import Entries
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import UsageError
 from shoal.core.kernels import Pairs, count_pairs, gather_entries
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, index_boxes
-from shoal.linking.linkable import Candidates, Linkable, LinkColumn, encode_column, read_labels
+from shoal.linking.linkable import (
+    Candidates,
+    Linkable,
+    LinkColumn,
+    encode_column,
+    read_agreed_classes,
+    read_labels,
+    read_plan,
+)
 from shoal.linking.space import Space
+from shoal.release.release import CLASS
 from shoal.release.sliced.table import number_rows
 from shoal.taxonomies.parse import days, decimal_numbers
 
@@ -90,6 +101,15 @@ def read_parts(
             for each, boxes, number, (_, place) in zip(linkables, space.releases, numbers, contents, strict=True)
         ]
     return space, tuple(parts), tuple(_labels(space, name, columns, linkables) for name in space.attributes)
+
+
+def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
+    """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
+    if folder is None:
+        raise UsageError("the release is by a plan, which is in its folder; give the folder")
+    agreed = read_plan("the release", folder, manifest)
+    boxes = read_agreed_classes("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
+    return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
 
 
 def _columns(table: pa.Table, entries: Mapping[str, Any], reach: Mapping[str, float]) -> list[_Column]:

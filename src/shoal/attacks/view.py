@@ -14,16 +14,25 @@ import pyarrow as pa
 
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST
-from shoal.attacks.parts import Labels, Secret, ViewPart, make_askable, read_numbers, read_parts, scales_of
+from shoal.attacks.parts import (
+    Labels,
+    Secret,
+    ViewPart,
+    make_askable,
+    read_agreed_boxes,
+    read_numbers,
+    read_parts,
+    scales_of,
+)
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries, group_items
-from shoal.linking.linkable import Linkable, encode_column, read_agreed_classes, read_plan
+from shoal.linking.linkable import encode_column
 from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form, read_form
-from shoal.release.release import CLASS, PUBLIC, Release, find_release
+from shoal.release.release import PUBLIC, Release, find_release
 from shoal.release.sliced.table import SlicedTable, number_rows, sample_linking
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
@@ -192,18 +201,41 @@ class ReleaseView:
         """(n_known,) which attributes stand in the rows of the people they are of, as far as one can tell."""
         return np.array([not self.treatments.is_unlinked(name) for name in self.known])
 
-    def kind(self, attribute: int) -> str:
-        """Return the kind of a known attribute, as the manifest says it."""
-        return str(self.space.covers[attribute].attribute.kind)
-
     def people(self, table: pa.Table, told: str, *, partly: bool = False, person: CodeArray | None = None) -> People:
         """Return people in the codes of this release; *told* names their table in messages.
 
         *person* says whose rows they are, those of a person side by side; without it each is somebody else's.
 
-        A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown.
+        A quasi attribute that the table does not have is refused or, if people are known *partly*, unknown. Where a
+        technique changes a value in a way that everybody can follow, the codes are those of the changed value.
         """
-        return encode_people(self, table, told, partly=partly, person=person)
+        if not table.num_rows:
+            raise InputError(f"{told} is empty")
+        codes = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
+        numbers = np.full(codes.shape, np.nan)
+        for place, name in enumerate(self.known):
+            if name not in table.column_names:
+                if partly or name in self.treatments.named:
+                    codes[:, place] = UNKNOWN
+                    continue
+                raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
+            whole = table.column(name).combine_chunks()
+            if not pa.types.is_dictionary(whole.type):
+                whole = whole.dictionary_encode()
+            index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
+            cover = self.space.covers[place]
+            values = self.treatments.apply(name, whole.dictionary, _range_of(self, place))
+            codes[:, place] = np.append(self.space.codes(place, values), np.int32(cover.missing))[index]
+            if cover.attribute.kind in ("number", "date"):
+                read = read_numbers(values, cover.attribute.kind, cover.attribute.format)
+                numbers[:, place] = np.append(read, np.nan)[index]
+        secrets = {
+            name: secret.codes(table.column(name))
+            for name, secret in self.secrets.items()
+            if name in table.column_names
+        }
+        own = np.arange(table.num_rows, dtype=np.int32) if person is None else person
+        return People(codes, numbers, secrets, table, own)
 
     def hulls(self, codes: CodeArray) -> CodeArray:
         """Return (n, 2 n_known) what is known of people with these codes: from and below, attribute by attribute.
@@ -268,7 +300,10 @@ class ReleaseView:
             return weights
         known = np.isin(self.known, secret.within)
         group = replace(people, codes=np.where(known, people.codes, UNKNOWN).astype(np.int32))
-        own, usual = (_shares(each) for each in (weights, self.find_left(secret, group).weights))
+        own, usual = (
+            each / np.maximum(each.sum(axis=1, keepdims=True), 1e-300)
+            for each in (weights, self.find_left(secret, group).weights)
+        )
         return np.asarray((1 - secret.moved) * own + secret.moved * usual)
 
     def copies(self, codes: CodeArray, numbers: FloatArray, *, near: bool = True) -> tuple[FloatArray, FloatArray]:
@@ -388,10 +423,6 @@ def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonom
     return tree
 
 
-def _shares(weights: FloatArray) -> FloatArray:
-    return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
     """Rows of a table about people: what is known of them, and what is to be found out."""
@@ -428,57 +459,9 @@ class People:
         return self[order[np.sort(first)][:n]]
 
 
-def encode_people(
-    view: ReleaseView, table: pa.Table, told: str, *, partly: bool, person: CodeArray | None = None
-) -> People:
-    """Return people in the codes of a release; see ``ReleaseView.people``. Without *person* each has one row.
-
-    Where a technique changes a value in a way that everybody can follow, the codes are those of the changed value.
-    """
-    if not table.num_rows:
-        raise InputError(f"{told} is empty")
-    codes = np.empty((table.num_rows, len(view.known)), dtype=np.int32)
-    numbers = np.full(codes.shape, np.nan)
-    for place, name in enumerate(view.known):
-        if name not in table.column_names:
-            if partly or name in view.treatments.named:
-                codes[:, place] = UNKNOWN
-                continue
-            raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
-        whole = table.column(name).combine_chunks()
-        if not pa.types.is_dictionary(whole.type):
-            whole = whole.dictionary_encode()
-        index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
-        missing = np.int32(view.space.covers[place].missing)
-        values = view.treatments.apply(name, whole.dictionary, _range_of(view, place))
-        codes[:, place] = np.append(view.space.codes(place, values), missing)[index]
-        numbers[:, place] = np.append(_numbers(view, place, values), np.nan)[index]
-    secrets = {
-        name: secret.codes(table.column(name)) for name, secret in view.secrets.items() if name in table.column_names
-    }
-    own = np.arange(table.num_rows, dtype=np.int32) if person is None else person
-    return People(codes, numbers, secrets, table, own)
-
-
 def _range_of(view: ReleaseView, place: int) -> tuple[float, float] | None:
     """Return the least and the greatest number of an attribute whose values are published, or None."""
     own = view.labels[place].spans[:, 0]
     if "labels" in view.manifest["attributes"][view.known[place]] or not np.isfinite(own).any():
         return None
     return float(np.nanmin(own)), float(np.nanmax(own))
-
-
-def _numbers(view: ReleaseView, place: int, values: pa.Array) -> FloatArray:
-    attribute = view.space.covers[place].attribute
-    if attribute.kind not in ("number", "date"):
-        return np.full(len(values), np.nan)
-    return read_numbers(values, attribute.kind, attribute.format)
-
-
-def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
-    """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
-    if folder is None:
-        raise UsageError("the release is by a plan, which is in its folder; give the folder")
-    agreed = read_plan("the release", folder, manifest)
-    boxes = read_agreed_classes("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
-    return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)

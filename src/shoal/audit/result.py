@@ -29,6 +29,12 @@ ALONE = 0.05  # share of records that a column by itself makes unique
 JOINED = 0.5  # share of the records hidden by the quasi attributes that it makes unique together with them
 ABOVE = (0.1, 0.3, 0.5)  # chances of which it is told how many records exceed them
 THRESHOLDS = (0.05, 0.2, 0.33)
+_KEYS = (  # of an audit as JSON
+    "headline", "warnings", "source", "rows", "records", "missing", "quasi", "classes", "k", "unique_records",
+    "unique_share", "class_sizes", "prosecutor", "journalist", "marketer", "models", "sensitive", "sets",
+    "minimal_sets", "fastest_order", "columns", "special_uniques", "population_uniqueness", "persons", "households",
+    "findings",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,36 +116,14 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
-        journalist: dict[str, Any] = {"upper_bound": self.prosecutor}
-        told = {
-            "headline": self.headline,
-            "warnings": self.warnings,
-            "source": self.source,
-            "rows": self.rows,
-            "records": self.records,
+        other: dict[str, Any] = {  # than the field or property of that name
             "missing": {"policy": self.missing, "columns": self.missing_values},
-            "quasi": self.quasi,
-            "classes": self.classes,
-            "k": self.k,
-            "unique_records": self.unique_records,
-            "unique_share": self.unique_share,
-            "class_sizes": self.class_sizes,
-            "prosecutor": self.prosecutor,
-            "journalist": {risk.population: risk for risk in self.populations} or journalist,
-            "marketer": self.marketer,
-            "models": self.models,
-            "sensitive": self.sensitive,
-            "sets": self.sets,
+            "journalist": {risk.population: risk for risk in self.populations} or {"upper_bound": self.prosecutor},
             "minimal_sets": {"unique_share_above": self.threshold, "sets": self.minimal_sets},
-            "fastest_order": self.fastest_order,
-            "columns": self.columns,
             "special_uniques": self.special,
             "population_uniqueness": self.uniqueness,
-            "persons": self.persons,
-            "households": self.households,
-            "findings": self.findings,
         }
-        return {name: as_json(value) for name, value in told.items()}
+        return {name: as_json(other[name] if name in other else getattr(self, name)) for name in _KEYS}
 
 
 @dataclass(frozen=True, slots=True)

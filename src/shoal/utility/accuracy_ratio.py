@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,14 +10,14 @@ import numpy as np
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
-from shoal.utility.base import Measure, ratio
+from shoal.utility.base import ExpensiveMeasure, ratio
 from shoal.utility.rows import Rows, bin_edges, original_rows, rows_published
 
 _FOLDS = 3
 _BLOCK = 1 << 22
 
 
-class AccuracyRatio(Measure):
+class AccuracyRatio(ExpensiveMeasure):
     """Accuracy of a classifier learned from the release, relative to one learned from the original records.
 
     Both predict the first sensitive attribute from the quasi attributes by naive Bayes with Laplace's correction;
@@ -30,10 +29,6 @@ class AccuracyRatio(Measure):
     name = "accuracy-ratio"
     title = "accuracy of predicting the sensitive attribute when learned from the release instead of the original"
     better = "higher"
-    cost = "expensive"
-    within = (0.0, math.inf)
-    monotone = False
-    counts_withheld = False
 
     def applies(self, problem: Problem) -> bool:
         """There must be something sensitive to predict."""

@@ -12,13 +12,13 @@ import numpy as np
 from shoal.core.arrays import FloatArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
-from shoal.utility.base import Measure, ratio
+from shoal.utility.base import ExpensiveMeasure, ratio
 from shoal.utility.rows import Rows, original_rows, rows_published
 
 _NONE = 1e-9  # mean-square contingency below which two attributes are independent but for rounding
 
 
-class AssociationKept(Measure):
+class AssociationKept(ExpensiveMeasure):
     """The mean over pairs of attributes of Cramer's V in the release, relative to V in the original table.
 
     The release's contingency tables are the expected ones if records lie evenly in their published ranges. Both V are
@@ -29,10 +29,6 @@ class AssociationKept(Measure):
     name = "association-kept"
     title = "share of the association between pairs of attributes that is kept (Cramer's V after / before)"
     better = "higher"
-    cost = "expensive"
-    within = (0.0, math.inf)
-    monotone = False
-    counts_withheld = False
 
     def applies(self, problem: Problem) -> bool:
         """There must be a pair of attributes."""

@@ -67,6 +67,15 @@ class Measure(ABC):
         return {}
 
 
+class ExpensiveMeasure(Measure):
+    """A measure of what an analysis of the release finds: by chance, coarser tables may do better."""
+
+    cost = "expensive"
+    within = (0.0, math.inf)
+    monotone = False
+    counts_withheld = False
+
+
 class PooledMeasure(Measure):
     """A measure that follows from sums over classes, so that regions of a table can be measured one after another."""
 

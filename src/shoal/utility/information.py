@@ -17,7 +17,7 @@ from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan, Targets
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
-from shoal.utility.base import Measure, PooledMeasure, Total
+from shoal.utility.base import ExpensiveMeasure, Measure, PooledMeasure, Total
 
 
 class Um(PooledMeasure):
@@ -262,7 +262,7 @@ class Discernibility(PooledMeasure):
         return float(sums[0]) + float(total.n_withheld) * total.n_records
 
 
-class ExcessiveProtection(Measure):
+class ExcessiveProtection(ExpensiveMeasure):
     """The least total distance between the curve psi and the cumulative frequencies F of a class.
 
     Tian and Zhang, Definition 8: e = sum over k of |psi(k) - F(k)|, the minimum over classes, on induced
@@ -272,10 +272,6 @@ class ExcessiveProtection(Measure):
     name = "excessive-protection"
     title = "how far the class nearest to the (tau,l) limit stays away from it; 0 is no more protection than asked for"
     better = "lower"
-    cost = "expensive"
-    within = (0.0, math.inf)
-    monotone = False
-    counts_withheld = False
 
     def applies(self, problem: Problem) -> bool:
         """There must be a (tau,l) requirement."""

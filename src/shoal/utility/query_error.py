@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import numpy as np
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
-from shoal.utility.base import Measure
+from shoal.utility.base import ExpensiveMeasure
 from shoal.utility.rows import Rows, answers, original_rows, rows_published
 
 N_SETS = 50
@@ -56,7 +55,7 @@ class Queries:
         return answers(np.stack([column.item for column in few.columns]), shares, few.records)
 
 
-class QueryError(Measure):
+class QueryError(ExpensiveMeasure):
     """The median relative error of random COUNT queries that are answered from the release.
 
     10,000 queries over one to three quasi attributes and a sensitive one, each attribute in a random range of leaves:
@@ -68,10 +67,6 @@ class QueryError(Measure):
     name = "query-error"
     title = "median relative error of 10,000 random COUNT queries"
     better = "lower"
-    cost = "expensive"
-    within = (0.0, math.inf)
-    monotone = False
-    counts_withheld = False
     figure_titles = {"query-error-95": "relative error that 95 % of 10,000 random COUNT queries stay under"}  # noqa: RUF012
 
     def of(self, problem: Problem, plan: Plan) -> float:
