@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log, log1p, sqrt
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -209,8 +209,7 @@ def estimate_pitman(sample: Spectrum) -> float:
     return float(population * small / poch(theta + alpha + population - 1, 1 - alpha))
 
 
-@dataclass(frozen=True, slots=True)
-class PitmanParameters:
+class PitmanParameters(NamedTuple):
     """The likeliest parameters, 0 < alpha < 1 and theta > -alpha."""
 
     alpha: float
@@ -223,57 +222,40 @@ def fit_pitman(sample: Spectrum) -> PitmanParameters:
     For every alpha there is one likeliest theta; along these, alpha is where the likelihood stops rising. Should it
     stop at several places, no answer is better than one of them.
     """
+    from scipy.special import digamma
+
     if sample.n_classes < 2 or sample.n_classes == sample.n:
         raise NoEstimateError("Pitman's model needs at least two classes, and one of at least two people")
-    slope = _Slopes(sample)
-    alphas = np.concatenate([[_LOWEST], np.linspace(0, 1, _ALPHAS + 2)[1:-1], [_HIGHEST]])
-    slopes = [slope.by_alpha(float(alpha)) for alpha in alphas]
-    tops = [place for place in range(len(alphas) - 1) if slopes[place] > 0 >= slopes[place + 1]]
-    if not tops:
-        raise NoEstimateError("Pitman's model has no likeliest parameters with alpha between 0 and 1")
-    if len(tops) > 1:
-        raise NoEstimateError("the likelihood of Pitman's model has several tops for this sample")
-    alpha = _find_root(slope.by_alpha, float(alphas[tops[0]]), float(alphas[tops[0] + 1]))
-    return PitmanParameters(alpha, slope.theta(alpha))
+    larger = sample.sizes > 1
+    sizes, times = sample.sizes[larger].astype(np.float64), sample.classes[larger]
 
+    def open_classes(theta: float, alpha: float) -> float:  # the sum of 1 / (theta + i alpha) over classes, i from 1
+        return float(digamma(theta / alpha + sample.n_classes) - digamma(theta / alpha + 1)) / alpha
 
-class _Slopes:
-    """Derivatives of the logarithm of the likelihood."""
-
-    def __init__(self, sample: Spectrum) -> None:
-        from scipy.special import digamma
-
-        self._digamma = digamma
-        self._n, self._classes = sample.n, sample.n_classes
-        larger = sample.sizes > 1
-        self._sizes, self._times = sample.sizes[larger].astype(np.float64), sample.classes[larger]
-
-    def by_theta(self, theta: float, alpha: float) -> float:
-        """Return the sum of 1 / (theta + i alpha) over classes less that of 1 / (theta + i) over people, i from 1."""
-        joined = self._digamma(theta + self._n) - self._digamma(theta + 1)
-        return float(self._slope_of_classes(theta, alpha) - joined)
-
-    def _slope_of_classes(self, theta: float, alpha: float) -> float:
-        opened = self._digamma(theta / alpha + self._classes) - self._digamma(theta / alpha + 1)
-        return float(opened / alpha)
-
-    def theta(self, alpha: float) -> float:
-        """Return the likeliest theta for one alpha: just above -alpha the likelihood rises, far out it falls."""
-
+    def find_theta(alpha: float) -> float:  # just above -alpha the likelihood rises, far out it falls
         def slope(logarithm: float) -> float:
-            return self.by_theta(exp(logarithm) - alpha, alpha)
+            theta = exp(logarithm) - alpha
+            return open_classes(theta, alpha) - float(digamma(theta + sample.n) - digamma(theta + 1))
 
         low, high = log(1e-12), log(_LARGEST_THETA)
         if slope(low) <= 0 or slope(high) >= 0:
             raise NoEstimateError("Pitman's model has no likeliest theta for this sample")
         return exp(_find_root(slope, low, high)) - alpha
 
-    def by_alpha(self, alpha: float) -> float:
-        """Return the derivative along the likeliest thetas, where that by theta is zero."""
-        theta = self.theta(alpha)
-        opened = (self._classes - 1 - theta * self._slope_of_classes(theta, alpha)) / alpha
-        joined = self._digamma(self._sizes - alpha) - self._digamma(1 - alpha)
-        return opened - float(self._times @ joined)
+    def slope_along(alpha: float) -> float:  # along the likeliest thetas, where the derivative by theta is zero
+        theta = find_theta(alpha)
+        opened = (sample.n_classes - 1 - theta * open_classes(theta, alpha)) / alpha
+        return opened - float(times @ (digamma(sizes - alpha) - digamma(1 - alpha)))
+
+    alphas = np.concatenate([[_LOWEST], np.linspace(0, 1, _ALPHAS + 2)[1:-1], [_HIGHEST]]).tolist()
+    slopes = [slope_along(alpha) for alpha in alphas]
+    tops = [place for place in range(len(alphas) - 1) if slopes[place] > 0 >= slopes[place + 1]]
+    if not tops:
+        raise NoEstimateError("Pitman's model has no likeliest parameters with alpha between 0 and 1")
+    if len(tops) > 1:
+        raise NoEstimateError("the likelihood of Pitman's model has several tops for this sample")
+    alpha = _find_root(slope_along, alphas[tops[0]], alphas[tops[0] + 1])
+    return PitmanParameters(alpha, find_theta(alpha))
 
 
 def estimate_slide(sample: Spectrum) -> float:
@@ -288,8 +270,7 @@ def estimate_slide(sample: Spectrum) -> float:
     return found.classes * exp(found.alpha * log(found.beta))
 
 
-@dataclass(frozen=True, slots=True)
-class SlideParameters:
+class SlideParameters(NamedTuple):
     """The population's classes, and alpha > 0 and 0 < beta < 1 of the number of others in a class."""
 
     classes: float
