@@ -185,12 +185,12 @@ def test_the_evidence_tells_what_the_counts_tell() -> None:
 def test_the_evidence_says_why_something_was_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(9)
     counts, bucket = np.ones(300, dtype=np.int64), np.arange(300) // 10
-    one, other = part(rng.integers(12, size=300), 0), part(rng.integers(9, size=300), 1)
+    one, other = part(rng.integers(150, size=300), 0), part(rng.integers(150, size=300), 1)
     nothing = part(np.zeros(300), sensitive=(0,))
     assert "quasi" in membership_evidence(*sliced([nothing, nothing], counts, bucket))["reason"]
     assert "overlapping" in membership_evidence(*sliced([one, one], counts, bucket))["reason"]
-    monkeypatch.setattr(evidence, "EVIDENCE_STEPS", 300)
+    monkeypatch.setattr(evidence, "EVIDENCE_STEPS", 1500)
     told = membership_evidence(*sliced([one, other], counts, bucket))
     assert told["fake_tuples"] is None
-    assert "cannot be counted in 300 steps" in told["reason"]
+    assert "cannot be counted in 1,500 steps" in told["reason"]
     assert sum(told["matching_buckets"]["original_records"].values()) == 300
