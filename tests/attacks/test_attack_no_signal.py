@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import Attack
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.base import Attack, People
+from shoal.attacks.view import ReleaseView
 from shoal.core.registry import discover
 
 ATTACKS = discover("shoal.attacks", Attack)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.attacks.base import N_TARGETS, NO_ANSWER, Answers, Asked, SecretAttack, Trials, likeliest
+from shoal.attacks.base import N_TARGETS, NO_ANSWER, Answers, Asked, People, SecretAttack, Trials, likeliest
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, FloatArray
 from shoal.core.errors import UsageError
 from shoal.release.sliced.table import number_rows

@@ -17,7 +17,7 @@ from shoal.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from shoal.attacks.parts import Secret
-    from shoal.attacks.view import Left, People, ReleaseView
+    from shoal.attacks.view import Left, ReleaseView
 
 
 Question = Literal["singling out", "linkability", "inference"]
@@ -176,6 +176,42 @@ class Refusal:
     def as_dict(self) -> dict[str, str | None]:
         """Return all of it, for JSON."""
         return {"name": self.attack, "about": self.about, "refused": self.reason}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """Rows of a table about people: what is known of them, and what is to be found out."""
+
+    codes: CodeArray  # (n, n_known) of the quasi attributes, in the view's codes, or UNKNOWN
+    numbers: FloatArray  # (n, n_known) as numbers, days since 1970 for dates; NaN for categories and missing ones
+    secrets: Mapping[str, CodeArray]  # sensitive attribute -> (n,) place among the view's values; -1: not published
+    table: pa.Table  # the rows as they are
+    person: CodeArray  # (n,) whose row it is; those of a person are side by side, unless rows were drawn
+
+    @property
+    def n_people(self) -> int:
+        """Number of different people."""
+        return len(np.unique(self.person))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: AnyIntArray) -> People:
+        return People(
+            self.codes[rows],
+            self.numbers[rows],
+            {name: values[rows] for name, values in self.secrets.items()},
+            self.table.take(pa.array(rows)),
+            self.person[rows],
+        )
+
+    def draw(self, n: int, rng: np.random.Generator) -> People:
+        """Return a record of n of them, or of all if there are fewer; nobody twice."""
+        order = rng.permutation(len(self))
+        _, first = np.unique(self.person[order], return_index=True)
+        if len(first) < FEWEST:
+            raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
+        return self[order[np.sort(first)][:n]]
 
 
 class Attack(ABC):

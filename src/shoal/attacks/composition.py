@@ -14,13 +14,14 @@ from shoal.attacks.base import (
     NO_CONTROL,
     Answers,
     Asked,
+    People,
     SensitiveAttack,
     Trials,
     guess_likeliest,
     mode,
 )
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import Left, People, ReleaseView
+from shoal.attacks.view import Left, ReleaseView
 from shoal.core.arrays import AnyIntArray, FloatArray
 from shoal.core.errors import UsageError
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.attacks.base import Beliefs, LearnedAttack, not_their_own
+from shoal.attacks.base import Beliefs, LearnedAttack, People, not_their_own
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView, rows_of
+from shoal.attacks.view import ReleaseView, rows_of
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import gather_entries
 from shoal.linking.linkable import encode_column

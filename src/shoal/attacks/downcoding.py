@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from shoal.attacks import kernels
-from shoal.attacks.base import FEWEST, NOBODYS, TREATED
+from shoal.attacks.base import FEWEST, NOBODYS, TREATED, People
 from shoal.attacks.predicates import Count, PredicateAttack, count_fulfilling
-from shoal.attacks.view import People, ReleaseView, build_known_tree
+from shoal.attacks.view import ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.linking.kernels import Boxes, Histograms, index_boxes

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, Trials, likeliest, mode
+from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, Trials, likeliest, mode
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import UNKNOWN, People, ReleaseView
+from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
 from shoal.release.sliced.table import column_codes, number_rows

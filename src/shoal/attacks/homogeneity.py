@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, certain, likeliest, mode
+from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, certain, likeliest, mode
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 
 
 class HomogeneityAttack(SecretAttack):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import Answers, SecretAttack, guess_likeliest, mode
+from shoal.attacks.base import Answers, People, SecretAttack, guess_likeliest, mode
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 
 
 class InferenceAttack(SecretAttack):

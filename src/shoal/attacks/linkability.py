@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.base import Attack, People, Tally, Trials
 from shoal.attacks.composition import in_both, of_one_person
-from shoal.attacks.view import UNKNOWN, People, ReleaseView
+from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.core.arrays import BoolArray
 
 CANDIDATES = 10

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, Tally, Trials
-from shoal.attacks.view import UNKNOWN, People, ReleaseView
+from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
+from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError

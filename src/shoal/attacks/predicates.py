@@ -12,9 +12,9 @@ from typing import TypeAlias
 import numpy as np
 
 from shoal.attacks import kernels
-from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.base import Attack, People, Tally, Trials
 from shoal.attacks.parts import Labels
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 
 NOTHING, WITHIN, AT_LEAST, BELOW = 0, 1, 2, 3  # what is asked of an attribute

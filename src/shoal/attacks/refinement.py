@@ -11,6 +11,7 @@ from shoal.attacks.base import (
     TREATED,
     Answers,
     Asked,
+    People,
     SensitiveAttack,
     Trials,
     certain,
@@ -19,7 +20,7 @@ from shoal.attacks.base import (
     not_their_own,
 )
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows, same_rows

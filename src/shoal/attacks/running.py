@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, N_TARGETS, Attack, Refusal, SensitiveAttack, Trials, by_column
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.base import FEWEST, N_TARGETS, Attack, People, Refusal, SensitiveAttack, Trials, by_column
+from shoal.attacks.view import ReleaseView
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.core.errors import InputError, UsageError, did_you_mean

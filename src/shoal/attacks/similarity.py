@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, likeliest
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import CodeArray
 
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.attacks.base import People
 from shoal.attacks.predicates import Count, PredicateAttack, Predicates, middles_of, telling
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.release.sliced.table import number_rows

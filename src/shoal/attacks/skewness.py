@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, likeliest
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import People, ReleaseView
+from shoal.attacks.view import ReleaseView
 
 LIFT = 2.0
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks import kernels
-from shoal.attacks.base import FEWEST
+from shoal.attacks.base import People
 from shoal.attacks.parts import (
     Labels,
     Secret,
@@ -25,7 +25,7 @@ from shoal.attacks.parts import (
     scales_of,
 )
 from shoal.attacks.treatments import Treatments
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries, group_items
 from shoal.linking.linkable import encode_column
@@ -421,42 +421,6 @@ def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonom
     if (tree.encode(values) < 0).any():
         raise UsageError(f"column {name!r} has values outside the policy's taxonomy: it is not the release's policy")
     return tree
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class People:
-    """Rows of a table about people: what is known of them, and what is to be found out."""
-
-    codes: CodeArray  # (n, n_known) of the quasi attributes, in the view's codes, or UNKNOWN
-    numbers: FloatArray  # (n, n_known) as numbers, days since 1970 for dates; NaN for categories and missing ones
-    secrets: Mapping[str, CodeArray]  # sensitive attribute -> (n,) place among the view's values; -1: not published
-    table: pa.Table  # the rows as they are
-    person: CodeArray  # (n,) whose row it is; those of a person are side by side, unless rows were drawn
-
-    @property
-    def n_people(self) -> int:
-        """Number of different people."""
-        return len(np.unique(self.person))
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: AnyIntArray) -> People:
-        return People(
-            self.codes[rows],
-            self.numbers[rows],
-            {name: values[rows] for name, values in self.secrets.items()},
-            self.table.take(pa.array(rows)),
-            self.person[rows],
-        )
-
-    def draw(self, n: int, rng: np.random.Generator) -> People:
-        """Return a record of n of them, or of all if there are fewer; nobody twice."""
-        order = rng.permutation(len(self))
-        _, first = np.unique(self.person[order], return_index=True)
-        if len(first) < FEWEST:
-            raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
-        return self[order[np.sort(first)][:n]]
 
 
 def _range_of(view: ReleaseView, place: int) -> tuple[float, float] | None:
