@@ -50,7 +50,7 @@ def test_unequal_counts_can_tie_exactly() -> None:
 
 @pytest.mark.parametrize(("salaries", "distance"), [(LOW_SALARIES, Fraction(3, 8)), (SPREAD_SALARIES, Fraction(1, 6))])
 def test_salary_classes_of_the_t_closeness_paper(salaries: list[int], distance: Fraction) -> None:
-    ground = Ground.ordered(SALARIES.counts)
+    ground = Ground.of_ranks(SALARIES.counts)
     moved = ground.work(np.array([salaries]), np.array([3]), SALARIES.counts, SALARIES.size)
     assert Fraction(int(moved[0]), ground.unit * 3 * 9) == distance
     classes = ClassHistograms.of(salaries)
@@ -64,7 +64,7 @@ def test_salary_limits_are_exact() -> None:
 
 
 def test_equal_distance_of_the_salary_classes_is_two_thirds() -> None:
-    moved = Ground.equal(9).work(np.array([LOW_SALARIES]), np.array([3]), SALARIES.counts, SALARIES.size)
+    moved = Ground.of_equals(9).work(np.array([LOW_SALARIES]), np.array([3]), SALARIES.counts, SALARIES.size)
     assert Fraction(int(moved[0]), 2 * 3 * 9) == Fraction(2, 3)
 
 

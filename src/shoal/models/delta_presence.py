@@ -39,7 +39,7 @@ class DeltaPresence(PopulationModel):
     max: float = Field(gt=0, le=1, description="largest share of a label's people who are in the table")
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.min > self.max:
             raise ValueError(f"min = {number(self.min)} is above max = {number(self.max)}; exchange them")
         return self

@@ -81,15 +81,15 @@ class TCloseness(ValueModel):
 
     def _ground(self, whole: Whole) -> Ground:
         if self.distance == "equal":
-            return Ground.equal(len(self.values_of(whole)))
+            return Ground.of_equals(len(self.values_of(whole)))
         if self.distance == "ordered":
-            return Ground.ordered(self.values_of(whole))
+            return Ground.of_ranks(self.values_of(whole))
         if whole.taxonomy is None:
             raise PolicyError(
                 f"{self.subject}: distance 'hierarchical' needs a taxonomy of the sensitive attribute; "
                 "declare one, or choose 'equal' or 'ordered'"
             )
-        return Ground.hierarchical(whole.taxonomy, len(self.values_of(whole)))
+        return Ground.of_taxonomy(whole.taxonomy, len(self.values_of(whole)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,20 +108,20 @@ class Ground:
     range_weights: IntArray  # (n_ranges,)
 
     @classmethod
-    def equal(cls, n_values: int) -> Self:
+    def of_equals(cls, n_values: int) -> Self:
         """All values are at distance 1, and half the sum of all surpluses moves."""
         none = np.empty(0, dtype=np.int64)
         return cls(2, np.ones(n_values, dtype=np.int64), none, none, none)
 
     @classmethod
-    def ordered(cls, whole_counts: IntArray) -> Self:
+    def of_ranks(cls, whole_counts: IntArray) -> Self:
         """Values that occur are equally spaced, and what the first i have too much passes on to the next."""
         ends = np.flatnonzero(whole_counts > 0) + 1
         nothing = np.zeros(len(whole_counts), dtype=np.int64)
         return cls(max(1, len(ends) - 1), nothing, np.zeros_like(ends), ends, np.ones_like(ends))
 
     @classmethod
-    def hierarchical(cls, taxonomy: Taxonomy, n_values: int) -> Self:
+    def of_taxonomy(cls, taxonomy: Taxonomy, n_values: int) -> Self:
         """Values are as far apart as their lowest common ancestor is high, the tree being 1 high.
 
         The way from a leaf up to an ancestor and down to another leaf takes, for each node v below the ancestor,
@@ -144,7 +144,7 @@ class Ground:
     def work(self, counts: IntArray, sizes: IntArray, whole_counts: IntArray, whole_size: int) -> NDArray[Any]:
         """Return (n_classes,) ``unit`` n N times the distance of each class to the whole table, exactly.
 
-        >>> Ground.equal(2).work(np.array([[2, 0]]), np.array([2]), np.array([2, 2]), 4)
+        >>> Ground.of_equals(2).work(np.array([[2, 0]]), np.array([2]), np.array([2, 2]), 4)
         array([8])
         """
         # the distance is at most 1 and all terms are positive, so that no partial sum exceeds unit n N
