@@ -8,26 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import Attack, Tally, Trials
-from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples
+from shoal.attacks.base import Attack, Tally
+from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples, membership_attack
 from shoal.attacks.view import ReleaseView
 from shoal.audit.membership import BucketContents
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
-
-
-def membership_attack(
-    rows: pa.Table,
-    manifest: dict[str, Any],
-    source: pa.Table,
-    control: pa.Table | None = None,
-    n_targets: int = 2000,
-    rng: np.random.Generator | None = None,
-) -> Trials:
-    """Attack a release, given its rows, its manifest and the table it was made from."""
-    attack, view = MembershipAttack(n_targets), ReleaseView.of(rows, manifest)
-    others = None if control is None else view.people(control, "the control table")
-    return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng())
 
 
 def test_it_is_discovered() -> None:

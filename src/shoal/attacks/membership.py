@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
+from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, People, Tally, Trials
 from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
@@ -60,6 +62,23 @@ class MembershipAttack(Attack):
         if view.manifest.get("withheld"):
             notes.append("members are drawn from all records of the source, those that were withheld included")
         return replace(trials, notes=tuple(notes))
+
+
+def membership_attack(
+    published: pa.Table,
+    manifest: Mapping[str, Any],
+    source: pa.Table,
+    control: pa.Table | None = None,
+    n_targets: int = N_TARGETS,
+    rng: np.random.Generator | None = None,
+) -> Trials:
+    """Attack a release, given its rows, its manifest and the table it was made from.
+
+    ``risk`` is the advantage: the share of members who are called members, less that of others.
+    """
+    attack, view = MembershipAttack(n_targets), ReleaseView.of(published, manifest)
+    others = None if control is None else view.people(control, "the control table")
+    return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng())
 
 
 def attack_tuples(
