@@ -22,8 +22,8 @@ from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.verify.counting import Share
-from shoal.verify.passes import LocalReader, Means
+from shoal.verify.cells import Counting, Share
+from shoal.verify.passes import Means, Reader
 from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_rows
@@ -193,13 +193,13 @@ def compare(
 def shares(monkeypatch: pytest.MonkeyPatch) -> list[Share]:
     """The shares of classes that were counted, each in a pass of its own."""
     used = []
-    count = LocalReader.count
+    count = Reader.count
 
-    def watched(reader: LocalReader, share: Share) -> Any:
-        used.append(share)
-        return count(reader, share)
+    def watched(reader: Reader, coder: Any, counting: Counting, n_rows: int) -> Any:
+        used.append(counting.share)
+        return count(reader, coder, counting, n_rows)
 
-    monkeypatch.setattr(LocalReader, "count", watched)
+    monkeypatch.setattr(Reader, "count", watched)
     return used
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,85 +22,108 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
 from shoal.sources.opening import open_source
 from shoal.verify import passes
+from shoal.verify.cells import CodedRows, Counting, Share
 from shoal.verify.classes import read_all_covers
-from shoal.verify.coding import CodedRows, Layout
-from shoal.verify.counting import Counting, Share
+from shoal.verify.coding import ReleaseCoder, SourceCoder
+from shoal.verify.exact import Histograms, entropies
 from shoal.verify.guarantees import Judged
+from shoal.verify.hashing import RowSums
 from shoal.verify.manifest import read_manifest
-from shoal.verify.passes import Comparing, LocalReader, Means, Question
+from shoal.verify.passes import Means, Reader
 from shoal.verify.promises import Promise
 from shoal.verify.reading import MemoryRows
 from shoal.verify.truth import contents_for
 from shoal.verify.verifier import verify, verify_rows
 
-LAYOUTS = {
-    "few labels": Layout(("a", "b"), (40, 30), (0, 1), (0, 1), False),
-    "labels beyond 64 bits": Layout(("a", "b", "c"), (2**31, 2**31, 2**31), (0, 1, 2), (0, 1, 2), False),
-    "values": Layout((), (), (), (), True),
-}
+COLUMNS = {"few labels": [40], "labels beyond 64 bits": [2**61, 2**31, 2**61], "values": [2**62]}
 
 
-def coded_rows(layout: Layout, n: int, seed: int) -> tuple[CodedRows, tuple[np.ndarray, ...]]:
+def coded_rows(kind: str, n: int, seed: int) -> CodedRows:
     rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 12, (len(layout.labelled), n)).astype(np.int32)
-    if layout.by_values:
-        keys = rng.integers(0, 99, n).astype(np.uint64)
-    else:
-        keys = layout.classes().first_keys(list(labels), n)
-    return CodedRows(n, labels, keys, None), (rng.integers(0, 4, n).astype(np.int32),)
+    classes = np.array([rng.integers(0, 12, n) * (bound // 12) for bound in COLUMNS[kind]], dtype=np.int64)
+    words, texts = (
+        rng.integers(1, 5, n).astype(np.uint64) << np.uint64(60),
+        {n << 60: f"value {n}" for n in range(1, 5)},
+    )
+    return CodedRows(n, np.zeros((0, n), np.int32), classes, {"s": words}, {"s": texts}, None, RowSums(n, seed, seed))
 
 
-def classes_of(counting: Counting) -> dict[tuple[int, ...], tuple[int, list[tuple[int, int]]]]:
+def classes_of(counting: Counting) -> dict[tuple[int, ...], tuple[int, dict[str | None, int]]]:
     """Return what each class has, by what it shows."""
-    found = counting.export()
-    shown = np.vstack([found.labels, found.keys.astype(np.int64)[np.newaxis]]).T.tolist()
-    keys, counts = found.entries[0]
-    have: list[list[tuple[int, int]]] = [[] for _ in shown]
-    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-        have[key >> 32].append((key & 0xFFFFFFFF, count))
-    return {tuple(one): (size, own) for one, size, own in zip(shown, found.sizes.tolist(), have, strict=True)}
+    found = counting.histograms(("s",))
+    names = [{found.values[v]: int(c) for v, c in zip(*own, strict=True)} for own in cut(found)]
+    shown = map(tuple, counting.cells.classes.T.tolist())
+    return dict(zip(shown, zip(found.sizes.tolist(), names, strict=True), strict=True))
+
+
+def cut(found: Histograms) -> Iterator[tuple[list[int], list[int]]]:
+    for begin, end in pairwise(found.start):
+        yield found.value[begin:end].tolist(), found.count[begin:end].tolist()
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    kind=st.sampled_from(sorted(LAYOUTS)), n=st.integers(1, 400), seed=st.integers(0, 99), limit=st.integers(400, 9000)
+    kind=st.sampled_from(sorted(COLUMNS)), n=st.integers(1, 400), seed=st.integers(0, 99), limit=st.integers(400, 9000)
 )
 def test_shares_together_have_all_classes_and_each_fits(kind: str, n: int, seed: int, limit: int) -> None:
-    layout = LAYOUTS[kind]
-    batches = [coded_rows(layout, n, seed + number) for number in range(3)]
-    whole = Counting(layout, 1)
-    for rows, subjects in batches:
-        whole.add(rows, subjects)
+    batches = [coded_rows(kind, n, seed + number) for number in range(3)]
+    whole = Counting((("s",),))
+    for rows in batches:
+        whole.add(rows)
+    whole.settle()
     expected, found, waiting = classes_of(whole), {}, [Share()]
+    table = dict(zip(whole.histograms(("s",)).values, whole.histograms(("s",)).whole.tolist(), strict=True))
     while waiting:
-        counting = Counting(layout, 1, waiting.pop(), limit)
+        counting = Counting((("s",),), waiting.pop(), limit)
         try:
-            for rows, subjects in batches:
-                counting.add(rows, subjects)
+            for rows in batches:
+                counting.add(rows)
             counting.settle()
         except UsageError:
-            assert max(len(own) for _, own in expected.values()) * 80 + 100 > limit / 2
+            assert max(len(own) for _, own in expected.values()) * 100 + 100 > limit / 2
             return
         waiting += counting.let_go
+        assert (counting.rows, counting.sums) == (whole.rows, whole.sums)
+        if not counting.n_classes:
+            continue
         assert 100 * counting.n_classes <= limit
+        histograms = counting.histograms(("s",))
+        assert dict(zip(histograms.values, histograms.whole.tolist(), strict=True)) == table
         more = classes_of(counting)
         assert not more.keys() & found.keys()
         found |= more
     assert found == expected
 
 
-@pytest.mark.parametrize("kind", LAYOUTS)
-def test_what_was_counted_elsewhere_is_joined_under_the_numbers_of_values_here(kind: str) -> None:
-    layout = LAYOUTS[kind]
-    swapped = np.array([2, 3, 0, 1], dtype=np.int32)
-    here, there, both = Counting(layout, 1), Counting(layout, 1), Counting(layout, 1)
-    (one, own), (other, theirs) = coded_rows(layout, 200, 1), coded_rows(layout, 300, 2)
-    here.add(one, own)
-    there.add(other, theirs)
-    both.add(one, own)
-    both.add(other, (swapped[theirs[0]],))
-    here.absorb(pickle.loads(pickle.dumps(there.export())), [swapped])
-    assert classes_of(here) == classes_of(both)
+@pytest.mark.parametrize("limit", [None, 3000])
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_what_was_counted_elsewhere_is_joined(kind: str, limit: int | None) -> None:
+    one, other = coded_rows(kind, 200, 1), coded_rows(kind, 300, 2)
+    here, there, both = (Counting((("s",),), limit=bytes_) for bytes_ in (limit, None, None))
+    for counting, rows in ((here, [one]), (there, [other]), (both, [one, other])):
+        for some in rows:
+            counting.add(some)
+        counting.settle()
+    here.absorb(pickle.loads(pickle.dumps(there)))
+    assert (here.rows, here.sums, here.texts) == (both.rows, both.sums, both.texts)
+    every = classes_of(both)
+    assert classes_of(here) == {
+        shown: every[shown] for shown in every if here.share.holds(np.array(shown)[:, np.newaxis])[0]
+    }
+    assert bool(here.let_go) == (limit is not None)
+
+
+def test_entropies_do_not_depend_on_the_order_of_values() -> None:
+    rng = np.random.default_rng(3)
+    count = rng.integers(1, 10**6, 1000)
+    found = set()
+    for _ in range(20):
+        rng.shuffle(count)
+        one = Histograms(count.sum(keepdims=True), np.array([0, 1000]), np.arange(1000), count, (), 1000)
+        found.add(float(entropies(one)[0]))
+    assert len(found) == 1
+    share = count / count.sum()
+    assert found.pop() == pytest.approx(-(share * np.log(share)).sum(), abs=1e-12)
 
 
 def test_memory_is_divided() -> None:
@@ -148,20 +172,20 @@ def release() -> shoal.Release:
 def test_everything_that_tasks_need_can_be_sent_elsewhere(release: shoal.Release) -> None:
     """Other processes code and compare rows with copies, and find the same."""
     manifest = read_manifest(release.manifest, with_file=False)
-    source = open_source(table())
+    source, rows = open_source(table()), MemoryRows(release.data)
     contents = contents_for(manifest, release.data.schema, source)
-    question = Question(manifest, Layout.of(manifest), manifest.promises, contents, read_all_covers(manifest))
-    copied = pickle.loads(pickle.dumps(question))
-    reader = LocalReader(MemoryRows(release.data), question, source, Silent(), Means())
-    other = LocalReader(MemoryRows(release.data), copied, source, Silent(), Means())
-    other.coder = pickle.loads(pickle.dumps(reader.coder))
-    one, another = reader.count(Share()), other.count(Share())
+    coder = ReleaseCoder(rows.schema, manifest, [("illness",)], contents, source.schema)
+    original = SourceCoder(manifest, read_all_covers(manifest), contents)
+    copied, other = pickle.loads(pickle.dumps((coder, original)))
+    reader = Reader(rows, source, Silent(), Means())
+    one, another = (reader.count(coder, Counting((("illness",),)), 0) for coder in (coder, copied))
     assert one.sums == another.sums
-    assert one.counting.sizes.tolist() == another.counting.sizes.tolist()
+    assert one.cells.classes.tolist() == another.cells.classes.tolist()
+    assert one.cells.subjects[0].values.tolist() == another.cells.subjects[0].values.tolist()
     (batch,) = table().combine_chunks().to_batches()
     nowhere = np.zeros((1, 3000), dtype=np.int64)
-    found = pickle.loads(pickle.dumps(Comparing(copied).compare(batch, nowhere)))
-    assert (found.facts.rows, found.sums.rows) == (3000, 0)
+    found = pickle.loads(pickle.dumps(other.compare(batch, nowhere)))
+    assert (found.rows, found.sums.rows) == (3000, 0)
 
 
 def test_rows_that_change_between_passes_are_refused(release: shoal.Release) -> None:
@@ -191,7 +215,7 @@ def test_the_command_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert few.exit_code == 2
     monkeypatch.setattr(passes, "_LEAST", 20_000)
     counted = []
-    count = LocalReader.count
-    monkeypatch.setattr(LocalReader, "count", lambda self, share: counted.append(share) or count(self, share))
+    count = Reader.count
+    monkeypatch.setattr(Reader, "count", lambda *given: counted.append(given) or count(*given))
     assert verify(tmp_path / "out", source=open_source(table()), memory=1).verified
     assert len(counted) > 2

@@ -22,7 +22,6 @@ from pydantic import AfterValidator, Field
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
-from shoal.verify.counting import histograms_of
 from shoal.verify.covers import Covers
 from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.form import (
@@ -41,7 +40,7 @@ from shoal.verify.numbering import LabelReader
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.tally import Combinations, Tally
+from shoal.verify.tally import Combinations, Tally, histograms_of
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source

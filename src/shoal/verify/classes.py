@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import BoolArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.verify.boxes import BoxTree, Spans
-from shoal.verify.coding import Layout, PointReader, SourceFacts
-from shoal.verify.counting import Counting, Share
+from shoal.verify.cells import Counting, Share
+from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
 from shoal.verify.covers import Covers, read_covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts
+from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts, count_source
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.hashing import RowSums
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
 from shoal.verify.matching import MOST_ROWS, TooLargeError, count_unmatched
-from shoal.verify.passes import Compared, Counted, LocalReader, Means, Question, Reader, UnreadableError
-from shoal.verify.people import judge_people
+from shoal.verify.passes import Means, Reader, UnreadableError, read_in_steps
+from shoal.verify.people import judge_people, read_people
 from shoal.verify.promises import Promise
-from shoal.verify.reading import BATCH, PublishedRows, prepare_ahead, report_unreadable
+from shoal.verify.reading import PublishedRows, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.truth import Witness, check_values, contents_for, judge_truth
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from shoal.sources.base import Source
 
 Populations = Mapping[str, "Source"]
+_BOX, _SIDE = 100, 56  # bytes of a box, and of each attribute of it, in the tree by which a population is compared
 
 
 def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
     """Return what the labels of all attributes cover, or raise CoverError if one means nothing or reads otherwise."""
-    boxed = [attribute for attribute in manifest.attributes if attribute.boxed]
-    covers = {attribute.name: read_covers(attribute) for attribute in boxed}
-    for attribute in boxed if manifest.agreed is None else ():  # the plan says what labels of its classes cover
+    covers = {attribute.name: read_covers(attribute) for attribute in manifest.labelled}
+    for attribute in manifest.labelled if manifest.agreed is None else ():  # the plan says what its labels cover
         check_readings(attribute)
     return covers
 
@@ -61,17 +61,19 @@ def verify_classes(
     """
     contents = None if source is None else contents_for(manifest, rows.schema, source)
     promises, given = _with_populations(manifest, populations or {})
-    question = Question(manifest, Layout.of(manifest), promises, contents, reading, located=bool(given))
-    located = {name: Population(name, one, question, progress, means) for name, one in given.items()}
+    subjects = tuple(dict.fromkeys(subject for promise in promises for subject in promise.subjects))
+    coder = ReleaseCoder(rows.schema, manifest, subjects, contents, None if source is None else source.schema)
+    located = {name: Population(one, manifest, reading, progress, means) for name, one in given.items()}
+    reader = _choose_reader(rows, source, witness, progress, replace(means, spark=None) if located else means)
     try:
-        reader, found = _count_release(rows, question, source, witness, located, progress, means)
+        found = _count_all(reader, coder, manifest, promises, located)
     except UnreadableError as unread:
         reading.result()
         return [report_unreadable(unread.fault)], None
     covers = reading.result()
     checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
-        checks.append(check_labels(reader.coder.unknown, reader.coder.idle))
+        checks.append(check_labels(coder.unknown, coder.idle))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
     if found.rows:
@@ -84,12 +86,25 @@ def verify_classes(
         guarantees.append(conclude(promise, manifest, judged, missed, with_source=source is not None))
     if manifest.account is not None:
         checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
-    elif source is not None:
-        checks += _compare_source(reader, found, question, witness)
+    elif contents is not None:
+        checks += _compare_source(reader, coder, SourceCoder(manifest, covers, contents), found, manifest, witness)
     if any(promise.counts for promise in promises):
         told = None if witness is None or not checks[-1].ok else witness
-        guarantees = judge_people(reader.coder, question, source, told, found.n_classes, guarantees)
+        people = read_people(coder, manifest, rows.schema, source, told, found.n_classes)
+        guarantees = judge_people(promises, manifest, people, guarantees)
     return checks, guarantees
+
+
+def _choose_reader(
+    rows: PublishedRows, source: Source | None, witness: Witness | None, progress: Progress, means: Means
+) -> Reader:
+    """Return who reads both tables: tasks of Spark if there are any and they can, else this process."""
+    if means.spark is not None and (witness is not None or source is None):
+        from shoal.verify.spark import SparkReader
+
+        if SparkReader.can_read(rows, source):
+            return SparkReader(rows, source, progress, means)
+    return Reader(rows, source, progress, means)
 
 
 @dataclass(slots=True)
@@ -99,123 +114,101 @@ class _Found:
     rows: int = 0
     n_classes: int = 0
     sums: RowSums = field(default_factory=RowSums)
-    judged: tuple[Judged, ...] = ()  # of each promise; none if there are no rows
-
-    def add(self, judged: tuple[Judged, ...], promises: tuple[Promise, ...]) -> None:
-        """Take what further classes make of the promises."""
-        if self.judged:
-            both = zip(self.judged, judged, promises, strict=True)
-            judged = tuple(one.joined(other, promise) for one, other, promise in both)
-        self.judged = judged
+    judged: list[Judged] = field(default_factory=list)  # of each promise; none if there are no rows
 
 
-def _count_release(
-    rows: PublishedRows,
-    question: Question,
-    source: Source | None,
-    witness: Witness | None,
+def _count_all(
+    reader: Reader,
+    coder: ReleaseCoder,
+    manifest: Manifest,
+    promises: Sequence[Promise],
     populations: Mapping[str, Population],
-    progress: Progress,
-    means: Means,
-) -> tuple[Reader, _Found]:
-    """Return who read the release, and what was found: on Spark if there is one and it can, else here."""
-    if means.spark is not None and not populations and (witness is not None or source is None):
-        from shoal.verify.spark import SparkReader
-
-        there = SparkReader.of(rows, question, source, progress, means)
-        if there is not None:
-            try:
-                return there, _count_all(there, question, {})
-            except InputError:  # Spark did not come to an end, for whatever reason
-                pass
-    here = LocalReader(rows, question, source, progress, means)
-    return here, _count_all(here, question, populations)
-
-
-def _count_all(reader: Reader, question: Question, populations: Mapping[str, Population]) -> _Found:
+) -> _Found:
     """Count all classes, in as many passes over the release as memory asks for, and judge them."""
+    subjects = tuple(dict.fromkeys(subject for promise in promises for subject in promise.subjects))
+    side = _BOX + _SIDE * len(manifest.of_role("quasi")) if populations else 0
     found, waiting, n_passes = _Found(), [Share()], 0
     while waiting:
-        counted = reader.count(waiting.pop())
-        waiting += counted.counting.let_go
+        blank = Counting(subjects if promises else None, waiting.pop(), reader.means.limit, side)
+        counting = reader.count(coder, blank, manifest.rows)
+        waiting += counting.let_go
         n_passes += 1
-        if n_passes > 1 and (counted.rows, counted.sums) != (found.rows, found.sums):
+        if n_passes > 1 and (counting.rows, counting.sums) != (found.rows, found.sums):
             raise InputError("the release changed while it was being read")
-        found.rows, found.sums = counted.rows, counted.sums
-        found.n_classes += counted.counting.n_classes
-        if counted.counting.n_classes:
-            found.add(_judge_classes(reader, question, counted, populations), question.promises)
+        found.rows, found.sums = counting.rows, counting.sums
+        found.n_classes += counting.n_classes
+        if not counting.n_classes:
+            continue
+        cells = counting.cells
+        histograms = {subject: counting.histograms(subject) for subject in subjects}
+        totals = {name: one.count_covered(coder.classes.unpack(cells.classes)) for name, one in populations.items()}
+        judged = [judge(promise, manifest, cells.sizes, histograms, totals) for promise in promises]
+        if found.judged:
+            both = zip(found.judged, judged, promises, strict=True)
+            judged = [one.joined(other, promise) for one, other, promise in both]
+        found.judged = judged
     return found
 
 
-def _judge_classes(
-    reader: Reader, question: Question, counted: Counted, populations: Mapping[str, Population]
-) -> tuple[Judged, ...]:
-    counting, coder = counted.counting, reader.coder
-    histograms = {}
-    for place, subject in enumerate(question.subjects):
-        table = counted.totals[place] if counting.share.bits else None
-        histograms[subject] = counting.histograms(place, coder.texts(subject), coder.n_values(subject), table)
-    totals = {name: population.covered_by(counting) for name, population in populations.items()}
-    return tuple(judge(promise, question.manifest, counting.sizes, histograms, totals) for promise in question.promises)
-
-
-def _compare_source(reader: Reader, found: _Found, question: Question, witness: Witness | None) -> Iterator[Check]:
+def _compare_source(
+    reader: Reader,
+    coder: ReleaseCoder,
+    original: SourceCoder,
+    found: _Found,
+    manifest: Manifest,
+    witness: Witness | None,
+) -> Iterator[Check]:
     """Compare the release with its source: by the witness or, without one, by matching rows."""
-    facts: SourceFacts
     if witness is not None:
-        compared = reader.compare(witness)
-        facts, shown = compared.facts, list(_by_witness(compared, found, question.manifest))
+        told = reader.compare(original, witness)
+        truth = _judge_witness(told, found, manifest)
     else:
-        assert isinstance(reader, LocalReader)  # noqa: S101 - without a witness nobody else reads
-        facts, check = _by_matching(reader, found, question)
-        shown = [check]
-    yield check_source_counts(question.manifest, found.rows, facts.counts())
-    boxed = question.covers_of(question.layout.boxed)
-    yield from check_values([cover for cover in boxed if cover.attribute.role == "sensitive"], facts.met)
-    yield from shown
+        told, truth = _match_rows(reader, coder, original, found, manifest)
+    yield check_source_counts(manifest, found.rows, count_source(told.rows, told.dropped, told.moved))
+    yield from check_values([cover for _, cover in original.generalized], told.met)
+    if told.misfit is not None:
+        yield Check("witness", False, f"{told.misfit}; or the source is another one, or in another order")
+    yield truth
 
 
-def _by_witness(compared: Compared, found: _Found, manifest: Manifest) -> Iterator[Check]:
-    if compared.misfit is not None:
-        yield Check("witness", False, f"{compared.misfit}; or the source is another one, or in another order")
-        yield Check("truth", False, "not shown: the witness does not fit the source")
-    elif compared.gone:
-        lost = f"the witness puts {compared.gone} source rows into classes that lack a value and were dropped"
-        yield Check("truth", False, lost)
-    elif compared.uncovered:
-        wrong = (
-            f"{compared.uncovered} source rows do not lie under the labels of the class that the witness puts them in"
-        )
-        yield Check("truth", False, wrong)
-    elif compared.sums != found.sums:
-        differ = f"the {found.rows} published rows are not the {compared.sums.rows} source rows of their classes"
-        yield Check("truth", False, differ)
-    else:
-        yield judge_truth(manifest)
+def _judge_witness(told: Compared, found: _Found, manifest: Manifest) -> Check:
+    if told.misfit is not None:
+        return Check("truth", False, "not shown: the witness does not fit the source")
+    if told.gone:
+        lost = f"the witness puts {told.gone} source rows into classes that lack a value and were dropped"
+        return Check("truth", False, lost)
+    if told.uncovered:
+        wrong = f"{told.uncovered} source rows do not lie under the labels of the class that the witness puts them in"
+        return Check("truth", False, wrong)
+    if told.sums != found.sums:
+        differ = f"the {found.rows} published rows are not the {told.sums.rows} source rows of their classes"
+        return Check("truth", False, differ)
+    return judge_truth(manifest)
 
 
-def _by_matching(reader: LocalReader, found: _Found, question: Question) -> tuple[SourceFacts, Check]:
+def _match_rows(
+    reader: Reader, coder: ReleaseCoder, original: SourceCoder, found: _Found, manifest: Manifest
+) -> tuple[Compared, Check]:
     """Match rows one by one, as far as that is possible."""
-    facts, points, hashes = None, [], []
-    for rows, more in reader.source_rows():
-        facts = more if facts is None else facts + more
-        if facts.rows - facts.dropped <= MOST_ROWS:
+    told, points, hashes = original.nothing(), [], []
+    for rows in reader.code_source(original):
+        told += rows.told
+        if told.rows - told.dropped <= MOST_ROWS:
             points.append(rows.points)
             hashes.append(rows.hashes)
-    assert facts is not None  # noqa: S101 - a source has rows
-    largest = max(found.rows, facts.rows - facts.dropped)
+    largest = max(found.rows, told.rows - told.dropped)
     if largest > MOST_ROWS:
-        return facts, _not_done(f"{largest:,} rows are more than the {MOST_ROWS:,} that are matched")
+        return told, _not_done(f"{largest:,} rows are more than the {MOST_ROWS:,} that are matched")
     if not found.rows:
-        return facts, judge_truth(question.manifest)
+        return told, judge_truth(manifest)
+    published = list(reader.code_release(coder, found.rows))
+    labels = np.concatenate([rows.labels[original.places].T for rows in published])
+    contents = np.concatenate([rows.hashes for rows in published if rows.hashes is not None])
     try:
-        labels, contents = reader.labels()
-        covers = question.covers_of(question.layout.boxed)
-        false_rows = count_unmatched(covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
+        false_rows = count_unmatched(original.covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
     except TooLargeError as large:
-        return facts, _not_done(str(large))
-    return facts, judge_truth(question.manifest, false_rows)
+        return told, _not_done(str(large))
+    return told, judge_truth(manifest, false_rows)
 
 
 def _not_done(why: str) -> Check:
@@ -225,10 +218,12 @@ def _not_done(why: str) -> Check:
 class Population:
     """A table of people in which classes are looked for; a row may be covered by classes of any pass."""
 
-    def __init__(self, name: str, source: Source, question: Question, progress: Progress, means: Means) -> None:
-        self._name = name
+    def __init__(
+        self, source: Source, manifest: Manifest, reading: Future[dict[str, Covers]], progress: Progress, means: Means
+    ) -> None:
         self._source = source
-        self._question = question
+        self._manifest = manifest
+        self._reading = reading
         self._progress = progress
         self._means = means
         self._covered: list[BoolArray] = []  # of each batch
@@ -238,32 +233,27 @@ class Population:
         """How many rows no class covers."""
         return sum(int((~covered).sum()) for covered in self._covered)
 
-    def covered_by(self, counting: Counting) -> IntArray:
-        """Return (n_classes,) how many rows each class covers."""
-        covers = self._question.covers_of(self._question.layout.quasi)
-        tree = BoxTree.of(Spans.of(covers, counting.class_labels()))
-        reader = PointReader(covers, self._question.manifest.missing_tokens)
+    def count_covered(self, labels: CodeArray) -> IntArray:
+        """Return (n_classes,) how many rows each class covers, given (n_classes, n_quasi) labels."""
+        columns = [attribute.name for attribute in self._manifest.of_role("quasi")]
+        covers = [self._reading.result()[name] for name in columns]
+        tree = BoxTree.of(Spans.of(covers, labels))
+        reader = PointReader(covers, self._manifest.missing_tokens)
 
         def cover(batch: pa.RecordBatch) -> tuple[IntArray, BoolArray]:
-            totals = np.zeros(counting.n_classes, dtype=np.int64)
+            totals = np.zeros(len(labels), dtype=np.int64)
             return totals, tree.count(reader.points(batch), totals)
 
-        totals = np.zeros(counting.n_classes, dtype=np.int64)
-        for number, (found, covered) in enumerate(prepare_ahead(self._batches(reader), cover, self._means.threads)):
-            totals += found
-            if number == len(self._covered):
-                self._covered.append(covered)
-            else:
-                self._covered[number] |= covered
-        return totals
-
-    def _batches(self, reader: PointReader) -> Iterator[pa.RecordBatch]:
-        columns = [cover.attribute.name for cover in reader.covers]
+        totals = np.zeros(len(labels), dtype=np.int64)
         with self._progress.step("reading the population", self._source.n_rows) as step:
-            for batch in self._source.batches(columns, dictionary=columns):
-                for begin in range(0, batch.num_rows, BATCH):
-                    yield batch.slice(begin, BATCH)
-                step.advance(batch.num_rows)
+            batches = read_in_steps(self._source, columns, columns, step)
+            for number, (found, covered) in enumerate(prepare_ahead(batches, cover, self._means.threads)):
+                totals += found
+                if number == len(self._covered):
+                    self._covered.append(covered)
+                else:
+                    self._covered[number] |= covered
+        return totals
 
 
 def _with_populations(manifest: Manifest, populations: Populations) -> tuple[tuple[Promise, ...], dict[str, Source]]:

@@ -22,6 +22,7 @@ _MARGIN = 1e-9  # relative, of mixtures
 _CLEAR = 1e-9  # further from the limit than this (relatively), floating point decides rightly
 _EXACT_WORK = 2_000_000  # bits of the largest power that is still worked out
 _LAST_PLACES = 1e-13
+_FIXED_POINT = 2.0**55  # entropies are below 2**8
 _MOST_ENTRIES = 4_000_000  # that are worth counting by Python's integers
 
 
@@ -140,7 +141,9 @@ def clearly_below(found: FloatArray, limit: FloatArray | float, histograms: Hist
 def entropies(histograms: Histograms) -> FloatArray:
     """Return (n_classes,) the entropy of each class in nats."""
     shares = divide(histograms.count, histograms.sizes[histograms.owner])
-    return np.asarray(-np.add.reduceat(shares * np.log(shares), histograms.start[:-1]), dtype=np.float64)
+    # Sums of whole numbers do not depend on the order of values, which may be any.
+    terms = np.rint(shares * np.log(shares) * _FIXED_POINT).astype(np.int64)
+    return np.asarray(-np.add.reduceat(terms, histograms.start[:-1]) / _FIXED_POINT, dtype=np.float64)
 
 
 def entropy_at_least(histograms: Histograms, l: Fraction) -> BoolArray:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _FINEST = 900  # bits of a record's units; sums of them are still numbers that floating point knows
 _MISSING = None
 _AGREES = 1e-9
-Totals = Mapping[str, IntArray]  # name of a population -> (n_classes,) its rows that each class covers
 Subject = tuple[str, ...]  # a sensitive attribute, or several whose joint values are judged
+Totals = Mapping[str, IntArray]  # name of a population -> (n_classes,) its rows that each class covers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, KeyArray
+from shoal.core.arrays import CodeArray, KeyArray
 from shoal.core.kernels import compiled
 
 _SHIFT = np.uint64(32)
@@ -23,20 +23,6 @@ def inlined(function: Function) -> Function:
 def uncompiled(function: Function) -> Function:
     """Return the function that a kernel was made from: slow, but it can count with Python's integers."""
     return cast("Function", getattr(function, "py_func", function))
-
-
-@compiled
-def look_up(table: CodeArray, places: CodeArray, out: CodeArray) -> None:
-    """Fill out[i] with table[places[i]]."""
-    for i in range(places.shape[0]):
-        out[i] = table[places[i]]
-
-
-@compiled
-def mark(places: CodeArray, used: BoolArray) -> None:
-    """Set used[places[i]] for every i."""
-    for i in range(places.shape[0]):
-        used[places[i]] = True
 
 
 @compiled

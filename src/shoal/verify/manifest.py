@@ -108,6 +108,11 @@ class Manifest:
         return pa.float64() if kind == TEXT and declared is not None and declared.numeric else kind
 
     @property
+    def labelled(self) -> tuple[Attribute, ...]:
+        """The attributes that are published as labels, in the order of the columns."""
+        return tuple(attribute for attribute in self.attributes if attribute.boxed)
+
+    @property
     def complete(self) -> tuple[str, ...]:
         """The attributes that a row must have a value of, where others are dropped; none whose values changed rows."""
         moved = {name for name, declared in self.techniques.items() if declared.moved}

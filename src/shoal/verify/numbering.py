@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pyarrow.compute as pc
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.manifest import Attribute
 from shoal.verify.contents import MISSING, Contents
-from shoal.verify.kernels import look_up, mark
 from shoal.verify.reading import coded
 
 _VALUE = "value"
@@ -27,55 +25,25 @@ class LabelReader:
         self._labels = pa.array(labels, type=pa.string())
         self._unknown = len(labels) + attribute.may_keep_missing
         self.radix = self._unknown + 1
-        self._used: BoolArray = np.zeros(self.radix, dtype=np.bool_)
-        self._last: tuple[pa.Array, CodeArray] = (pa.nulls(0), np.full(1, len(labels), dtype=np.int32))
+        self.used: BoolArray = np.zeros(self.radix, dtype=np.bool_)  # which numbers rows have
 
     def read(self, column: pa.Array) -> CodeArray:
         """Return (n_rows,) label numbers; several threads may read at a time."""
-        out = np.empty(len(column), dtype=np.int32)
-        self.fill(column, out)
-        return out
-
-    def fill(self, column: pa.Array, out: CodeArray) -> None:
-        """Write (n_rows,) label numbers into *out*; several threads may do so at a time."""
         values, places = coded(column)
-        numbers = self._numbers(values)
-        present = np.zeros(numbers.shape[0], dtype=np.bool_)
-        mark(places, present)
-        self._used[numbers[present]] = True
-        look_up(numbers, places, out)
-
-    def _numbers(self, values: pa.Array) -> CodeArray:
-        """Return (n + 1,) the numbers of texts, and of none; batches of a file often have the same ones in turn."""
-        texts, numbers = self._last
-        if not texts.equals(values):
-            found = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
-            numbers = np.append(np.asarray(found), len(self._labels)).astype(np.int32)
-            self._last = values, numbers
-        return numbers
-
-    @property
-    def used(self) -> BoolArray:
-        """(radix,) which numbers rows have; what another reader of the same labels met can be added."""
-        return self._used
+        known = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
+        found = np.append(np.asarray(known), len(self._labels)).astype(np.int32).take(places)
+        self.used[pc.unique(pa.array(found))] = True
+        return found
 
     @property
     def met_unknown(self) -> bool:
         """Whether a row has a text that is no label."""
-        return bool(self._used[self._unknown])
+        return bool(self.used[self._unknown])
 
     @property
     def idle(self) -> int:
         """How many labels no row has."""
-        return int((~self._used[: len(self._labels)]).sum())
-
-
-@dataclass(frozen=True, slots=True)
-class MetValues:
-    """Values of a sensitive attribute in the order of their numbers."""
-
-    words: tuple[int, ...]  # what tells them apart, under the key of their reader
-    texts: tuple[str | None, ...]
+        return int((~self.used[: len(self._labels)]).sum())
 
 
 class ValueReader:
@@ -99,35 +67,14 @@ class ValueReader:
         """How many different values were met."""
         return len(self.texts)
 
-    @property
-    def met(self) -> MetValues:
-        """The values that were met."""
-        return MetValues(tuple(self._codes), tuple(self.texts))
-
-    def add(self, met: MetValues) -> CodeArray:
-        """Return (n_values,) the numbers of values that another reader under the same key met."""
-        for word, text in zip(met.words, met.texts, strict=True):
-            if self._codes.setdefault(word, len(self._codes)) == self.count:
-                self.texts.append(text)
-        return np.array([self._codes[word] for word in met.words], dtype=np.int32)
-
     def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
         """Return (n_rows,) numbers of the rows' values, given as ``coded`` does."""
         spelled = values.cast(pa.string()).to_pylist()
         words = self._contents.words(_VALUE, values)
-        present = np.zeros(len(values) + 1, dtype=np.bool_)
-        mark(places, present)
         numbers = np.zeros(len(values) + 1, dtype=np.int32)
-        for place in np.flatnonzero(present).tolist():
+        for place in np.flatnonzero(np.bincount(places)).tolist():
             word = int(words[place])
             numbers[place] = self._codes.setdefault(word, len(self._codes))
             if self.count < len(self._codes):
                 self.texts.append(None if word == MISSING else spelled[place])
-        return gather_codes(numbers, places)
-
-
-def gather_codes(numbers: CodeArray, places: CodeArray) -> CodeArray:
-    """Return (n_rows,) the numbers at some places."""
-    out = np.empty(places.shape[0], dtype=np.int32)
-    look_up(numbers, places, out)
-    return out
+        return numbers.take(places)

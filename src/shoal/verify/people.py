@@ -13,22 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import IntArray, KeyArray
 from shoal.core.errors import InputError
-from shoal.verify.coding import ReleaseCoder, Subject
+from shoal.verify.cells import Texts, number_rows
+from shoal.verify.coding import ReleaseCoder
 from shoal.verify.contents import Contents
 from shoal.verify.exact import Histograms
-from shoal.verify.guarantees import Judged, conclude, judge
+from shoal.verify.guarantees import Judged, Subject, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
-from shoal.verify.reading import coded
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.tally import Interner
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
-    from shoal.verify.passes import Question
 
 _NO_SOURCE = "not checked: people are counted with the source, which is not given"
 _NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there or not true"
@@ -36,35 +34,28 @@ _NOBODY = "not checked: some published rows name nobody, so that people cannot b
 _SPELLED = (
     "not checked: equal values are spelled in several ways, so that nobody can say whose record is in which class"
 )
-_CHANGED = "not checked: values that classes are judged by do not follow from the source"
 _SEVERAL = "cannot check: it compares distributions, and some people have several values"
 _TELLS_APART = ("beta-likeness", "delta-disclosure", "t-closeness")  # look at each value by itself
 
 
 def judge_people(
-    coder: ReleaseCoder,
-    question: Question,
-    source: Source | None,
-    witness: Witness | None,
-    n_classes: int,
+    promises: Sequence[Promise],
+    manifest: Manifest,
+    found: Records | str,
     by_records: Sequence[CheckedGuarantee],
 ) -> list[CheckedGuarantee]:
-    """Return the promises, those about people judged by people; *coder* has read the release and its *n_classes*.
+    """Return the promises, those about people judged by what was *found* of people, or refused for why nothing was.
 
-    Without the source, or a witness that is true, such a promise is not checked, and never true; but a class of fewer
-    than k records has fewer than k people.
+    But a class of fewer than k records has fewer than k people.
     """
-    found: Judge | str = _NO_SOURCE if source is None else _NO_WITNESS
-    if source is not None and witness is not None:
-        found = read_people(coder, question, source, witness, n_classes)
     guarantees = []
-    for promise, before in zip(question.promises, by_records, strict=True):
+    for promise, before in zip(promises, by_records, strict=True):
         too_few = promise.model == "k-anonymity" and (before.achieved or 0) < promise.whole("k")
         if promise.counts is None or promise.obstacle or too_few:
             guarantees.append(before)
         else:
-            judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judge(promise)
-            guarantees.append(conclude(promise, question.manifest, judged, 0, with_source=True))
+            judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judge(promise, manifest)
+            guarantees.append(conclude(promise, manifest, judged, 0, with_source=True))
     return guarantees
 
 
@@ -79,43 +70,44 @@ def check_one_each(manifest: Manifest, source: Source) -> Check:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judge:
-    """Judges promises by the people of published rows."""
+class Records:
+    """The published rows of the source: in which class each is, whose it is, and what it says."""
 
-    manifest: Manifest
-    coder: ReleaseCoder
-    n_classes: int
-    place: IntArray  # (n_rows,) the number of the class, from 0
+    owner: IntArray  # (n_rows,) the number of the class, from 0
     people: Mapping[str, IntArray]  # (n_rows,) codes of persons or households
-    values: Mapping[Subject, IntArray]  # (n_rows,) numbers
+    words: Mapping[str, KeyArray]  # (n_rows,) of the values of each sensitive attribute
+    texts: Mapping[str, Texts]
 
-    def judge(self, promise: Promise) -> Judged:
+    def judge(self, promise: Promise, manifest: Manifest) -> Judged:
         """Return what the classes make of a promise, by their people."""
-        place, person = self.place, self.people[str(promise.counts)]
-        n_people = int(person.max()) + 1
-        sizes = np.bincount(np.unique(place * n_people + person) // n_people, minlength=self.n_classes)
-        histograms = {subject: self._histograms(subject, sizes, place, person) for subject in promise.subjects}
+        person = self.people[str(promise.counts)]
+        (owner, _), _ = number_rows(np.stack([self.owner, person]))
+        sizes = np.bincount(owner)
+        histograms = {subject: self._histograms(subject, sizes, person) for subject in promise.subjects}
         several = any(found.whole.sum() > found.total for found in histograms.values())
         if promise.model == "t-closeness" and several:
-            return Judged(self.n_classes, 0, 0.0, _SEVERAL)
+            return Judged(len(sizes), 0, 0.0, _SEVERAL)
         named = promise.parameters.get("harmless") or promise.parameters.get("separator")
         if promise.model not in _TELLS_APART and not named:
             histograms = {subject: _one_value_each(found) for subject, found in histograms.items()}
-        return judge(promise, self.manifest, sizes, histograms, {})
+        return judge(promise, manifest, sizes, histograms, {})
 
-    def _histograms(self, subject: Subject, sizes: IntArray, place: IntArray, person: IntArray) -> Histograms:
+    def _histograms(self, subject: Subject, sizes: IntArray, person: IntArray) -> Histograms:
         """Return how many people of each class have each value."""
-        value, n_values, n_people = self.values[subject], self.coder.n_values(subject), int(person.max()) + 1
-        _, pair = np.unique(value * n_people + person, return_inverse=True)  # of person and value, fewer than rows
-        n_pairs = int(pair.max()) + 1
-        first = np.unique(place * n_pairs + pair.reshape(-1), return_index=True)[1]  # row of each in each class
-        entry, count = np.unique(place[first] * n_values + value[first], return_counts=True)
-        table = np.bincount(np.unique(value * n_people + person) // n_people, minlength=n_values)
-        start = np.searchsorted(entry // n_values, np.arange(self.n_classes + 1))
+        values, value = number_rows(np.stack([self.words[name] for name in subject]))
+        (owner, own, _), _ = number_rows(np.stack([self.owner, value, person]))
+        entry, count = np.unique(owner * values.shape[1] + own, return_counts=True)
+        (whole, _), _ = number_rows(np.stack([value, person]))
         return Histograms(
-            sizes, start, entry % n_values, count, self.coder.texts(subject), n_values, table=table,
-            people=len(np.unique(person)),
-        )  # fmt: skip
+            sizes=sizes,
+            start=np.searchsorted(entry // values.shape[1], np.arange(len(sizes) + 1)),
+            value=entry % values.shape[1],
+            count=count,
+            values=tuple(self.texts[subject[0]][word] for word in values[0].tolist()) if len(subject) == 1 else (),
+            n_values=values.shape[1],
+            table=np.bincount(whole),
+            people=int(person.max()) + 1,
+        )
 
 
 def _one_value_each(found: Histograms) -> Histograms:
@@ -134,20 +126,29 @@ def _one_value_each(found: Histograms) -> Histograms:
 
 
 def read_people(
-    coder: ReleaseCoder, question: Question, source: Source, witness: Witness, n_classes: int
-) -> Judge | str:
-    """Read the source beside the witness; return what judges by people, or why nothing can."""
-    manifest = question.manifest
+    coder: ReleaseCoder,
+    manifest: Manifest,
+    published: pa.Schema,
+    source: Source | None,
+    witness: Witness | None,
+    n_classes: int,
+) -> Records | str:
+    """Read the source beside the witness; return its published rows, or why people cannot be counted by them.
+
+    Without the source, or a witness that is true, a promise about people is not checked, and never true.
+    """
+    if source is None:
+        return _NO_SOURCE
+    if witness is None:
+        return _NO_WITNESS
     absent = [name for name in manifest.people.values() if name not in source.schema.names]
     if absent:
         raise InputError(f"{source.name} lacks the columns that name people: {', '.join(absent)}")
-    asked = [*(manifest.of_role("quasi") if question.layout.by_values else ()), *manifest.of_role("sensitive")]
-    if question.contents is None or not {one.name for one in asked} <= set(question.contents.columns):
-        return _CHANGED
-    classes = _Classes(question)
-    values: dict[Subject, list[CodeArray]] = {subject: [] for subject in question.subjects}
+    plain = [attribute.name for attribute in manifest.of_role("quasi") if not attribute.boxed]
+    kinds = [manifest.kind_of(name, published.field(name).type, source.schema.field(name).type) for name in plain]
+    hasher = Contents(plain, kinds, manifest.missing_tokens)
     people: dict[str, list[pa.Array]] = {key: [] for key in manifest.people}
-    place: list[CodeArray] = []
+    classes, words, texts = [], [], []
     start = 0
     columns = [attribute.name for attribute in manifest.attributes]
     for batch in source.batches(list(dict.fromkeys([*columns, *manifest.people.values()]))):
@@ -157,46 +158,24 @@ def read_people(
             return _NO_WITNESS
         inside = numbers[0] > 0
         batch, numbers = batch.filter(pa.array(inside)), numbers[:, inside]
-        place.append(classes.numbers(batch, numbers))
+        classes.append(hasher.hashes(batch).view(np.int64)[np.newaxis] if plain else coder.project(numbers))
         for key, name in manifest.people.items():
             people[key].append(batch.column(name))
-        found = coder.number({a.name: coded(batch.column(a.name)) for a in manifest.of_role("sensitive")})
-        for subject, own in zip(coder.subjects, found, strict=True):
-            values[subject].append(own)
+        own, spelled = coder.read_values(batch)
+        words.append(own)
+        texts.append(spelled)
     who = {key: _codes(parts) for key, parts in people.items()}
     if any((code < 0).any() for code in who.values()):
         return _NOBODY
-    if classes.count != n_classes:
+    distinct, owner = number_rows(np.concatenate(classes, axis=1))
+    if distinct.shape[1] != n_classes:
         return _SPELLED
-    joined = {subject: np.concatenate(parts).astype(np.int64) for subject, parts in values.items()}
-    return Judge(manifest, coder, n_classes, np.concatenate(place).astype(np.int64), who, joined)
-
-
-class _Classes:
-    """Numbers the classes of published source rows: by the labels that their class numbers tell, or by their values."""
-
-    def __init__(self, question: Question) -> None:
-        manifest, layout = question.manifest, question.layout
-        self._of_class, self._quasi = question.numbers, layout.quasi
-        self._labels = layout.classes()
-        self._contents = None
-        if layout.by_values and question.contents is not None:
-            names = [attribute.name for attribute in manifest.of_role("quasi")]
-            self._contents = Contents(
-                names, [question.contents.kind_of(name) for name in names], manifest.missing_tokens
-            )
-        self._values = Interner()
-
-    @property
-    def count(self) -> int:
-        return self._labels.count if self._contents is None else self._values.count
-
-    def numbers(self, batch: pa.RecordBatch, numbers: IntArray) -> CodeArray:
-        """Return (n_rows,) the classes of rows, from 0."""
-        if self._contents is not None:
-            return self._values.ids(self._contents.hashes(batch))
-        labels = [self._of_class.labels(numbers, place) for place in self._quasi]
-        return self._labels.ids(labels, batch.num_rows)
+    return Records(
+        owner=owner,
+        people=who,
+        words={name: np.concatenate([own[name] for own in words]) for name in words[0]},
+        texts={name: {key: text for own in texts for key, text in own[name].items()} for name in words[0]},
+    )
 
 
 def _codes(parts: list[pa.Array]) -> IntArray:

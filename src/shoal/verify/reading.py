@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
-from threading import Lock
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError
 from shoal.manifest import DataFile
-from shoal.verify.kernels import mark
 from shoal.verify.result import Check
 
 # All that reading a broken file raises; memory that runs out says nothing about a file and passes through.
@@ -131,7 +130,7 @@ class ParquetRows(PublishedRows):
             self._settle(used, name)
         if name not in used:
             used[name] = (entries, np.zeros(len(entries), dtype=np.bool_))
-        mark(read_only(np.asarray(column.indices.drop_null()).astype(np.int32, copy=False)), used[name][1])
+        used[name][1][np.asarray(pc.unique(column.indices).drop_null())] = True
 
     def _settle(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str) -> None:
         if name in used and not bool(used.pop(name)[1].all()):
@@ -207,31 +206,22 @@ WORKERS = max(2, min(8, os.cpu_count() or 1))
 def prepare_ahead(
     batches: Iterator[Batch], prepare: Callable[[Batch], Result], threads: int | None = None
 ) -> Iterator[Result]:
-    """Yield prepare(batch) of every batch in turn; reading and preparing run ahead in other threads.
+    """Yield prepare(batch) of every batch in turn; other threads prepare ahead.
 
     At most one batch more than there are threads is held, so memory stays bounded; without a number there are WORKERS.
 
     >>> list(prepare_ahead(iter([1, 2, 3]), lambda number: number * number))
     [1, 4, 9]
     """
-    turn, numbers, held = Lock(), count(), ((batch,) for batch in batches)
-
-    def task() -> tuple[int, tuple[Result] | None]:
-        with turn:
-            number, batch = next(numbers), next(held, None)
-        return number, None if batch is None else (prepare(batch[0]),)
-
-    done: dict[int, tuple[Result] | None] = {}
     n_threads = threads or WORKERS
-    with ThreadPoolExecutor(n_threads) as pool:
-        running: list[Future[tuple[int, tuple[Result] | None]]] = [pool.submit(task) for _ in range(n_threads + 1)]
-        for wanted in count():
-            while wanted not in done:
-                number, result = running.pop(0).result()
-                done[number] = result
-            found = done.pop(wanted)
-            if found is None:
-                return
-            yield found[0]
-            del found
-            running.append(pool.submit(task))
+    waiting: deque[Future[Result]] = deque()
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            for batch in batches:
+                waiting.append(pool.submit(prepare, batch))
+                if len(waiting) > n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        pa.default_memory_pool().release_unused()

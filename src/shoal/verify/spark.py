@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.core.arrays import IntArray
+from shoal.core.arrays import BoolArray
 from shoal.core.errors import InputError
-from shoal.core.progress import Progress
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,
@@ -33,20 +31,9 @@ from shoal.sources.spark.shipping import (
     stream_pieces,
 )
 from shoal.sources.spark.source import SparkSource
-from shoal.verify.coding import Met, ReleaseCoder
-from shoal.verify.counting import Share, Tallied
-from shoal.verify.hashing import RowSums
-from shoal.verify.passes import (
-    Compared,
-    Comparing,
-    Counted,
-    LocalReader,
-    Means,
-    Question,
-    Reader,
-    add_counts,
-    sum_published,
-)
+from shoal.verify.cells import Counting
+from shoal.verify.coding import Compared, ReleaseCoder, SourceCoder
+from shoal.verify.passes import Reader
 from shoal.verify.reading import ParquetRows, PublishedRows
 from shoal.verify.truth import TOO_LONG, Witness
 
@@ -160,13 +147,10 @@ class SparkFileRows(ParquetRows):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionCounted:
-    """What a task found in one partition of a release, by numbers of its own."""
+    """What a task found in one partition of a release."""
 
-    rows: int
-    met: Met
-    tallied: Tallied
-    totals: tuple[IntArray, ...]
-    sums: RowSums
+    counting: Counting
+    used: tuple[BoolArray, ...]  # for each attribute with labels, the numbers that occur
     unused: tuple[str, ...]  # columns whose dictionaries hold entries of no row
 
 
@@ -175,27 +159,17 @@ class CountPartition:
     """Counts the classes of a share in the rows of a partition."""
 
     form: ReleaseForm
-    shared: Shared[tuple[Question, ReleaseCoder]]  # a coder that has met nothing
-    share: Share
+    shared: Shared[tuple[ReleaseCoder, Counting]]  # a coder and a counting that have met nothing
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what was found."""
-        question, blank = self.shared.value
-        coder, rows = copy.deepcopy(blank), self.form.open(number, batches)
-        counted = Counted.nothing(question, self.share, None)
+        coder, counting = copy.deepcopy(self.shared.value)
+        rows = self.form.open(number, batches)
         for batch in rows.batches(coder.columns):
-            own, values = coder.code(batch)
-            sums = sum_published(own, question.numbers, question.contents)
-            counted.add(own, coder.number(values), sums, classes=bool(question.promises))
-        found = PartitionCounted(
-            rows=counted.rows,
-            met=coder.met,
-            tallied=counted.counting.export(),
-            totals=tuple(counted.totals),
-            sums=counted.sums,
-            unused=rows.unused_entries(),
-        )
-        yield pack_found(found)
+            counting.add(coder.code(batch))
+        counting.settle()
+        used = tuple(reader.used for reader in coder.labels)
+        yield pack_found(PartitionCounted(counting, used, rows.unused_entries()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,18 +177,16 @@ class ComparePartition:
     """Compares the rows of a partition of the source with what the witness tells of them."""
 
     form: Form
-    shared: Shared[tuple[Question, Witness]]
+    shared: Shared[tuple[SourceCoder, Witness]]
     first_rows: tuple[int, ...]  # of each partition
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what was found."""
-        question, witness = self.shared.value
-        comparing = Comparing(question)
-        found, row = comparing.nothing(), self.first_rows[number]
+        coder, witness = self.shared.value
+        found, row = coder.nothing(), self.first_rows[number]
         source = self.form.open(number, batches)
-        columns, coded = comparing.coder.columns, comparing.coder.dictionaries
-        for batch in () if source is None else source.batches(columns, dictionary=coded):
-            found += comparing.compare(batch, witness.read(row, batch.num_rows))
+        for batch in () if source is None else source.batches(coder.columns, dictionary=coder.dictionaries):
+            found += coder.compare(batch, witness.read(row, batch.num_rows))
             row += batch.num_rows
         yield pack_found(found)
 
@@ -231,72 +203,48 @@ def unpack_found(message: pa.RecordBatch) -> Any:
 
 
 class SparkReader(Reader):
-    """Has tasks of Spark read both tables, each its own partitions."""
+    """Has tasks of Spark read both tables, each its own partitions; the driver reads if they do not come to an end."""
 
-    def __init__(self, here: LocalReader, rows: SparkRows | SparkFileRows, question: Question, source: Source | None,
-                 progress: Progress, limit: int | None) -> None:  # fmt: skip
-        self.coder = here.coder
-        self._blank = copy.deepcopy(here.coder)
-        self._here = here
-        self._rows = rows
-        self._question = question.settle()
-        self._source = source
-        self._progress = progress
-        self._limit = limit
+    @staticmethod
+    def can_read(rows: PublishedRows, source: Source | None) -> bool:
+        """Whether both tables are where tasks see them."""
+        return isinstance(rows, SparkRows | SparkFileRows) and (source is None or isinstance(source, SparkSource))
 
-    @classmethod
-    def of(
-        cls, rows: PublishedRows, question: Question, source: Source | None, progress: Progress, means: Means
-    ) -> SparkReader | None:
-        """Return it if rows are where tasks see them, and None if not."""
-        if not isinstance(rows, SparkRows | SparkFileRows) or not (source is None or isinstance(source, SparkSource)):
-            return None
-        here = LocalReader(rows, question, source, progress, means)
-        return cls(here, rows, question, source, progress, means.limit)
+    def count(self, coder: ReleaseCoder, counting: Counting, n_rows: int) -> Counting:
+        """Join what tasks count."""
+        assert isinstance(self.rows, SparkRows | SparkFileRows)  # noqa: S101  can_read has seen to it
+        joined = copy.deepcopy(counting)
+        frame, form = self.rows.select_columns(coder.columns)
+        work = CountPartition(form, Shared((coder, replace(counting, limit=None))))
+        try:
+            with explain_failures("the release"), self.progress.step("reading the release", n_rows) as step:
+                for _, message in collect_pieces(pieces_of(frame, work)):
+                    found = unpack_found(message)
+                    joined.absorb(found.counting)
+                    for reader, used in zip(coder.labels, found.used, strict=True):
+                        reader.used |= used
+                    if isinstance(self.rows, SparkFileRows):
+                        self.rows.note_unused(found.unused)
+                step.advance(joined.rows)
+        except InputError:
+            return super().count(coder, counting, n_rows)
+        return joined
 
-    def count(self, share: Share) -> Counted:
-        """Join what tasks count; raise InputError if Spark does not come to an end."""
-        counted = Counted.nothing(self._question, share, self._limit)
-        frame, form = self._rows.select_columns(self._blank.columns)
-        work = CountPartition(form, Shared((self._question, self._blank)), share)
-        with (
-            explain_failures("the release"),
-            self._progress.step("reading the release", self._question.manifest.rows) as step,
-        ):
-            for _, message in collect_pieces(pieces_of(frame, work)):
-                self._join(counted, unpack_found(message))
-            step.advance(counted.rows)
-        return counted
-
-    def _join(self, counted: Counted, found: PartitionCounted) -> None:
-        numbers = self.coder.add(found.met)
-        for place, (own, total) in enumerate(zip(numbers, found.totals, strict=True)):
-            here = np.zeros(int(own.max(initial=-1)) + 1, dtype=np.int64)
-            here[own] = total
-            counted.totals[place] = add_counts(counted.totals[place], here)
-        counted.rows += found.rows
-        counted.sums += found.sums
-        counted.counting.absorb(found.tallied, numbers)
-        if isinstance(self._rows, SparkFileRows):
-            self._rows.note_unused(found.unused)
-
-    def compare(self, witness: Witness) -> Compared:
-        """Add up what tasks find; the driver compares if Spark does not come to an end."""
-        source, comparing = self._source, Comparing(self._question)
+    def compare(self, coder: SourceCoder, witness: Witness) -> Compared:
+        """Add up what tasks find."""
+        source = self.source
         assert isinstance(source, SparkSource)  # noqa: S101  without a source nothing is compared
         first_rows = tuple(itertools.accumulate(source.partitions, initial=0))
-        wanted, form = source.select_columns(comparing.coder.columns)
-        work = ComparePartition(form, Shared((self._question, witness)), first_rows)
-        found = comparing.nothing()
+        wanted, form = source.select_columns(coder.columns)
+        work = ComparePartition(form, Shared((coder, witness)), first_rows)
+        found = coder.nothing()
         try:
-            with explain_failures(source.name), self._progress.step("comparing with the source", source.n_rows) as step:
+            with explain_failures(source.name), self.progress.step("comparing with the source", source.n_rows) as step:
                 for _, message in collect_pieces(pieces_of(wanted, work)):
                     found += unpack_found(message)
-                step.advance(found.facts.rows)
+                step.advance(found.rows)
         except InputError:
-            return self._here.compare(witness)
-        if found.facts.rows != source.n_rows:
+            return super().compare(coder, witness)
+        if found.rows != source.n_rows:
             raise InputError(f"{source.name} changed while it was being read")
-        if witness.n_rows > found.facts.rows:
-            return replace(found, misfit=TOO_LONG)
-        return found
+        return replace(found, misfit=TOO_LONG) if witness.n_rows > found.rows else found

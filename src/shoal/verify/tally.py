@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
+from shoal.verify.exact import Histograms
 
 _FIRST_FLUSH, _FLUSH = 1 << 20, 12_000_000  # keys that wait: as many as are known already, between these
 _LARGE = 1 << 19  # numbers from which on a table grows in smaller steps
@@ -233,3 +234,10 @@ class Combinations:
                 keys = keys // radix
             previous = keys.astype(np.int64)
         return out
+
+
+def histograms_of(tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int) -> Histograms:
+    """Return the sparse histograms of keys class << 32 | value; *values* are what the codes stand for."""
+    keys, counts = tally.result()
+    start = np.searchsorted(keys, np.arange(len(sizes) + 1, dtype=np.uint64) << _HALF).astype(np.int64)
+    return Histograms(sizes, start, (keys & np.uint64(0xFFFFFFFF)).astype(np.int64), counts, values, n_values)

@@ -91,8 +91,8 @@ class ProjectedWitness(Witness):
 
     def __init__(self, given: Witness, manifest: Manifest, other: Manifest) -> None:
         self._given, self._own, self._other = given, ClassNumbers.of(manifest), ClassNumbers.of(other)
-        labelled = [attribute.name for attribute in manifest.attributes if attribute.boxed]
-        self._places = [labelled.index(attribute.name) for attribute in other.attributes if attribute.boxed]
+        labelled = [attribute.name for attribute in manifest.labelled]
+        self._places = [labelled.index(attribute.name) for attribute in other.labelled]
         self.n_columns = self._other.n_columns
 
     @property
@@ -105,8 +105,7 @@ class ProjectedWitness(Witness):
         numbers = self._given.read(begin, n_rows)
         if isinstance(numbers, str) or len(numbers) != self._own.n_columns or not self._own.hold(numbers):
             return "the witness does not fit"
-        labels = np.array([self._own.labels(numbers, place) for place in self._places], dtype=np.int32)
-        own = self._other.pack(labels.reshape(len(self._places), n_rows), n_rows)
+        own = self._other.pack(self._own.unpack(numbers).T[self._places], n_rows)
         own[:, numbers[0] == 0] = 0
         return own
 
@@ -136,7 +135,7 @@ class ClassNumbers:
     @classmethod
     def of(cls, manifest: Manifest) -> ClassNumbers:
         """Return how the classes of a release are numbered."""
-        return cls([len(attribute.labels or {}) for attribute in manifest.attributes if attribute.boxed])
+        return cls([len(attribute.labels or {}) for attribute in manifest.labelled])
 
     @property
     def n_columns(self) -> int:
@@ -153,6 +152,11 @@ class ClassNumbers:
     def labels(self, numbers: IntArray, place: int) -> CodeArray:
         """Return (n_rows,) the labels of one attribute, given (n_columns, n_rows) numbers of classes."""
         return _digits(numbers[self._column[place]], self._stride[place], self._radices[place])
+
+    def unpack(self, numbers: IntArray) -> CodeArray:
+        """Return (n_rows, n_labelled) the labels of all attributes."""
+        labels = [self.labels(numbers, place) for place in range(len(self._radices))]
+        return np.array(labels, dtype=np.int32).reshape(len(labels), numbers.shape[1]).T
 
     def hold(self, numbers: IntArray) -> bool:
         """Whether these are numbers of classes, or all 0."""

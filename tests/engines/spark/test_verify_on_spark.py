@@ -33,9 +33,10 @@ from shoal.sources.spark.shipping import PartitionForm, pack_message, unpack_mes
 from shoal.sources.spark.source import SparkSource, open_spark, open_spark_files
 from shoal.verify import passes
 from shoal.verify import spark as checking
+from shoal.verify.cells import Counting
 from shoal.verify.coding import ReleaseCoder
 from shoal.verify.manifest import read_manifest
-from shoal.verify.passes import LocalReader
+from shoal.verify.passes import Reader
 from shoal.verify.result import Verification
 from shoal.verify.spark import FrameForm, SparkFileRows, SparkRows
 from shoal.verify.verifier import verify, verify_table
@@ -143,7 +144,7 @@ WRONG = ("false row", "a row too many", "another number", "empty")  # whatever t
 # Tasks of one process: what Spark would send is packed and pickled all the same, and arrives in any order.
 
 Batches = list[pa.RecordBatch]
-RELEASE, ORIGINAL = LocalReader._release, LocalReader._original
+RELEASE, ORIGINAL = Reader.code_release, Reader._original
 
 
 class Partitions:
@@ -222,16 +223,16 @@ class Tasks:
 def workers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is read by the driver where tasks should do so."""
 
-    def release(reader: LocalReader, work: Any) -> Any:
-        assert not isinstance(reader._rows, SparkRows | SparkFileRows), "the driver reads the rows itself"
-        return RELEASE(reader, work)
+    def release(reader: Reader, coder: Any, n_rows: int) -> Any:
+        assert not isinstance(reader.rows, SparkRows | SparkFileRows), "the driver reads the rows itself"
+        return RELEASE(reader, coder, n_rows)
 
-    def original(reader: LocalReader, coder: Any) -> Any:
-        assert not isinstance(reader._source, SparkSource), "the driver reads the rows itself"
+    def original(reader: Reader, coder: Any) -> Any:
+        assert not isinstance(reader.source, SparkSource), "the driver reads the rows itself"
         return ORIGINAL(reader, coder)
 
-    monkeypatch.setattr(LocalReader, "_release", release)
-    monkeypatch.setattr(LocalReader, "_original", original)
+    monkeypatch.setattr(Reader, "code_release", release)
+    monkeypatch.setattr(Reader, "_original", original)
 
 
 @pytest.fixture
@@ -301,22 +302,27 @@ def test_a_witness_that_does_not_fit_is_noticed_by_tasks() -> None:
         assert "truth" in {check.name for check in found.checks if not check.ok}
 
 
-def test_what_coders_met_apart_gets_one_numbering() -> None:
+def test_what_was_met_apart_is_told_as_if_met_together() -> None:
     _, release, manifest, _ = released_people("relative models")
     rows = release.sort_by([("ward", "descending"), ("illness", "ascending")]).combine_chunks()
-    subjects = [("illness",), ("ward", "illness")]
+    subjects = (("illness",), ("ward", "illness"))
     coder = ReleaseCoder(rows.schema, read_manifest(manifest, with_file=False), subjects, None, None)
-    whole, merged = coder.glancing(), coder.glancing()
+    whole, merged = Counting(subjects), Counting(subjects)
     for places in (range(600, 900), range(299, -1, -1), range(0, 900, 7)):
         (batch,) = rows.take(pa.array(places)).combine_chunks().to_batches()
-        expected, apart = whole.number(whole.code(batch)[1]), coder.glancing()
-        numbers = apart.number(apart.code(batch)[1])
-        for mapping, found, right in zip(merged.add(apart.met), numbers, expected, strict=True):
-            assert np.array_equal(mapping[found], right)
+        whole.add(coder.code(batch))
+        apart = Counting(subjects)
+        apart.add(pickle.loads(pickle.dumps(coder)).code(batch))
+        apart.settle()
+        merged.absorb(apart)
+    whole.settle()
+    assert merged.texts == whole.texts
     for subject in subjects:
-        assert merged.texts(subject) == whole.texts(subject)
-        assert merged.n_values(subject) == whole.n_values(subject)
-    assert (merged.idle, merged.unknown) == (whole.idle, whole.unknown) == ({}, ())
+        one, other = merged.histograms(subject), whole.histograms(subject)
+        assert one.n_values == other.n_values
+        assert sorted(one.whole.tolist()) == sorted(other.whole.tolist())
+        assert sorted(one.largest.tolist()) == sorted(other.largest.tolist())
+    assert (coder.idle, coder.unknown) == ({}, ())
 
 
 def test_sources_that_are_not_on_spark_are_for_the_driver(tasks: Tasks) -> None:

@@ -1,0 +1,273 @@
+"""Classes of published rows, their sizes, and the sensitive values in each, counted while rows stream by.
+
+Where the classes of a release do not fit into memory they are counted in several passes, each over a share of them: a
+pass that outgrows its memory lets half of its classes go, by a hash of what they show, and they get another pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from shoal.core.arrays import BoolArray, IntArray, KeyArray
+from shoal.core.errors import UsageError
+from shoal.verify.exact import Histograms
+from shoal.verify.guarantees import Subject
+from shoal.verify.hashing import RowSums
+
+Number = TypeVar("Number", bound=np.generic)
+Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_MOST_BITS = 48
+_FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: as many as there are cells, between these
+_CELL, _ROW = 100, 40  # bytes that a cell and a waiting row take, estimated on the high side
+
+
+def number_rows(columns: NDArray[Number]) -> tuple[NDArray[Number], IntArray]:
+    """Return the distinct tuples of (n_columns, n) numbers as they come, and (n,) the number of each tuple.
+
+    >>> distinct, numbers = number_rows(np.array([[7, 3, 7], [1, 1, 1]]))
+    >>> distinct.tolist(), numbers.tolist()
+    ([[7, 3], [1, 1]], [0, 1, 0])
+    """
+    numbers: IntArray = np.zeros(columns.shape[1], dtype=np.int64)
+    for place, column in enumerate(columns):
+        codes = _encode(column)
+        numbers = _encode(numbers << 32 | codes) if place else codes
+    first = np.empty(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    return columns[:, first], numbers
+
+
+def _encode(column: NDArray[np.generic]) -> IntArray:
+    return np.asarray(pa.array(column).dictionary_encode().indices).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Classes whose hashes end in the same bits; without bits, all of them."""
+
+    ending: int = 0
+    bits: int = 0
+
+    def halves(self) -> tuple[Share, Share]:
+        """Return both halves of it."""
+        return Share(self.ending, self.bits + 1), Share(self.ending | 1 << self.bits, self.bits + 1)
+
+    def holds(self, classes: IntArray) -> BoolArray:
+        """Return (n_classes,) whether classes, given by (n_columns, n_classes) numbers, are among them."""
+        word = np.zeros(classes.shape[1], dtype=np.uint64)
+        for column in classes:
+            word = (word ^ column.view(np.uint64)) * _SPREAD
+            word ^= word >> _HALF
+        return np.asarray(word & np.uint64((1 << self.bits) - 1) == np.uint64(self.ending), dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """How often each value of one subject occurs in each class."""
+
+    values: KeyArray  # (n_attributes, n_values) words
+    pairs: KeyArray  # (n_cells,) class << 32 | value, ascending
+    counts: IntArray  # (n_cells,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Classes, and for each subject the values in them; cells of different rows can be added."""
+
+    classes: IntArray  # (n_columns, n_classes) numbers
+    sizes: IntArray  # (n_classes,)
+    subjects: tuple[Counts, ...]
+
+    @classmethod
+    def of(cls, classes: IntArray, subjects: Sequence[KeyArray]) -> Cells:
+        """Count rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
+        distinct, owner = number_rows(classes)
+        counted = []
+        for words in subjects:
+            values, numbers = number_rows(words)
+            pairs, counts = np.unique(_pair(owner, numbers), return_counts=True)
+            counted.append(Counts(values, pairs, counts))
+        return cls(distinct, np.bincount(owner, minlength=distinct.shape[1]), tuple(counted))
+
+    def __add__(self, other: Cells) -> Cells:
+        """Return what both count."""
+        classes, owner = number_rows(np.append(self.classes, other.classes, axis=1))
+        n_own = self.classes.shape[1]
+        sizes = np.zeros(classes.shape[1], dtype=np.int64)
+        sizes[owner[:n_own]] = self.sizes
+        sizes[owner[n_own:]] += other.sizes
+        subjects = []
+        for one, two in zip(self.subjects, other.subjects, strict=True):
+            values, numbers = number_rows(np.append(one.values, two.values, axis=1))
+            n_values = one.values.shape[1]
+            pairs = np.append(
+                _renumber(one.pairs, owner[:n_own], numbers[:n_values]),
+                _renumber(two.pairs, owner[n_own:], numbers[n_values:]),
+            )
+            subjects.append(Counts(values, *_sum_up(pairs, np.append(one.counts, two.counts))))
+        return Cells(classes, sizes, tuple(subjects))
+
+    def select(self, classes: BoolArray) -> Cells:
+        """Return the cells of some classes; values keep their numbers."""
+        place = np.cumsum(classes) - 1
+        subjects = []
+        for one in self.subjects:
+            own = classes[one.pairs >> _HALF]
+            pairs = _pair(place[one.pairs[own] >> _HALF], one.pairs[own] & _LOW)
+            subjects.append(Counts(one.values, pairs, one.counts[own]))
+        return Cells(self.classes[:, classes], self.sizes[classes], tuple(subjects))
+
+    def join(self) -> Cells:
+        """Return the same as one class."""
+        joined = (Counts(one.values, *_sum_up(one.pairs & _LOW, one.counts)) for one in self.subjects)
+        return Cells(np.zeros((1, 1), dtype=np.int64), self.sizes.sum(keepdims=True), tuple(joined))
+
+    @property
+    def n_cells(self) -> int:
+        """How many classes there are, with a value of each subject."""
+        return len(self.sizes) + sum(len(one.pairs) for one in self.subjects)
+
+
+def _pair(owner: NDArray[np.integer], value: NDArray[np.integer]) -> KeyArray:
+    return owner.astype(np.uint64) << _HALF | value.astype(np.uint64)
+
+
+def _renumber(pairs: KeyArray, owner: IntArray, value: IntArray) -> KeyArray:
+    return _pair(owner[pairs >> _HALF], value[pairs & _LOW])
+
+
+def _sum_up(pairs: KeyArray, counts: IntArray) -> tuple[KeyArray, IntArray]:
+    """Return distinct pairs, ascending, and the sums of their counts."""
+    order = np.argsort(pairs, kind="stable")
+    pairs = pairs[order]
+    first = np.flatnonzero(np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)])
+    return pairs[first], np.add.reduceat(counts[order], first) if len(first) else counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedRows:
+    """Rows of a release as numbers: all that is asked of them."""
+
+    rows: int
+    labels: NDArray[np.int32]  # (n_labelled, n_rows)
+    classes: IntArray  # (n_columns, n_rows)
+    words: Mapping[str, KeyArray]  # (n_rows,) of each sensitive attribute that a promise is about
+    texts: Mapping[str, Texts]  # what the words stand for
+    hashes: KeyArray | None  # (n_rows,) of the contents, if there is a source to compare with
+    sums: RowSums  # of the hashes, with the numbers of classes
+
+
+@dataclass(slots=True, eq=False)
+class Counting:
+    """What a pass over a release has found so far: of all rows, and of the classes of a share."""
+
+    subjects: tuple[Subject, ...] | None  # None: classes are not asked for
+    share: Share = Share()
+    limit: int | None = None  # bytes
+    side: int = 0  # further bytes that a class will take
+    rows: int = 0
+    sums: RowSums = field(default_factory=RowSums)
+    texts: dict[str, Texts] = field(default_factory=dict)
+    let_go: list[Share] = field(default_factory=list)  # shares that were given up for lack of memory
+    _cells: Cells | None = None
+    _whole: Cells | None = None  # of the whole table as one class, if the share is not all of it
+    _waiting: list[CodedRows] = field(default_factory=list)
+    _held: int = 0  # rows that wait
+
+    def add(self, rows: CodedRows) -> None:
+        """Count the next rows."""
+        self._note(rows.rows, rows.sums, rows.texts)
+        if self.subjects is None:
+            return
+        self._waiting.append(rows)
+        self._held += rows.rows
+        n_cells = 0 if self._cells is None else self._cells.n_cells
+        if self._held >= min(_MOST, max(_FEWEST, n_cells)) or not self._fits():
+            self.settle()
+
+    def absorb(self, other: Counting) -> None:
+        """Add what was counted elsewhere, of the share that this one began with."""
+        self._note(other.rows, other.sums, other.texts)
+        if other._cells is not None:
+            self._join(other._cells, other._whole)
+
+    def _note(self, rows: int, sums: RowSums, texts: Mapping[str, Texts]) -> None:
+        self.rows += rows
+        self.sums += sums
+        for name, more in texts.items():
+            known = self.texts.setdefault(name, {})
+            known |= {word: text for word, text in more.items() if word not in known}
+
+    def settle(self) -> None:
+        """Count what waits; let classes go, half of them at a time, that do not fit."""
+        waiting, self._waiting, self._held = self._waiting, [], 0
+        if not waiting:
+            return
+        classes = np.concatenate([rows.classes for rows in waiting], axis=1)
+        words = {name: np.concatenate([rows.words[name] for rows in waiting]) for name in waiting[0].words}
+        del waiting
+        subjects = [np.stack([words[name] for name in subject]) for subject in self.subjects or ()]
+        self._join(Cells.of(classes, subjects))
+
+    def _join(self, more: Cells, whole: Cells | None = None) -> None:
+        if self.share.bits:
+            whole = whole or more.join()
+            self._whole = whole if self._whole is None else self._whole + whole
+            more = more.select(self.share.holds(more.classes))
+        self._cells = more if self._cells is None else self._cells + more
+        while not self._fits():
+            if self._cells.classes.shape[1] < 2 or self.share.bits == _MOST_BITS:
+                raise UsageError(
+                    "this release does not fit into memory: one of its classes alone takes more than "
+                    f"{(self.limit or 0) / (1 << 20):.1f} MiB; allow more memory"
+                )
+            self._whole = self._whole or self._cells.join()
+            self.share, other = self.share.halves()
+            self.let_go.append(other)
+            self._cells = self._cells.select(self.share.holds(self._cells.classes))
+
+    def _fits(self) -> bool:
+        if self.limit is None:
+            return True
+        cells = 0 if self._cells is None else _CELL * self._cells.n_cells + self.side * self.n_classes
+        return cells + _ROW * self._held <= self.limit
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes were met."""
+        return 0 if self._cells is None else self._cells.classes.shape[1]
+
+    @property
+    def cells(self) -> Cells:
+        """All that was counted, once it is settled."""
+        assert self._cells is not None  # noqa: S101 - asked for only if there are rows
+        return self._cells
+
+    def histograms(self, subject: Subject) -> Histograms:
+        """Return the values of a subject in each class."""
+        place = (self.subjects or ()).index(subject)
+        own, sizes = self.cells.subjects[place], self.cells.sizes
+        values, value, table = own.values, (own.pairs & _LOW).astype(np.int64), None
+        if self._whole is not None:
+            every = self._whole.subjects[place]
+            values, numbers = number_rows(np.append(every.values, own.values, axis=1))
+            value, table = numbers[every.values.shape[1] :][value], every.counts
+        names = self.texts[subject[0]] if len(subject) == 1 else {}
+        start = np.searchsorted(own.pairs, np.arange(len(sizes) + 1, dtype=np.uint64) << _HALF).astype(np.int64)
+        return Histograms(
+            sizes=sizes,
+            start=start,
+            value=value,
+            count=own.counts,
+            values=tuple(names[word] for word in values[0].tolist()) if names else (),
+            n_values=values.shape[1],
+            table=table,
+        )
