@@ -9,9 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import compiled, inlined
 from shoal.verify.covers import Covers
-from shoal.verify.kernels import inlined
 
 Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
 NOBODY, SEVERAL = -1, -2

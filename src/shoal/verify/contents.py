@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, KeyArray
-from shoal.verify.hashing import fold_numbers, fold_values, fold_words, fresh_key, hash_texts, hash_words
+from shoal.verify.hashing import fold_values, fresh_key, hash_texts
 from shoal.verify.reading import coded
 
 MISSING = np.uint64(0x5348_4F41_4C4D_4953)  # the word of a value that is missing
@@ -73,26 +73,15 @@ class Contents:
 
     def hashes(self, batch: pa.RecordBatch) -> KeyArray:
         """Return (n_rows,) hashes of the batch's rows."""
-        rows: KeyArray | None = None
+        rows = np.zeros(batch.num_rows, dtype=np.uint64)
         for name, kind in self._columns:
             column = batch.column(name)
             if is_textual(column.type) or kind == TEXT:
                 values, places = coded(column)
-                words = self._words(values, kind)
-                if rows is None:
-                    rows = hash_words(self.key, words, places)
-                else:
-                    fold_words(self.key, rows, words, places)
-                continue
-            if rows is None:
-                rows = np.zeros(batch.num_rows, dtype=np.uint64)
-            column = _as_kind(column, kind)
-            if pa.types.is_floating(kind) and not column.null_count:
-                numbers = np.asarray(column)
-                fold_numbers(self.key, rows, numbers, numbers.view(np.uint64), MISSING)
+                fold_values(self.key, rows, self.words(name, values).take(places))
             else:
-                fold_values(self.key, rows, _bits(column))
-        return np.zeros(batch.num_rows, dtype=np.uint64) if rows is None else rows
+                fold_values(self.key, rows, _bits(_as_kind(column, kind)))
+        return rows
 
     def kind_of(self, column: str) -> pa.DataType:
         """Return the type in which the values of a column are compared."""
@@ -106,19 +95,14 @@ class Contents:
         (True, False, True)
         """
         kind = self.kind_of(column)
-        if is_textual(values.type) or kind == TEXT:
-            return self._words(values, kind)
-        return np.append(_bits(_as_kind(values, kind)), MISSING)
-
-    def _words(self, values: pa.Array, kind: pa.DataType) -> KeyArray:
-        if not is_textual(values.type):
-            values = values.cast(pa.string())
-        missing = np.asarray(pc.is_in(values.cast(pa.string()), value_set=self._missing))
-        words = self._text_words(values.cast(TEXT))
+        if not is_textual(values.type) and kind != TEXT:
+            return np.append(_bits(_as_kind(values, kind)), MISSING)
+        texts = values.cast(pa.string())
+        words = self._text_words(texts.cast(TEXT))
         if kind != TEXT:
-            parsed, fits = _parsed(values.cast(pa.string()), kind)
+            parsed, fits = _parsed(texts, kind)
             words[fits] = parsed[fits]
-        words[missing] = MISSING
+        words[np.asarray(pc.is_in(texts, value_set=self._missing))] = MISSING
         return np.append(words, MISSING)
 
     def _text_words(self, texts: pa.LargeStringArray) -> KeyArray:

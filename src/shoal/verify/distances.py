@@ -7,16 +7,17 @@ factor by which class size times table size is to be multiplied to get the denom
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shoal.core.arrays import IntArray
-from shoal.core.kernels import compiled
 from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError, Histograms, check_size
-from shoal.verify.kernels import Function, uncompiled
+
+_TOGETHER = 1 << 20  # numbers that are worked on at a time
 
 
 def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
@@ -31,40 +32,54 @@ def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
 
 def ordered_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
     """Return the work along the ranks of the values present, neighbours being 1 / (m - 1) apart."""
-    ranks = ranks_of(histograms, attribute)
-    m = histograms.n_values
+    ranks, m = ranks_of(histograms, attribute), histograms.n_values
     if m < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
-    whole = np.empty(m, dtype=histograms.count.dtype)
-    whole[ranks] = histograms.whole
-    found = _fitting(_along_ranks, histograms, m)(
-        histograms.start, ranks[histograms.value], histograms.count, histograms.sizes, whole, histograms.total
-    )
-    return found, m - 1
+    work = [np.abs(np.cumsum(extra, axis=1)).sum(axis=1) for extra in _list_differences(histograms, ranks, m)]
+    return np.concatenate(work), m - 1
 
 
 def hierarchical_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
     """Return the work over the taxonomy: leaves are height(lowest common ancestor) / height(root) apart."""
     nodes, parents, heights = nodes_of(histograms, attribute)
-    tall = int(heights[0])
-    if tall == 0 or histograms.n_values < 2:
+    if heights[0] == 0 or histograms.n_values < 2:
         return np.zeros(histograms.sizes.shape[0], dtype=np.int64), 1
-    whole = np.zeros(len(parents), dtype=histograms.count.dtype)
-    whole[nodes] = histograms.whole
-    found = _fitting(_over_tree, histograms, len(parents))(
-        histograms.start,
-        nodes[histograms.value],
-        histograms.count,
-        histograms.sizes,
-        whole,
-        histograms.total,
-        parents,
-        heights.astype(histograms.count.dtype),
-    )
-    return found, tall
+    work = [_move_up(extra, parents, heights) for extra in _list_differences(histograms, nodes, len(parents))]
+    return np.concatenate(work), heights[0]
 
 
-def nodes_of(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, IntArray, IntArray]:
+def _list_differences(histograms: Histograms, place: IntArray, n_places: int) -> Iterator[NDArray[Any]]:
+    """Yield (n_some_classes, n_places) what classes have more of each value than their share, times both sizes.
+
+    *place* tells where each value is. Counts may be Python's integers.
+    """
+    if histograms.count.dtype == object:
+        check_size(histograms.sizes.shape[0] * n_places)
+    whole = np.zeros(n_places, dtype=histograms.count.dtype)
+    whole[place] = histograms.whole
+    owner, step = histograms.owner, max(1, _TOGETHER // n_places)
+    for first in range(0, len(histograms.sizes), step):
+        sizes = histograms.sizes[first : first + step]
+        own = np.zeros((len(sizes), n_places), dtype=whole.dtype)
+        some = slice(histograms.start[first], histograms.start[first + len(sizes)])
+        np.add.at(own, (owner[some] - first, place[histograms.value[some]]), histograms.count[some])
+        yield own * histograms.total - np.outer(sizes, whole)
+
+
+def _move_up(extra: NDArray[Any], parents: Sequence[int], heights: Sequence[int]) -> NDArray[Any]:
+    """Return (n_classes,) the work of moving what is too much at some leaves to others; parents precede children."""
+    work, surplus, lack = np.zeros_like(extra[:, 0]), np.zeros_like(extra), np.zeros_like(extra)
+    for node in range(len(parents) - 1, -1, -1):
+        # What the children of a node can settle among themselves travels as far as the node.
+        left = extra[:, node] + surplus[:, node] - lack[:, node]
+        work += heights[node] * np.minimum(surplus[:, node], lack[:, node])
+        if node:
+            surplus[:, parents[node]] += np.maximum(left, 0)
+            lack[:, parents[node]] += np.maximum(-left, 0)
+    return work
+
+
+def nodes_of(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, list[int], list[int]]:
     """Return (n_values,) the leaf of each value in the taxonomy, and of every node its parent and height."""
     if attribute.taxonomy is None:
         raise CannotCheckError(f"the manifest has no taxonomy for {attribute.name!r}")
@@ -77,7 +92,7 @@ def nodes_of(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, In
     if any(text not in leaves for text in histograms.values):
         raise CannotCheckError(f"values of {attribute.name!r} are not in its taxonomy")
     nodes = np.array([leaves[text] for text in histograms.values], dtype=np.int64)
-    return nodes, np.array(parents, dtype=np.int64), np.array(heights, dtype=np.int64)
+    return nodes, parents, heights
 
 
 def largest_product(histograms: Histograms, attribute: Attribute | None) -> int:
@@ -86,14 +101,6 @@ def largest_product(histograms: Histograms, attribute: Attribute | None) -> int:
     if attribute is not None and attribute.taxonomy is not None:
         steps += max(_flatten(attribute.taxonomy)[1])
     return 2 * max(steps, 1) * int(histograms.sizes.max()) * histograms.total
-
-
-def _fitting(function: Function, histograms: Histograms, n_values: int) -> Function:
-    """Return the kernel or, for counts that are Python's integers, the function it was made from."""
-    if histograms.count.dtype != object:
-        return function
-    check_size(histograms.sizes.shape[0] * n_values)
-    return uncompiled(function)
 
 
 def ranks_of(histograms: Histograms, attribute: Attribute) -> IntArray:
@@ -160,58 +167,3 @@ def _flatten(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[st
     for node in range(len(parents) - 1, 0, -1):
         heights[parents[node]] = max(heights[parents[node]], heights[node] + 1)
     return parents, heights, leaves
-
-
-@compiled
-def _along_ranks(
-    start: IntArray, rank: IntArray, count: IntArray, sizes: IntArray, whole: IntArray, total: int
-) -> IntArray:
-    n, m = sizes.shape[0], whole.shape[0]
-    out = np.zeros(n, dtype=count.dtype)
-    own = np.zeros(m, dtype=count.dtype)
-    for c in range(n):
-        for e in range(start[c], start[c + 1]):
-            own[rank[e]] += count[e]
-        carried = 0
-        for r in range(m):
-            carried += own[r] * total - whole[r] * sizes[c]
-            out[c] += abs(carried)
-            own[r] = 0
-    return out
-
-
-@compiled
-def _over_tree(
-    start: IntArray,
-    node: IntArray,
-    count: IntArray,
-    sizes: IntArray,
-    whole: IntArray,
-    total: int,
-    parents: IntArray,
-    heights: IntArray,
-) -> IntArray:
-    n, m = sizes.shape[0], parents.shape[0]
-    out = np.zeros(n, dtype=count.dtype)
-    own = np.zeros(m, dtype=count.dtype)
-    extra = np.zeros(m, dtype=count.dtype)
-    surplus = np.zeros(m, dtype=count.dtype)
-    lack = np.zeros(m, dtype=count.dtype)
-    for c in range(n):
-        for e in range(start[c], start[c + 1]):
-            own[node[e]] += count[e]
-        for v in range(m):
-            extra[v] = own[v] * total - whole[v] * sizes[c]
-            surplus[v] = 0
-            lack[v] = 0
-            own[v] = 0
-        for v in range(m - 1, -1, -1):
-            # What the children of v can settle among themselves travels as far as v.
-            extra[v] += surplus[v] - lack[v]
-            out[c] += heights[v] * min(surplus[v], lack[v])
-            if parents[v] >= 0:
-                if extra[v] > 0:
-                    surplus[parents[v]] += extra[v]
-                else:
-                    lack[parents[v]] -= extra[v]
-    return out

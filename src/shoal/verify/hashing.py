@@ -13,16 +13,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
-from shoal.verify.kernels import inlined
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.kernels import compiled, inlined
 
 Word: TypeAlias = np.uint64
-_C0 = np.uint64(0x736F6D6570736575)
-_C1 = np.uint64(0x646F72616E646F6D)
-_C2 = np.uint64(0x6C7967656E657261)
-_C3 = np.uint64(0x7465646279746573)
-_FINAL = np.uint64(0xFF)
+State: TypeAlias = tuple[Word, Word, Word, Word]
+_C0, _C1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
+_C2, _C3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
+_FINAL, _ONE = np.uint64(0xFF), np.uint64(1)
 _13, _16, _17, _21, _32 = (np.uint64(bits) for bits in (13, 16, 17, 21, 32))
 _47, _48, _51, _43 = (np.uint64(bits) for bits in (47, 48, 51, 43))
 _EIGHT, _SHIFT_LENGTH = np.uint64(8), np.uint64(56)
@@ -34,7 +32,7 @@ def fresh_key() -> KeyArray:
 
 
 @inlined
-def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> tuple[Word, Word, Word, Word]:
+def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> State:
     v0 = v0 + v1
     v1 = ((v1 << _13) | (v1 >> _51)) ^ v0
     v0 = (v0 << _32) | (v0 >> _32)
@@ -49,104 +47,54 @@ def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> tuple[Word, Word, Word, Wo
 
 
 @inlined
-def _finish(v0: Word, v1: Word, v2: Word, v3: Word) -> Word:
-    v2 = v2 ^ _FINAL
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    return v0 ^ v1 ^ v2 ^ v3
+def _absorb(state: State, word: Word) -> State:
+    v0, v1, v2, v3 = state
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
+    return v0 ^ word, v1, v2, v3
 
 
 @inlined
-def combine(key: KeyArray, first: Word, second: Word) -> Word:
-    """Return the hash of two words."""
-    v0, v1, v2, v3 = _C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1]
-    v3 = v3 ^ first
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 = v0 ^ first
-    v3 = v3 ^ second
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 = v0 ^ second
-    return _finish(v0, v1, v2, v3)
-
-
-@compiled
-def fold_words(key: KeyArray, rows: KeyArray, words: KeyArray, places: CodeArray) -> None:
-    """Change rows[i] to the hash of itself and words[places[i]]."""
-    for i in range(rows.shape[0]):
-        rows[i] = combine(key, rows[i], words[places[i]])
-
-
-@compiled
-def hash_words(key: KeyArray, words: KeyArray, places: CodeArray) -> KeyArray:
-    """Return (n,) the hashes of 0 and words[places[i]]: what fold_words makes of zeros."""
-    hashes = np.empty(words.shape[0], dtype=np.uint64)
-    for i in range(words.shape[0]):
-        hashes[i] = combine(key, np.uint64(0), words[i])
-    rows = np.empty(places.shape[0], dtype=np.uint64)
-    for i in range(places.shape[0]):
-        rows[i] = hashes[places[i]]
-    return rows
-
-
-@compiled
-def fold_numbers(key: KeyArray, rows: KeyArray, numbers: FloatArray, bits: KeyArray, missing: Word) -> None:
-    """Change rows[i] to the hash of itself and the bits of numbers[i]; -0.0 is 0.0, NaN is missing."""
-    for i in range(rows.shape[0]):
-        word = bits[i]
-        if numbers[i] == 0.0:
-            word = np.uint64(0)
-        elif numbers[i] != numbers[i]:
-            word = missing
-        rows[i] = combine(key, rows[i], word)
+def _finish(state: State) -> Word:
+    v0, v1, v2, v3 = state
+    v2 = v2 ^ _FINAL
+    for _ in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
 
 
 @compiled
 def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
     """Change rows[i] to the hash of itself and words[i]."""
+    start = (_C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1])
     for i in range(rows.shape[0]):
-        rows[i] = combine(key, rows[i], words[i])
+        rows[i] = _finish(_absorb(_absorb(start, rows[i]), words[i]))
 
 
 @compiled
 def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
     """Return (n,) hashes of the byte strings data[offsets[i]:offsets[i + 1]]."""
-    n = offsets.shape[0] - 1
-    out = np.empty(n, dtype=np.uint64)
-    for i in range(n):
-        start, stop = offsets[i], offsets[i + 1]
-        v0, v1, v2, v3 = _C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1]
-        word = np.uint64(0)
-        held = np.uint64(0)
-        for j in range(start, stop):
+    out = np.empty(offsets.shape[0] - 1, dtype=np.uint64)
+    for i in range(out.shape[0]):
+        state = (_C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1])
+        word = held = np.uint64(0)
+        for j in range(offsets[i], offsets[i + 1]):
             word = word | (np.uint64(data[j]) << (held * _EIGHT))
-            held = held + np.uint64(1)
+            held = held + _ONE
             if held == _EIGHT:
-                v3 = v3 ^ word
-                v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-                v0 = v0 ^ word
-                word = np.uint64(0)
-                held = np.uint64(0)
-        word = word | (np.uint64(stop - start) << _SHIFT_LENGTH)
-        v3 = v3 ^ word
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 = v0 ^ word
-        out[i] = _finish(v0, v1, v2, v3)
+                state = _absorb(state, word)
+                word = held = np.uint64(0)
+        length = np.uint64(offsets[i + 1] - offsets[i])
+        out[i] = _finish(_absorb(state, word | (length << _SHIFT_LENGTH)))
     return out
 
 
-_ONE, _HALF = np.uint64(1), np.uint64(32)
+def _mix(key: KeyArray, words: KeyArray) -> KeyArray:
+    """Return words that are no linear function of the first: by odd factors and shifts."""
+    words = (words ^ key[0]) * (key[1] | _ONE)
+    words = (words ^ (words >> _32)) * (key[0] | _ONE)
+    return np.asarray(words ^ (words >> _32), dtype=np.uint64)
 
 
-@inlined
-def _mix(key: KeyArray, word: Word) -> Word:
-    """Return a word that is no linear function of the first: by odd factors and shifts."""
-    word = (word ^ key[0]) * (key[1] | _ONE)
-    word = (word ^ (word >> _HALF)) * (key[0] | _ONE)
-    return word ^ (word >> _HALF)
-
-
-@compiled
 def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> KeyArray:
     """Return (n_boxes, 3) the rows of each box and two sums, modulo 2**64, over the hashes of their contents.
 
@@ -159,20 +107,17 @@ def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -
     >>> (one != other).any(axis=1).tolist()
     [False, True]
     """
-    sums = np.zeros((n_boxes, 3), dtype=np.uint64)
-    for i in range(boxes.shape[0]):
-        sums[boxes[i], 0] += _ONE
-        sums[boxes[i], 1] += hashes[i]
-        sums[boxes[i], 2] += _mix(key, hashes[i])
-    return sums
+    sums = np.zeros((3, n_boxes), dtype=np.uint64)
+    for row, words in zip(sums, (np.ones_like(hashes), hashes, _mix(key, hashes)), strict=True):
+        np.add.at(row, boxes, words)
+    return sums.T
 
 
 @dataclass(frozen=True, slots=True)
 class RowSums:
     """How many rows there are, and two sums modulo 2**64 over the hashes of their classes and contents.
 
-    Equal rows in any order make equal sums. Unequal ones do so with a chance of at most m / 2**64, where none occurs m
-    times more often in one table than in the other: see docs/adr/0004-verifier.md.
+    What equal and unequal sums mean is as with the sums of boxes.
 
     >>> key = np.array([0x0123456789ABCDEF, 0xFEDCBA9876543211], dtype=np.uint64)
     >>> one, other = (RowSums.of(key, np.array(words, dtype=np.uint64)) for words in ([5, 6], [4, 7]))
@@ -187,19 +132,9 @@ class RowSums:
     @classmethod
     def of(cls, key: KeyArray, hashes: KeyArray) -> RowSums:
         """Add up the hashes of rows."""
-        first, second = _summed(key, hashes)
-        return cls(len(hashes), int(first), int(second))
+        return cls(len(hashes), int(hashes.sum()), int(_mix(key, hashes).sum()))
 
     def __add__(self, other: RowSums) -> RowSums:
         """Return the sums of both."""
         first, second = self.first + other.first, self.second + other.second
         return RowSums(self.rows + other.rows, first % (1 << 64), second % (1 << 64))
-
-
-@compiled
-def _summed(key: KeyArray, hashes: KeyArray) -> tuple[np.uint64, np.uint64]:
-    first = second = np.uint64(0)
-    for i in range(hashes.shape[0]):
-        first += hashes[i]
-        second += _mix(key, hashes[i])
-    return first, second

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,37 +46,6 @@ _FOUND = "found"
 ROWS_TOGETHER = 1 << 20  # of a partition, as far as row groups allow
 
 
-class ReleaseForm(Protocol):
-    """What tasks must know to read their rows of a release."""
-
-    def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
-        """Return the rows of one partition, given its number and what Spark sends."""
-
-
-class _Partition(PublishedRows):
-    """The rows of one partition of a DataFrame."""
-
-    def __init__(self, form: PartitionForm, number: int, batches: Iterator[pa.RecordBatch]) -> None:
-        self.schema = form.schema
-        self.columns = tuple(form.schema.names)
-        self._rows = ShipPartition(form)(number, batches)
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in self._rows:
-            yield batch.select(list(columns))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameForm:
-    """How tasks read partitions of a DataFrame."""
-
-    form: PartitionForm
-
-    def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PublishedRows:
-        """Return the rows that Spark sends."""
-        return _Partition(self.form, number, batches)
-
-
 class SparkRows(PublishedRows):
     """The rows of a DataFrame that Spark has computed once and keeps, a partition at a time."""
 
@@ -86,19 +55,15 @@ class SparkRows(PublishedRows):
         self.columns = tuple(self.schema.names)
         self._frame = frame
 
-    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, FrameForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
         """Return these columns, named by their places, and how they are read."""
-        wanted, form = self._selected(columns)
-        return wanted, FrameForm(form)
-
-    def _selected(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
         places = [self.schema.get_field_index(name) for name in columns]
         wanted = by_places(by_places(self._frame).select(*(str(place) for place in places)))
         return wanted, PartitionForm("the release", pa.schema([self.schema.field(place) for place in places]), ())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns; texts come as dictionaries, a new one for every batch."""
-        wanted, form = self._selected(columns)
+        wanted, form = self.select_columns(columns)
         with explain_failures("the release"):
             for _, batch in stream_pieces(pieces_of(wanted, ShipPartition(form))):
                 yield batch
@@ -158,18 +123,23 @@ class PartitionCounted:
 class CountPartition:
     """Counts the classes of a share in the rows of a partition."""
 
-    form: ReleaseForm
+    form: PartitionForm | FileForm
     shared: Shared[tuple[ReleaseCoder, Counting]]  # a coder and a counting that have met nothing
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what was found."""
         coder, counting = copy.deepcopy(self.shared.value)
-        rows = self.form.open(number, batches)
-        for batch in rows.batches(coder.columns):
+        file: ParquetRows | None = None
+        if isinstance(self.form, PartitionForm):
+            rows = ShipPartition(self.form)(number, batches)
+        else:
+            file = self.form.open(number, batches)
+            rows = file.batches(coder.columns)
+        for batch in rows:
             counting.add(coder.code(batch))
         counting.settle()
         used = tuple(reader.used for reader in coder.labels)
-        yield pack_found(PartitionCounted(counting, used, rows.unused_entries()))
+        yield pack_found(PartitionCounted(counting, used, () if file is None else file.unused_entries()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,7 +38,7 @@ from shoal.verify.coding import ReleaseCoder
 from shoal.verify.manifest import read_manifest
 from shoal.verify.passes import Reader
 from shoal.verify.result import Verification
-from shoal.verify.spark import FrameForm, SparkFileRows, SparkRows
+from shoal.verify.spark import SparkFileRows, SparkRows
 from shoal.verify.verifier import verify, verify_table
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -163,10 +163,10 @@ class TableRows(SparkRows):
         half = table.num_rows // 2
         self._parts = [table.slice(0, half), table.slice(0, 0), table.slice(half)]
 
-    def select_columns(self, columns: Sequence[str]) -> tuple[Any, FrameForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[Any, PartitionForm]:
         wanted = [part.select(list(columns)).to_batches(max_chunksize=200) for part in self._parts]
         schema = pa.schema([self.schema.field(name) for name in columns])
-        return Partitions(wanted), FrameForm(PartitionForm("the release", schema, ()))
+        return Partitions(wanted), PartitionForm("the release", schema, ())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for part in self._parts:
