@@ -26,7 +26,7 @@ from shoal.verify.cells import Counting, Share
 from shoal.verify.passes import Means, Reader
 from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
-from shoal.verify.verifier import verify_rows
+from shoal.verify.verifier import verify_table
 
 N = 360
 COLUMNS = "age sex zip illness job cost"
@@ -171,9 +171,10 @@ def compare(
         rows, given = MemoryRows(table.combine_chunks()), {"people.csv": population}
         verdicts = []
         for noted in (witness, None):
-            expected = verify_rows(rows, told, Means(), source, given, noted)
+            expected = verify_table(rows, told, source=source, populations=given, witness=noted, means=Means())
             for limit in limits:
-                assert verify_rows(rows, told, Means(limit, 2), source, given, noted) == expected, (name, limit)
+                again = verify_table(rows, told, source=source, populations=given, witness=noted, means=Means(limit, 2))
+                assert again == expected, (name, limit)
             verdicts.append(expected)
             found[name] = expected
         by_witness, by_matching = verdicts

@@ -29,11 +29,11 @@ from shoal.verify.exact import Histograms, entropies
 from shoal.verify.guarantees import Judged
 from shoal.verify.hashing import RowSums
 from shoal.verify.manifest import read_manifest
-from shoal.verify.passes import Means, Reader
+from shoal.verify.passes import Given, Means, Reader
 from shoal.verify.promises import Promise
 from shoal.verify.reading import MemoryRows
 from shoal.verify.truth import contents_for
-from shoal.verify.verifier import verify, verify_rows
+from shoal.verify.verifier import verify, verify_table
 
 COLUMNS = {"few labels": [40], "labels beyond 64 bits": [2**61, 2**31, 2**61], "values": [2**62]}
 
@@ -177,7 +177,7 @@ def test_everything_that_tasks_need_can_be_sent_elsewhere(release: shoal.Release
     coder = ReleaseCoder(rows.schema, manifest, [("illness",)], contents, source.schema)
     original = SourceCoder(manifest, read_all_covers(manifest), contents)
     copied, other = pickle.loads(pickle.dumps((coder, original)))
-    reader = Reader(rows, source, Silent(), Means())
+    reader = Reader(rows, Given(source, None, {}, None, Silent(), Means()))
     one, another = (reader.count(coder, Counting((("illness",),)), 0) for coder in (coder, copied))
     assert one.sums == another.sums
     assert one.cells.classes.tolist() == another.cells.classes.tolist()
@@ -197,13 +197,14 @@ def test_rows_that_change_between_passes_are_refused(release: shoal.Release) -> 
             type(self).left += 1
             return iter(batches if self.left < 2 else batches[:-1])
 
+    rows = Shrinking(release.data.combine_chunks())
     with pytest.raises(InputError, match="the release changed while it was being read"):
-        verify_rows(Shrinking(release.data.combine_chunks()), release.manifest, Means(20_000, 1), open_source(table()))
+        verify_table(rows, release.manifest, means=Means(20_000, 1), source=open_source(table()))
 
 
 def test_a_class_that_does_not_fit_alone_is_refused(release: shoal.Release) -> None:
     with pytest.raises(UsageError, match=r"does not fit into memory.*allow more memory"):
-        verify_rows(MemoryRows(release.data), release.manifest, Means(90, 1))
+        verify_table(MemoryRows(release.data), release.manifest, means=Means(90, 1))
 
 
 def test_the_command_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

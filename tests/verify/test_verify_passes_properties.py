@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shoal.sources.opening import open_source
 from shoal.verify.passes import Means
 from shoal.verify.reading import MemoryRows
-from shoal.verify.verifier import verify_rows
+from shoal.verify.verifier import verify_table
 
 WIDTH = 6
 SPANS = [(low, high) for low in range(WIDTH) for high in range(low + 1, WIDTH + 1)]
@@ -77,21 +77,20 @@ def test_passes_find_what_one_pass_finds(rows: list[Any], source: list[Any], lim
     original = open_source(pa.table({name: [point[p] for point in source] for p, name in enumerate("xysc")}))
     told = manifest(rows, source)
     table = MemoryRows(pa.table(published))
-    expected = verify_rows(table, told, Means(), original)
+    expected = verify_table(table, told, means=Means(), source=original)
     false_rows = len(rows) - largest_matching(rows, source)
     truth = next(check for check in expected.checks if check.name == "truth")
     assert truth.ok == (false_rows == 0)
     assert truth.ok or truth.detail.startswith(f"{false_rows} published rows")
-    assert verify_rows(table, told, Means(limit, 2), original) == expected
+    assert verify_table(table, told, means=Means(limit, 2), source=original) == expected
 
 
 def test_the_manifest_is_one_that_is_read() -> None:
     rows = [((0, 3), (0, 6), "a", 0)]
-    answer = verify_rows(
+    answer = verify_table(
         MemoryRows(pa.table({"x": ["0-3"], "y": ["0-6"], "s": ["a"], "c": [0]})),
         manifest(rows, [(1, 1, "a", 0)]),
-        Means(),
-        open_source(pa.table({"x": [1], "y": [1], "s": ["a"], "c": [0]})),
+        source=open_source(pa.table({"x": [1], "y": [1], "s": ["a"], "c": [0]})),
     )
     assert answer.verified, answer.failures
 
@@ -114,6 +113,6 @@ def test_boxes_side_by_side_in_however_little_memory(n_false: int) -> None:
         )
     )
     original = open_source(pa.table({name: [point[p] for point in source] for p, name in enumerate("xysc")}))
-    expected = verify_rows(table, told, Means(), original)
+    expected = verify_table(table, told, means=Means(), source=original)
     assert expected.verified == (n_false == 0), expected.failures
-    assert verify_rows(table, told, Means(2500, 2), original) == expected
+    assert verify_table(table, told, means=Means(2500, 2), source=original) == expected

@@ -255,6 +255,7 @@ class Run:
         return found
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
+        from shoal.verify.passes import Means
         from shoal.verify.verifier import verify_table
 
         with self._time("apply"):
@@ -269,7 +270,7 @@ class Run:
                 witness=None if witness is None else witness.of_given(self.source).numbers,
                 labelled=publication.tabulate_labels(),
                 progress=self.progress,
-                memory=self.budget.limit,
+                means=Means.of(self.budget.limit),
             )
         refuse_unverified(verification)
         findings = self._find(publication, manifest)

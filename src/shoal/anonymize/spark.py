@@ -26,6 +26,7 @@ from shoal.sources.opening import open_source
 from shoal.sources.spark.session import explain_failures, quiet, spark_session
 from shoal.sources.spark.shipping import by_places
 from shoal.sources.spark.source import SparkSource, open_spark_files
+from shoal.verify.passes import Means
 from shoal.verify.spark import SparkRows
 from shoal.verify.verifier import verify_table
 
@@ -110,8 +111,7 @@ class SparkRun(Run):
                 witness=witness.numbers,
                 labelled=publication.tabulate_labels(),
                 progress=self.progress,
-                memory=self.budget.limit,
-                spark=self.verifying,
+                means=Means.of(self.budget.limit, spark=self.verifying),
             )
         refuse_unverified(verification)
         for batch in SparkRows(frame).batches(self.counts.columns) if self.counts.columns else ():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
-from shoal.core.progress import Progress
 from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.cells import Counting, Share
 from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
@@ -23,7 +21,7 @@ from shoal.verify.hashing import RowSums
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
 from shoal.verify.matching import MOST_ROWS, TooLargeError, count_unmatched
-from shoal.verify.passes import Means, Reader, UnreadableError, read_in_steps
+from shoal.verify.passes import Given, Populations, Reader, UnreadableError, read_in_steps
 from shoal.verify.people import judge_people, read_people
 from shoal.verify.promises import Promise
 from shoal.verify.reading import PublishedRows, prepare_ahead, report_unreadable
@@ -33,7 +31,6 @@ from shoal.verify.truth import Witness, check_values, contents_for, judge_truth
 if TYPE_CHECKING:
     from shoal.sources.base import Source
 
-Populations = Mapping[str, "Source"]
 _BOX, _SIDE = 100, 56  # bytes of a box, and of each attribute of it, in the tree by which a population is compared
 
 
@@ -46,38 +43,27 @@ def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
 
 
 def verify_classes(
-    rows: PublishedRows,
-    manifest: Manifest,
-    reading: Future[dict[str, Covers]],
-    source: Source | None,
-    witness: Witness | None,
-    populations: Populations | None,
-    progress: Progress,
-    means: Means,
+    rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], given: Given
 ) -> tuple[list[Check], list[CheckedGuarantee] | None]:
-    """Return checks and promises of a release in one part; no promises if its rows cannot be read.
-
-    Labels are being read meanwhile; CoverError is raised if one has no meaning.
-    """
+    """Return checks and promises of a release in one part; no promises if its rows cannot be read."""
+    source, witness = given.source, given.witness
     contents = None if source is None else contents_for(manifest, rows.schema, source)
-    promises, given = _with_populations(manifest, populations or {})
+    promises, populations = _with_populations(manifest, given.populations)
     subjects = tuple(dict.fromkeys(subject for promise in promises for subject in promise.subjects))
     coder = ReleaseCoder(rows.schema, manifest, subjects, contents, None if source is None else source.schema)
-    located = {name: Population(one, manifest, reading, progress, means) for name, one in given.items()}
-    reader = _choose_reader(rows, source, witness, progress, replace(means, spark=None) if located else means)
+    located = {name: Population(one, manifest, covers, given) for name, one in populations.items()}
+    reader = _choose_reader(rows, given, here=bool(located))
     try:
         found = _count_all(reader, coder, manifest, promises, located)
     except UnreadableError as unread:
-        reading.result()
         return [report_unreadable(unread.fault)], None
-    covers = reading.result()
     checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
         checks.append(check_labels(coder.unknown, coder.idle))
     if manifest.levels:
         checks.append(_full_domain(manifest, covers))
     if found.rows:
-        checks += [_same_population(name, manifest, population) for name, population in given.items()]
+        checks += [_same_population(name, manifest, population) for name, population in populations.items()]
     guarantees = []
     for place, promise in enumerate(promises):
         name = str(promise.parameters.get("population"))
@@ -95,16 +81,14 @@ def verify_classes(
     return checks, guarantees
 
 
-def _choose_reader(
-    rows: PublishedRows, source: Source | None, witness: Witness | None, progress: Progress, means: Means
-) -> Reader:
+def _choose_reader(rows: PublishedRows, given: Given, *, here: bool) -> Reader:
     """Return who reads both tables: tasks of Spark if there are any and they can, else this process."""
-    if means.spark is not None and (witness is not None or source is None):
+    if given.means.spark is not None and not here and (given.witness is not None or given.source is None):
         from shoal.verify.spark import SparkReader
 
-        if SparkReader.can_read(rows, source):
-            return SparkReader(rows, source, progress, means)
-    return Reader(rows, source, progress, means)
+        if SparkReader.can_read(rows, given.source):
+            return SparkReader(rows, given)
+    return Reader(rows, given)
 
 
 @dataclass(slots=True)
@@ -218,14 +202,12 @@ def _not_done(why: str) -> Check:
 class Population:
     """A table of people in which classes are looked for; a row may be covered by classes of any pass."""
 
-    def __init__(
-        self, source: Source, manifest: Manifest, reading: Future[dict[str, Covers]], progress: Progress, means: Means
-    ) -> None:
+    def __init__(self, source: Source, manifest: Manifest, covers: Mapping[str, Covers], given: Given) -> None:
         self._source = source
-        self._manifest = manifest
-        self._reading = reading
-        self._progress = progress
-        self._means = means
+        self._columns = [attribute.name for attribute in manifest.of_role("quasi")]
+        self._covers = [covers[name] for name in self._columns]
+        self._points = PointReader(self._covers, manifest.missing_tokens)
+        self._given = given
         self._covered: list[BoolArray] = []  # of each batch
 
     @property
@@ -235,19 +217,16 @@ class Population:
 
     def count_covered(self, labels: CodeArray) -> IntArray:
         """Return (n_classes,) how many rows each class covers, given (n_classes, n_quasi) labels."""
-        columns = [attribute.name for attribute in self._manifest.of_role("quasi")]
-        covers = [self._reading.result()[name] for name in columns]
-        tree = BoxTree.of(Spans.of(covers, labels))
-        reader = PointReader(covers, self._manifest.missing_tokens)
+        tree = BoxTree.of(Spans.of(self._covers, labels))
 
         def cover(batch: pa.RecordBatch) -> tuple[IntArray, BoolArray]:
             totals = np.zeros(len(labels), dtype=np.int64)
-            return totals, tree.count(reader.points(batch), totals)
+            return totals, tree.count(self._points.points(batch), totals)
 
         totals = np.zeros(len(labels), dtype=np.int64)
-        with self._progress.step("reading the population", self._source.n_rows) as step:
-            batches = read_in_steps(self._source, columns, columns, step)
-            for number, (found, covered) in enumerate(prepare_ahead(batches, cover, self._means.threads)):
+        with self._given.progress.step("reading the population", self._source.n_rows) as step:
+            batches = read_in_steps(self._source, self._columns, self._columns, step)
+            for number, (found, covered) in enumerate(prepare_ahead(batches, cover, self._given.means.threads)):
                 totals += found
                 if number == len(self._covered):
                     self._covered.append(covered)

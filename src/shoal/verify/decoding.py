@@ -8,46 +8,32 @@ with these values in place of the labels must be true, as the release itself mus
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.progress import Progress
 from shoal.manifest import Attribute
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
 from shoal.verify.manifest import Manifest
-from shoal.verify.passes import Means
+from shoal.verify.passes import Given
 from shoal.verify.reading import BATCH, FAULTS, PublishedRows, report_unreadable
 from shoal.verify.result import Check
-from shoal.verify.truth import ProjectedWitness, Witness
-
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
+from shoal.verify.truth import ProjectedWitness
 
 _VALUE, _RECORDS, _TOTAL = "value", "records", "total"
 
 
-def check_defended(
-    rows: PublishedRows,
-    manifest: Manifest,
-    source: Source,
-    witness: Witness | None,
-    labelled: pa.Table | None,
-    progress: Progress,
-    means: Means,
-) -> list[Check]:
-    """Return a check of each attribute whose labels the manifest says to be defended."""
+def check_defended(rows: PublishedRows, manifest: Manifest, given: Given) -> list[Check]:
+    """Return a check of each attribute whose labels the manifest says to be defended; none without a source."""
     checks = []
-    for attribute in manifest.attributes:
+    for attribute in manifest.attributes if given.source is not None else ():
         if not attribute.defended:
             continue
         try:
-            why = _find_undefended(rows, manifest, attribute, source, witness, labelled, progress, means)
+            why = _find_undefended(rows, manifest, attribute, given)
         except MemoryError:
             raise
         except FAULTS as fault:
@@ -57,17 +43,9 @@ def check_defended(
     return checks
 
 
-def _find_undefended(
-    rows: PublishedRows,
-    manifest: Manifest,
-    attribute: Attribute,
-    source: Source,
-    witness: Witness | None,
-    labelled: pa.Table | None,
-    progress: Progress,
-    means: Means,
-) -> str | None:
+def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribute, given: Given) -> str | None:
     """Say why labels of an attribute are not defended, or cannot be shown to be; None if they are."""
+    labelled = given.labelled
     taus = [
         promise.fraction("tau") for promise in manifest.promises if _about(promise.model, promise.subjects, attribute)
     ]
@@ -112,11 +90,9 @@ def _find_undefended(
     quasi = tuple(spelled_out if one.name == name else one for one in manifest.attributes if one.name in told)
     stated = replace(manifest, attributes=quasi, promises=())
     everything = everything.rename_columns([*keys, name, _RECORDS])
-    with ThreadPoolExecutor(1) as beside:
-        reading = beside.submit(read_all_covers, stated)
-        alone = replace(means, spark=None)
-        projected = None if witness is None else ProjectedWitness(witness, manifest, stated)
-        found, _ = verify_classes(_Repeated(everything), stated, reading, source, projected, None, progress, alone)
+    witness = None if given.witness is None else ProjectedWitness(given.witness, manifest, stated)
+    alone = replace(given, witness=witness, populations={}, means=replace(given.means, spark=None))
+    found, _ = verify_classes(_Repeated(everything), stated, read_all_covers(stated), alone)
     if not found or not all(check.ok and check.done for check in found if check.name == "truth"):
         return "the values that internal/labels.parquet tells are not those of the source"
     return None

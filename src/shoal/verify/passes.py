@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Step
 from shoal.verify.cells import CodedRows, Counting
 from shoal.verify.coding import CodedSource, Compared, ReleaseCoder, SourceCoder
-from shoal.verify.reading import BATCH, FAULTS, PublishedRows, prepare_ahead
+from shoal.verify.reading import BATCH, FAULTS, WORKERS, PublishedRows, prepare_ahead
 from shoal.verify.truth import TOO_LONG, Witness
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from shoal.sources.base import Source
 
+Populations = Mapping[str, "Source"]
 _BASE = 420 << 20  # bytes of the interpreter, its libraries, compiled kernels and labels
 _THREAD = 150 << 20  # bytes of the batches that a thread reads and codes
 _LEAST = 48 << 20
@@ -34,12 +35,24 @@ class Means:
     spark: SparkSession | None = None  # whose workers read what they can
 
     @classmethod
-    def of(cls, memory: int | None, threads: int, spark: SparkSession | None = None) -> Means:
+    def of(cls, memory: int | None, threads: int = WORKERS, spark: SparkSession | None = None) -> Means:
         """Divide *memory*, bytes of the whole process; where it is scarce there are fewer *threads*."""
         if memory is None:
             return cls(None, threads, spark)
         threads = max(1, min(threads, (memory - _BASE) // (2 * _THREAD)))
         return cls(max(memory - _BASE - threads * _THREAD, _LEAST), threads, spark)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What a release is compared with, and what that may use."""
+
+    source: Source | None
+    witness: Witness | None
+    populations: Populations
+    labelled: pa.Table | None  # the values under defended labels
+    progress: Progress
+    means: Means
 
 
 class UnreadableError(Exception):
@@ -53,11 +66,11 @@ class UnreadableError(Exception):
 class Reader:
     """Reads both tables in this process, as often as it is asked: batches are worked on ahead."""
 
-    def __init__(self, rows: PublishedRows, source: Source | None, progress: Progress, means: Means) -> None:
+    def __init__(self, rows: PublishedRows, given: Given) -> None:
         self.rows = rows
-        self.source = source
-        self.progress = progress
-        self.means = means
+        self.source = given.source
+        self.progress = given.progress
+        self.means = given.means
 
     def count(self, coder: ReleaseCoder, counting: Counting, n_rows: int) -> Counting:
         """Read the release, about *n_rows* rows, and count its classes; the counting may let some of them go."""

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -130,7 +129,8 @@ class ParquetRows(PublishedRows):
             self._settle(used, name)
         if name not in used:
             used[name] = (entries, np.zeros(len(entries), dtype=np.bool_))
-        used[name][1][np.asarray(pc.unique(column.indices).drop_null())] = True
+        counts = np.bincount(np.asarray(column.indices.drop_null()), minlength=len(entries))
+        used[name][1][counts > 0] = True
 
     def _settle(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str) -> None:
         if name in used and not bool(used.pop(name)[1].all()):

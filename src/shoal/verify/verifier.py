@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
-from shoal.manifest import AgreedFile, DataFile, ManifestError, parse_json
+from shoal.manifest import DataFile, ManifestError, parse_json
 from shoal.verify.account import check_account
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.averages import check_averages
-from shoal.verify.classes import Populations, read_all_covers, verify_classes
+from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
@@ -31,11 +30,10 @@ from shoal.verify.files import (
 )
 from shoal.verify.items import check_items, unfold_source
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
-from shoal.verify.passes import Means
+from shoal.verify.passes import Given, Means, Populations
 from shoal.verify.people import check_one_each
 from shoal.verify.reading import (
     FAULTS,
-    WORKERS,
     CsvRows,
     MemoryRows,
     ParquetRows,
@@ -55,8 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shoal.sources.base import Source
-
-_SILENT = Silent()
 
 
 def verify(
@@ -98,27 +94,24 @@ def verify(
     except ManifestError as fault:
         return Verification((Check("manifest", False, str(fault)), *checks), ())
     checks = [Check("manifest", True, "the manifest is well formed"), *checks]
-    data = manifest.data
-    assert data is not None  # noqa: S101 - read_manifest was asked for it
-    names: list[str] = [file.file for file in (data, *manifest.tables.values())]
-    names += [SIGNATURE] if manifest.agreed is None else [SIGNATURE, manifest.agreed.file]
-    checks.append(check_folder(public, names, manifest.pages))
-    plan = None if manifest.agreed is None else _plan(public / manifest.agreed.file, manifest.agreed)
-    if isinstance(plan, Check):
-        return _answer(manifest, (*checks, plan))
+    assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
+    files = (manifest.data, *manifest.tables.values())
+    plans = () if manifest.agreed is None else (manifest.agreed.file,)
+    checks.append(check_folder(public, [SIGNATURE, *(file.file for file in files), *plans], manifest.pages))
     try:
-        for file in (data, *manifest.tables.values()):
-            checks.append(check_digest(public / file.file, file))
-            checks.append(check_hygiene(public / file.file, file))
-        rows = _open(public / data.file, data, manifest, spark)
-        labelled = None if original is None else read_labelled(public)
-        path = None if original is None else find_witness(public)
+        plan = None if manifest.agreed is None else read_plan(public / manifest.agreed.file, manifest.agreed)
+        for file in files:
+            checks += [check_digest(public / file.file, file), check_hygiene(public / file.file, file)]
+        rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
+        path, labelled = (None, None) if original is None else (find_witness(public), read_labelled(public))
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
+    except ManifestError as fault:
+        return _answer(manifest, (*checks, Check("plan", False, f"plan.json: {fault}")))
     except FAULTS as fault:
         return _answer(manifest, (*checks, report_unreadable(fault)))
-    means = Means.of(memory, WORKERS, spark)
-    given = _Given(original, populations, witness, plan, labelled)
-    found = _verify(rows, manifest, checks, given, progress or _SILENT, means)
+    means = Means.of(memory, spark=spark)
+    given = Given(original, witness, populations or {}, labelled, progress or Silent(), means)
+    found = _verify(rows, manifest, checks, given, plan)
     if not manifest.tables or found.failures:
         return found
     try:
@@ -146,39 +139,23 @@ def verify_table(
     witness: IntArray | None = None,
     labelled: pa.Table | None = None,
     progress: Progress | None = None,
-    memory: int | None = None,
-    spark: SparkSession | None = None,
+    means: Means | None = None,
 ) -> Verification:
     """Check a release that lives in memory, or is kept elsewhere as rows: all checks but those of files.
 
     *witness* tells, for every source row, its class or bucket as published, 0 for rows in none: (n_rows,) numbers, or
-    (n_columns, n_rows) where ``internal/witness.parquet`` has several columns. *memory* and *spark* are those of
-    ``verify``.
-    *labelled* are the values that records under defended labels have, as ``internal/labels.parquet`` tells them.
+    (n_columns, n_rows) where ``internal/witness.parquet`` has several columns. *labelled* are the values that records
+    under defended labels have, as ``internal/labels.parquet`` tells them.
     """
     rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
-    means = Means.of(memory, WORKERS, spark)
-    return verify_rows(rows, manifest, means, source, populations, witness, progress or _SILENT, labelled)
-
-
-def verify_rows(
-    rows: PublishedRows,
-    manifest: Mapping[str, Any],
-    means: Means,
-    source: Source | None = None,
-    populations: Populations | None = None,
-    witness: IntArray | None = None,
-    progress: Progress = _SILENT,
-    labelled: pa.Table | None = None,
-) -> Verification:
-    """Check rows with just these means, whatever the process uses besides; else it is ``verify_table``."""
     try:
         read = read_manifest(manifest, with_file=False)
     except ManifestError as fault:
-        return _refused(str(fault))
-    checks = [Check("manifest", True, "the manifest is well formed")]
+        return Verification((Check("manifest", False, str(fault)),), ())
     told = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
-    return _verify(rows, read, checks, _Given(source, populations, told, None, labelled), progress, means)
+    means = means or Means.of(None)
+    given = Given(source, told, populations or {}, labelled, progress or Silent(), means)
+    return _verify(rows, read, [Check("manifest", True, "the manifest is well formed")], given, None)
 
 
 def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
@@ -192,21 +169,11 @@ def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | 
     return CsvRows(path, data, [name for name in manifest.columns if name not in plain])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Given:
-    """What a release is compared with."""
-
-    source: Source | None
-    populations: Populations | None
-    witness: Witness | None
-    plan: Plan | None  # that several data owners agreed on
-    labelled: pa.Table | None  # the values under defended labels
-
-
 def _verify(
-    rows: PublishedRows, manifest: Manifest, checks: list[Check], given: _Given, progress: Progress, means: Means
+    rows: PublishedRows, manifest: Manifest, checks: list[Check], given: Given, plan: Plan | None
 ) -> Verification:
-    source, witness, plan = given.source, given.witness, given.plan
+    """Check the rows; *plan* is the one that several data owners agreed on, if they did."""
+    source = given.source
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
         return _answer(manifest, checks)
@@ -224,26 +191,23 @@ def _verify(
         if not sets.ok:
             return _answer(manifest, checks)
         source = None if source is None else unfold_source(manifest, source)
-    with ThreadPoolExecutor(1) as beside:
-        covers = beside.submit(read_all_covers, manifest)  # it takes a while if there are many labels
-        try:
-            if plan is not None:
-                checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
-                more, guarantees = verify_agreed(rows, manifest, plan, covers.result(), source, progress)
-            elif manifest.sliced:
-                more, guarantees = verify_sliced(rows, manifest, covers.result(), source, witness, progress)
-            else:
-                more, guarantees = verify_classes(
-                    rows, manifest, covers, source, witness, given.populations, progress, means
-                )
-            checks += more
-            if guarantees is not None and source is not None:
-                checks += check_defended(rows, manifest, source, witness, given.labelled, progress, means)
-            if guarantees is not None:
-                checks += _changed_columns(rows, manifest, covers.result(), original, source)
-                checks += check_utility(manifest, rows, here=means.spark is None)
-        except CoverError as fault:
-            return _answer(manifest, (*checks, Check("labels", False, str(fault))))
+    given = replace(given, source=source)
+    try:
+        covers = read_all_covers(manifest)
+        if plan is not None:
+            checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
+            more, guarantees = verify_agreed(rows, manifest, plan, covers, source, given.progress)
+        elif manifest.sliced:
+            more, guarantees = verify_sliced(rows, manifest, covers, source, given.witness, given.progress)
+        else:
+            more, guarantees = verify_classes(rows, manifest, covers, given)
+        checks += more
+        if guarantees is not None:
+            checks += check_defended(rows, manifest, given)
+            checks += _changed_columns(rows, manifest, covers, original, source)
+            checks += check_utility(manifest, rows, here=given.means.spark is None)
+    except CoverError as fault:
+        return _answer(manifest, (*checks, Check("labels", False, str(fault))))
     return _answer(manifest, checks, guarantees)
 
 
@@ -267,15 +231,12 @@ def _changed_columns(
 def _answer(
     manifest: Manifest, checks: Sequence[Check], guarantees: Sequence[CheckedGuarantee] | None = None
 ) -> Verification:
-    judged = _unchecked(manifest) if guarantees is None else tuple(guarantees)
-    return Verification(tuple(checks), judged, manifest.claims, may_promise_nothing(manifest.method))
-
-
-def _plan(path: Path, declared: AgreedFile) -> Plan | Check:
-    try:
-        return read_plan(path, declared)
-    except ManifestError as fault:
-        return Check("plan", False, f"plan.json: {fault}")
+    if guarantees is None:
+        guarantees = [
+            CheckedGuarantee(promise.model, promise.parameters, promise.claimed, None, False, "not checked")
+            for promise in manifest.promises
+        ]
+    return Verification(tuple(checks), tuple(guarantees), manifest.claims, may_promise_nothing(manifest.method))
 
 
 def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
@@ -296,14 +257,3 @@ def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
     else:
         detail = "the columns are not in the declared order"
     return Check("columns", False, detail)
-
-
-def _refused(why: str) -> Verification:
-    return Verification((Check("manifest", False, why),), ())
-
-
-def _unchecked(manifest: Manifest) -> tuple[CheckedGuarantee, ...]:
-    return tuple(
-        CheckedGuarantee(promise.model, promise.parameters, promise.claimed, None, False, "not checked")
-        for promise in manifest.promises
-    )

@@ -36,7 +36,7 @@ from shoal.verify import spark as checking
 from shoal.verify.cells import Counting
 from shoal.verify.coding import ReleaseCoder
 from shoal.verify.manifest import read_manifest
-from shoal.verify.passes import Reader
+from shoal.verify.passes import Means, Reader
 from shoal.verify.result import Verification
 from shoal.verify.spark import SparkFileRows, SparkRows
 from shoal.verify.verifier import verify, verify_table
@@ -248,7 +248,8 @@ def by_tasks(
     table: pa.Table, manifest: dict[str, Any], source: pa.Table | None, witness: np.ndarray, memory: int | None = None
 ) -> Verification:
     given, session = None if source is None else TableSource.of(source), object()
-    found = verify_table(TableRows(table), manifest, source=given, witness=witness, spark=session, memory=memory)  # type: ignore[arg-type]
+    means = Means.of(memory, spark=session)  # type: ignore[arg-type]
+    found = verify_table(TableRows(table), manifest, source=given, witness=witness, means=means)
     return apart_from_figures(found)
 
 
@@ -328,9 +329,9 @@ def test_what_was_met_apart_is_told_as_if_met_together() -> None:
 def test_sources_that_are_not_on_spark_are_for_the_driver(tasks: Tasks) -> None:
     table, release, manifest, witness = released_people("relative models")
     rows = TableRows(release)
-    found = verify_table(rows, manifest, source=open_source(table), witness=witness, spark=object())  # type: ignore[arg-type]
-    assert found.verified
-    assert verify_table(rows, manifest, source=TableSource.of(table), spark=object()).verified  # type: ignore[arg-type]
+    means = Means.of(None, spark=object())  # type: ignore[arg-type]
+    assert verify_table(rows, manifest, source=open_source(table), witness=witness, means=means).verified
+    assert verify_table(rows, manifest, source=TableSource.of(table), means=means).verified
     assert tasks.work == []  # without a witness rows are matched
 
 
@@ -374,7 +375,7 @@ def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str, watched
     source = open_spark(spark.createDataFrame(table).coalesce(2))  # in the order of the table
     try:
         frame = spark.createDataFrame(rows).repartition(3).localCheckpoint()
-        found = verify_table(SparkRows(frame), told, source=source, witness=witness, spark=spark)
+        found = verify_table(SparkRows(frame), told, source=source, witness=witness, means=Means.of(None, spark=spark))
     finally:
         source.forget()
     assert apart_from_figures(found) == alone(rows, told, table, witness)
