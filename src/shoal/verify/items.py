@@ -10,14 +10,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.errors import InputError
 from shoal.manifest import Attribute, Basket, ManifestError, read_entry
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import FAULTS, PublishedRows, coded
+from shoal.verify.reading import FAULTS, PublishedRows, report_unreadable
 from shoal.verify.result import Check
 
 if TYPE_CHECKING:
@@ -63,10 +62,6 @@ class RewrittenRows(ABC):
 _NOTHING = "none"
 
 
-class ItemsError(Exception):
-    """What the manifest says of items cannot be understood; the message says what and where."""
-
-
 @dataclass(frozen=True, slots=True)
 class Folded:
     """A column of baskets, and the attributes of the release in place of it."""
@@ -84,32 +79,16 @@ class Folded:
         [['milk', 'ale'], ['bread;tea', 'none']]
         """
         lists = pc.split_pattern(entries, pattern=self.separator)
-        item = pc.utf8_trim_whitespace(pc.list_flatten(lists))
-        said = pc.not_equal(item, "")
-        owner = np.asarray(pc.list_parent_indices(lists).filter(said), dtype=np.int64)
-        item = item.filter(said)
+        trimmed = pa.ListArray.from_arrays(lists.offsets, pc.utf8_trim_whitespace(lists.values))
         group_of = {name: group for group, names in enumerate(self.groups) for name in names}
-        every = item.unique().sort()
-        group = np.array([group_of.get(name, 0) for name in every.to_pylist()], dtype=np.int64)
-        rank = np.asarray(pc.index_in(item, value_set=every), dtype=np.int64)
-        order = np.lexsort((rank, group[rank], owner))
-        owner, rank = owner[order], rank[order]
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (owner[1:] != owner[:-1]) | (rank[1:] != rank[:-1])
-        owner, rank = owner[new], rank[new]
-        # runs: the items of one text in one group
-        begins = np.ones(len(owner), dtype=np.bool_)
-        begins[1:] = (owner[1:] != owner[:-1]) | (group[rank[1:]] != group[rank[:-1]])
-        first = np.flatnonzero(begins)
-        edges = pa.array(np.append(first, len(owner)).astype(np.int32))
-        texts = pc.binary_join(pa.ListArray.from_arrays(edges, every.take(pa.array(rank))), self.separator)
-        columns = []
-        for g in range(len(self.groups)):
-            place = np.full(len(entries), -1, dtype=np.int64)
-            mine = np.flatnonzero(group[rank[first]] == g)
-            place[owner[first[mine]]] = mine
-            columns.append(texts.take(pa.array(place, mask=place < 0)).fill_null(_NOTHING))
-        return columns
+        columns: list[list[str]] = [[] for _ in self.groups]
+        for items in trimmed.to_pylist():
+            said: list[list[str]] = [[] for _ in self.groups]
+            for item in sorted(set(items) - {""}):
+                said[group_of.get(item, 0)].append(item)
+            for column, own in zip(columns, said, strict=True):
+                column.append(self.separator.join(own) or _NOTHING)
+        return [pa.array(column, pa.string()) for column in columns]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,28 +134,25 @@ def unfold_source(manifest: Manifest, source: Source) -> Any:
 
 
 def read_items(raw: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[Folded, ...]:
-    """Return the manifest's entries on baskets, or raise an ItemsError that says what is wrong with them."""
+    """Return the manifest's entries on baskets, or raise a ManifestError that says what is wrong with them."""
     roles = {attribute.name: attribute.role for attribute in attributes}
     return tuple(_read_basket(column, entry, roles) for column, entry in raw.items())
 
 
 def _read_basket(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
     where = f"items.{column}"
-    try:
-        basket = read_entry(Basket, entry, where)
-    except ManifestError as fault:
-        raise ItemsError(str(fault)) from None
+    basket = read_entry(Basket, entry, where)
     separator, groups, sensitive = basket.separator, basket.groups, basket.sensitive
     every = (*groups, sensitive)
     listed = [item for group in every for item in group]
     if len(set(listed)) != len(listed) or any(item in ("", _NOTHING) or separator in item for item in listed):
-        raise ItemsError(f"{where} lists an item twice, or one that cannot be an item")
+        raise ManifestError(f"{where} lists an item twice, or one that cannot be an item")
     names = [f"{column} {number}" for number in range(1, len(groups) + 1)]
     secret = f"{column} sensitive"
     if column in roles or any(roles.get(name) != "quasi" for name in names) or f"{column} {len(groups) + 1}" in roles:
-        raise ItemsError(f"{where}.groups and the quasi attributes of the release do not fit")
+        raise ManifestError(f"{where}.groups and the quasi attributes of the release do not fit")
     if (sensitive or secret in roles) and roles.get(secret) != "sensitive":
-        raise ItemsError(f"{where}.sensitive has items, and {secret!r} is not a sensitive attribute")
+        raise ManifestError(f"{where}.sensitive has items, and {secret!r} is not a sensitive attribute")
     if secret in roles:
         return Folded(column, separator, (*names, secret), every)
     return Folded(column, separator, tuple(names), groups)
@@ -184,43 +160,30 @@ def _read_basket(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
 
 def check_items(manifest: Manifest, rows: PublishedRows) -> Check:
     """Check that sets are made of the items of their groups, and that no item is listed that no row has."""
+    labelled = {attribute.name for attribute in manifest.labelled}  # labels are checked against their covers
     try:
-        folded = read_items(manifest.items, manifest.attributes)
-    except ItemsError as fault:
+        for one in read_items(manifest.items, manifest.attributes):
+            for place, name in enumerate(one.names):
+                if name not in labelled and (fault := _find_fault(one, place, name, rows)):
+                    return Check("items", False, fault)
+    except ManifestError as fault:
         return Check("items", False, str(fault))
-    try:
-        return _check_sets(manifest, rows, folded)
     except FAULTS as fault:
-        return Check("items", False, f"the rows cannot be read ({type(fault).__name__})")
-
-
-def _check_sets(manifest: Manifest, rows: PublishedRows, folded: Sequence[Folded]) -> Check:
-    boxed = {attribute.name for attribute in manifest.attributes if attribute.boxed}
-    for one in folded:
-        for g, name in enumerate(one.names):
-            if name in boxed:
-                continue  # labels are checked against their covers
-            texts = _texts(rows, name)
-            mine = one.unfold(texts)
-            if not mine[g].equals(texts) or any(not _empty(mine[other]) for other in range(len(mine)) if other != g):
-                return Check("items", False, f"sets of {name} are not made of items of their group, in order")
-            used = {item for text in texts.to_pylist() for item in text.split(one.separator)} - {_NOTHING}
-            if not used <= set(one.groups[g]):
-                return Check("items", False, f"{name} has {len(used - set(one.groups[g]))} items that are not listed")
-            if len(used) < len(one.groups[g]):
-                return Check("items", False, f"the manifest lists items of {name} that no row has")
+        return Check("items", False, report_unreadable(fault).detail)
     return Check("items", True, "sets are made of listed items, and every listed item occurs")
 
 
-def _texts(rows: PublishedRows, name: str) -> pa.Array:
-    """Return the different sets of a column but the empty one, which is written in a way of its own."""
+def _find_fault(one: Folded, place: int, name: str, rows: PublishedRows) -> str | None:
+    """Say what is wrong with the sets of a column; the empty one is written in a way of its own."""
     met: set[str] = set()
     for batch in rows.batches([name]):
-        values, places = coded(batch.column(0))
-        used = np.unique(places)
-        met.update(values.take(pa.array(used[used < len(values)])).cast(pa.string()).to_pylist())
-    return pa.array(sorted(met - {_NOTHING}), pa.string())
-
-
-def _empty(texts: pa.Array) -> bool:
-    return bool(pc.all(pc.equal(texts, _NOTHING), min_count=0).as_py())
+        met.update(batch.column(0).unique().drop_null().cast(pa.string()).to_pylist())
+    texts = sorted(met - {_NOTHING})
+    mine = [column.to_pylist() for column in one.unfold(pa.array(texts, pa.string()))]
+    if mine.pop(place) != texts or any(other != _NOTHING for column in mine for other in column):
+        return f"sets of {name} are not made of items of their group, in order"
+    used = {item for text in texts for item in text.split(one.separator)} - {_NOTHING}
+    listed = set(one.groups[place])
+    if not used <= listed:
+        return f"{name} has {len(used - listed)} items that are not listed"
+    return f"the manifest lists items of {name} that no row has" if len(used) < len(listed) else None
