@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -51,8 +50,7 @@ def test_interner_keeps_its_numbers_while_it_grows():
     assert (interner.ids(keys) == first).all()
 
 
-def test_tally_over_several_flushes(monkeypatch):
-    monkeypatch.setattr(import_module("shoal.verify.tally"), "_FLUSH", 50)
+def test_tally_over_several_batches():
     rng = np.random.default_rng(4)
     keys = rng.integers(0, 40, size=1000).astype(np.uint64)
     tally = Tally()

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, IntArray, KeyArray
@@ -19,34 +17,13 @@ from shoal.core.errors import UsageError
 from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Subject
 from shoal.verify.hashing import RowSums
+from shoal.verify.tally import HALF, LOW, number_rows, pair, sum_up
 
-Number = TypeVar("Number", bound=np.generic)
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MOST_BITS = 48
 _FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: as many as there are cells, between these
 _CELL, _ROW = 100, 40  # bytes that a cell and a waiting row take, estimated on the high side
-
-
-def number_rows(columns: NDArray[Number]) -> tuple[NDArray[Number], IntArray]:
-    """Return the distinct tuples of (n_columns, n) numbers as they come, and (n,) the number of each tuple.
-
-    >>> distinct, numbers = number_rows(np.array([[7, 3, 7], [1, 1, 1]]))
-    >>> distinct.tolist(), numbers.tolist()
-    ([[7, 3], [1, 1]], [0, 1, 0])
-    """
-    numbers: IntArray = np.zeros(columns.shape[1], dtype=np.int64)
-    for place, column in enumerate(columns):
-        codes = _encode(column)
-        numbers = _encode(numbers << 32 | codes) if place else codes
-    first = np.empty(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
-    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
-    return columns[:, first], numbers
-
-
-def _encode(column: NDArray[np.generic]) -> IntArray:
-    return np.asarray(pa.array(column).dictionary_encode().indices).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +42,7 @@ class Share:
         word = np.zeros(classes.shape[1], dtype=np.uint64)
         for column in classes:
             word = (word ^ column.view(np.uint64)) * _SPREAD
-            word ^= word >> _HALF
+            word ^= word >> HALF
         return np.asarray(word & np.uint64((1 << self.bits) - 1) == np.uint64(self.ending), dtype=np.bool_)
 
 
@@ -93,7 +70,7 @@ class Cells:
         counted = []
         for words in subjects:
             values, numbers = number_rows(words)
-            pairs, counts = np.unique(_pair(owner, numbers), return_counts=True)
+            pairs, counts = np.unique(pair(owner, numbers), return_counts=True)
             counted.append(Counts(values, pairs, counts))
         return cls(distinct, np.bincount(owner, minlength=distinct.shape[1]), tuple(counted))
 
@@ -112,7 +89,7 @@ class Cells:
                 _renumber(one.pairs, owner[:n_own], numbers[:n_values]),
                 _renumber(two.pairs, owner[n_own:], numbers[n_values:]),
             )
-            subjects.append(Counts(values, *_sum_up(pairs, np.append(one.counts, two.counts))))
+            subjects.append(Counts(values, *sum_up(pairs, np.append(one.counts, two.counts))))
         return Cells(classes, sizes, tuple(subjects))
 
     def select(self, classes: BoolArray) -> Cells:
@@ -120,14 +97,14 @@ class Cells:
         place = np.cumsum(classes) - 1
         subjects = []
         for one in self.subjects:
-            own = classes[one.pairs >> _HALF]
-            pairs = _pair(place[one.pairs[own] >> _HALF], one.pairs[own] & _LOW)
+            own = classes[one.pairs >> HALF]
+            pairs = pair(place[one.pairs[own] >> HALF], one.pairs[own] & LOW)
             subjects.append(Counts(one.values, pairs, one.counts[own]))
         return Cells(self.classes[:, classes], self.sizes[classes], tuple(subjects))
 
     def join(self) -> Cells:
         """Return the same as one class."""
-        joined = (Counts(one.values, *_sum_up(one.pairs & _LOW, one.counts)) for one in self.subjects)
+        joined = (Counts(one.values, *sum_up(one.pairs & LOW, one.counts)) for one in self.subjects)
         return Cells(np.zeros((1, 1), dtype=np.int64), self.sizes.sum(keepdims=True), tuple(joined))
 
     @property
@@ -136,20 +113,8 @@ class Cells:
         return len(self.sizes) + sum(len(one.pairs) for one in self.subjects)
 
 
-def _pair(owner: NDArray[np.integer], value: NDArray[np.integer]) -> KeyArray:
-    return owner.astype(np.uint64) << _HALF | value.astype(np.uint64)
-
-
 def _renumber(pairs: KeyArray, owner: IntArray, value: IntArray) -> KeyArray:
-    return _pair(owner[pairs >> _HALF], value[pairs & _LOW])
-
-
-def _sum_up(pairs: KeyArray, counts: IntArray) -> tuple[KeyArray, IntArray]:
-    """Return distinct pairs, ascending, and the sums of their counts."""
-    order = np.argsort(pairs, kind="stable")
-    pairs = pairs[order]
-    first = np.flatnonzero(np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)])
-    return pairs[first], np.add.reduceat(counts[order], first) if len(first) else counts
+    return pair(owner[pairs >> HALF], value[pairs & LOW])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -255,13 +220,13 @@ class Counting:
         """Return the values of a subject in each class."""
         place = (self.subjects or ()).index(subject)
         own, sizes = self.cells.subjects[place], self.cells.sizes
-        values, value, table = own.values, (own.pairs & _LOW).astype(np.int64), None
+        values, value, table = own.values, (own.pairs & LOW).astype(np.int64), None
         if self._whole is not None:
             every = self._whole.subjects[place]
             values, numbers = number_rows(np.append(every.values, own.values, axis=1))
             value, table = numbers[every.values.shape[1] :][value], every.counts
         names = self.texts[subject[0]] if len(subject) == 1 else {}
-        start = np.searchsorted(own.pairs, np.arange(len(sizes) + 1, dtype=np.uint64) << _HALF).astype(np.int64)
+        start = np.searchsorted(own.pairs, np.arange(len(sizes) + 1, dtype=np.uint64) << HALF).astype(np.int64)
         return Histograms(
             sizes=sizes,
             start=start,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray, KeyArray
 from shoal.core.errors import InputError
-from shoal.verify.cells import Texts, number_rows
+from shoal.verify.cells import Texts
 from shoal.verify.coding import ReleaseCoder
 from shoal.verify.contents import Contents
 from shoal.verify.exact import Histograms
@@ -23,6 +23,7 @@ from shoal.verify.guarantees import Judged, Subject, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import Promise
 from shoal.verify.result import Check, CheckedGuarantee
+from shoal.verify.tally import number_rows
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
