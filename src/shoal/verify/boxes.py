@@ -19,41 +19,27 @@ _KEY_BITS, _MOST_BITS = 63, 16
 
 
 class Spans(NamedTuple):
-    """Boxes as their hulls; labels of an uneven box have gaps in it, which only their ranges tell."""
+    """Boxes as their hulls; labels may have gaps in these, which only their ranges tell."""
 
     hulls: CodeArray  # (n_boxes, 2 n_attributes) from and below, attribute by attribute
-    uneven: BoolArray  # (n_boxes,)
     ragged: Ragged
 
     @classmethod
     def of(cls, covers: Sequence[Covers], labels: CodeArray) -> Spans:
         """Build from (n_boxes, n_attributes) label numbers."""
-        n, d = labels.shape
-        hulls = np.empty((n, 2 * d), dtype=np.int32)
-        uneven = np.zeros(n, dtype=np.bool_)
-        offsets, starts = np.zeros(d, dtype=np.int64), []
-        n_labels = n_ranges = 0
-        for a, cover in enumerate(covers):
-            low, high, wider = cover.hulls()
-            hulls[:, 2 * a], hulls[:, 2 * a + 1] = low[labels[:, a]], high[labels[:, a]]
-            uneven |= wider[labels[:, a]]
-            offsets[a] = n_labels
-            # The label of unknown texts has no ranges: its start is the next attribute's.
-            starts.append(cover.start + n_ranges)
-            n_labels += len(cover.labels) + 1
-            n_ranges += cover.low.shape[0]
-        ragged = (
-            labels,
-            offsets,
-            np.append(np.concatenate(starts), n_ranges),
-            np.concatenate([cover.low for cover in covers]),
-            np.concatenate([cover.high for cover in covers]),
-        )
-        return cls(hulls, uneven, ragged)
+        hulls = np.empty((len(labels), 2 * len(covers)), dtype=np.int32)
+        for side, edges in enumerate(edge for cover in covers for edge in cover.hulls()[:2]):
+            hulls[:, side] = edges[labels[:, side // 2]]
+        # The label of unknown texts has no ranges: its start is the next attribute's.
+        offsets = np.cumsum([0, *(len(cover.labels) + 1 for cover in covers)])
+        n_ranges = np.cumsum([0, *(len(cover.low) for cover in covers)])
+        starts = [cover.start + before for cover, before in zip(covers, n_ranges[:-1], strict=True)]
+        low, high = (np.concatenate(ends) for ends in zip(*((cover.low, cover.high) for cover in covers), strict=True))
+        return cls(hulls, (labels, offsets[:-1], np.append(np.concatenate(starts), n_ranges[-1]), low, high))
 
     def reorder(self, order: IntArray) -> Spans:
         """Return the boxes in this order."""
-        return Spans(self.hulls[order], self.uneven[order], (self.ragged[0][order], *self.ragged[1:]))
+        return Spans(self.hulls[order], (self.ragged[0][order], *self.ragged[1:]))
 
     def usual_widths(self) -> FloatArray:
         """Return (n_attributes,) how many codes hulls span in the mean."""
@@ -98,9 +84,7 @@ def _near_each_other(hulls: CodeArray) -> IntArray:
 
 
 @compiled
-def _look(
-    tree: Tree, uneven: BoolArray, ragged: Ragged, points: CodeArray, owners: CodeArray, totals: IntArray
-) -> None:
+def _look(tree: Tree, ragged: Ragged, points: CodeArray, owners: CodeArray, totals: IntArray) -> None:
     """Find the box of each point and, if *totals* has one for each box, count its points."""
     hulls, first, order = tree
     top = first.shape[0] - 2
@@ -120,7 +104,7 @@ def _look(
                     held += 1
                 continue
             owner = order[node]
-            if uneven[owner] and not in_ranges(ragged, points, i, owner):
+            if not in_ranges(ragged, points, i, owner):
                 continue
             found = owner if found == NOBODY else SEVERAL
             if totals.shape[0] > 0:
@@ -139,7 +123,6 @@ class BoxTree:
     """
 
     tree: Tree
-    uneven: BoolArray
     ragged: Ragged
 
     @classmethod
@@ -153,7 +136,7 @@ class BoxTree:
             low[:, 1::2] = high[:, 1::2]
             levels.append(low)
             first.append(first[-1] + len(low))
-        return cls((np.concatenate(levels), np.array(first), order), spans.uneven, spans.ragged)
+        return cls((np.concatenate(levels), np.array(first), order), spans.ragged)
 
     def find(self, points: CodeArray) -> CodeArray:
         """Return (n,) the only box that covers each point, or NOBODY, or SEVERAL."""
@@ -165,6 +148,6 @@ class BoxTree:
 
     def _look(self, points: CodeArray, totals: IntArray) -> CodeArray:
         owners = np.full(points.shape[0], NOBODY, dtype=np.int32)
-        if len(self.uneven):
-            _look(self.tree, self.uneven, self.ragged, np.ascontiguousarray(points), owners, totals)
+        if len(self.tree[2]):
+            _look(self.tree, self.ragged, np.ascontiguousarray(points), owners, totals)
         return owners

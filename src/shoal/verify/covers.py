@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
 from shoal.manifest import Attribute
 
 _FLAGS = ("any", "missing")
@@ -71,10 +70,9 @@ class Covers:
 
         One more label, the last, stands for texts that the manifest does not know and covers nothing.
         """
+        low, high = np.zeros((2, len(self.labels) + 1), dtype=np.int32)
         pieces = np.diff(self.start)
-        low = np.zeros(len(self.labels) + 1, dtype=np.int32)
-        high = np.zeros(len(self.labels) + 1, dtype=np.int32)
-        some = np.flatnonzero(pieces > 0)
+        some = np.flatnonzero(pieces)
         low[some] = self.low[self.start[some]]
         high[some] = self.high[self.start[some + 1] - 1]
         return low, high, np.append(pieces > 1, False)
@@ -118,21 +116,13 @@ def read_covers(attribute: Attribute) -> Covers:
     return Covers(attribute, labels, start, lows, highs, n_covered + 2, line, codes)
 
 
-@compiled
 def _join_ranges(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
     """Join ranges of one owner that touch; owners ascend, and so do the ranges of each."""
-    start = np.zeros(n + 1, dtype=np.int64)
-    new_low = np.empty(low.shape[0], dtype=np.int32)
-    new_high = np.empty(low.shape[0], dtype=np.int32)
-    count = 0
-    for i in range(low.shape[0]):
-        if i > 0 and owner[i] == owner[i - 1] and low[i] <= new_high[count - 1]:
-            new_high[count - 1] = max(new_high[count - 1], high[i])
-            continue
-        new_low[count], new_high[count] = low[i], high[i]
-        count += 1
-        start[owner[i] + 1] += 1
-    return np.cumsum(start), new_low[:count].copy(), new_high[:count].copy()
+    apart = owner * (int(high.max(initial=0)) + 1)  # ranges of different owners never touch
+    reach = np.maximum.accumulate(high + apart)
+    first = np.flatnonzero(np.append(True, (low + apart)[1:] > reach[:-1])[: len(low)])
+    ends = reach[np.append(first[1:], len(low))[: len(first)] - 1] - apart[first]
+    return np.searchsorted(owner[first], np.arange(n + 1)), low[first].astype(np.int32), ends.astype(np.int32)
 
 
 def _check_written(attribute: Attribute, covers: Sequence[Cover]) -> None:
