@@ -37,7 +37,8 @@ _BOX, _SIDE = 100, 56  # bytes of a box, and of each attribute of it, in the tre
 def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
     """Return what the labels of all attributes cover, or raise CoverError if one means nothing or reads otherwise."""
     covers = {attribute.name: read_covers(attribute) for attribute in manifest.labelled}
-    for attribute in manifest.labelled if manifest.agreed is None else ():  # the plan says what its labels cover
+    # what labels of a plan cover, the plan says
+    for attribute in manifest.labelled if manifest.written.agreed is None else ():
         check_readings(attribute)
     return covers
 
@@ -60,7 +61,7 @@ def verify_classes(
     checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
         checks.append(check_labels(coder.unknown, coder.idle))
-    if manifest.levels:
+    if manifest.written.levels:
         checks.append(_full_domain(manifest, covers))
     if found.rows:
         checks += [_same_population(name, manifest, population) for name, population in populations.items()]
@@ -70,7 +71,7 @@ def verify_classes(
         missed = located[name].uncovered if name in located else 0
         judged = found.judged[place] if found.judged else None
         guarantees.append(conclude(promise, manifest, judged, missed, with_source=source is not None))
-    if manifest.account is not None:
+    if manifest.written.synthetic is not None:
         checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
     elif contents is not None:
         checks += _compare_source(reader, coder, SourceCoder(manifest, covers, contents), found, manifest, witness)
@@ -263,7 +264,7 @@ def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
         order = np.argsort(cover.low, kind="stable")
         if (cover.low[order][1:] < cover.high[order][:-1]).any():
             return Check("levels", False, f"labels of {attribute.name} overlap, so they are not of one level")
-        original = manifest.levels[attribute.name] == 0 and attribute.kind == "category"
+        original = (manifest.written.levels or {})[attribute.name] == 0 and attribute.kind == "category"
         if original and any(len(entry.get("values", ())) > 1 or "any" in entry for entry in cover.declared()):
             return Check(
                 "levels", False, f"{attribute.name} is at level 0, but a label of it stands for several values"
@@ -272,9 +273,9 @@ def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
 
 
 def _same_population(name: str, manifest: Manifest, population: Source) -> Check:
-    declared = manifest.populations.get(name)
+    declared = manifest.written.populations.get(name)
     if declared is None:
         return Check("population", True, "the manifest does not say which file the population was")
-    same = population.digest() == declared
+    same = population.digest() == declared.sha256
     detail = "the population is the declared one" if same else "the population differs from the declared one"
     return Check("population", same, detail)

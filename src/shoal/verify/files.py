@@ -14,23 +14,24 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError, UsageError
-from shoal.manifest import DataFile, ManifestError, parse_json
+from shoal.manifest import DataFile, FileDigest, ManifestError, parse_json
 from shoal.verify.result import Check
 
 SIGNATURE = "manifest.sig"
 _ALLOWED = ("manifest.json", "README.md")
 
 
-def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, str]) -> Check:
+def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDigest | None]) -> Check:
     """Nothing but *files*, plain ones, lies beside the manifest, and *pages* have the digests that it tells.
 
     A README may be there without a digest, as in releases of earlier versions.
     """
-    allowed = {public / name for name in (*_ALLOWED, *files, *pages)}
+    told = {name: page.sha256 for name, page in pages.items() if page is not None}
+    allowed = {public / name for name in (*_ALLOWED, *files, *told)}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
     if extra:
         return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
-    for name, digest in pages.items():
+    for name, digest in told.items():
         if not (public / name).is_file() or _digest(public / name) != digest:
             return Check("folder", False, f"{name} is not the one that the manifest was written for")
     return Check("folder", True, "no other files")

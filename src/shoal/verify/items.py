@@ -124,7 +124,7 @@ class UnfoldedRows(RewrittenRows):
 
 def unfold_source(manifest: Manifest, source: Source) -> Any:
     """Return the source with its baskets unfolded as the manifest says, or as it is if the manifest says nothing."""
-    folded = read_items(manifest.items, manifest.attributes)
+    folded = read_items(manifest.written.items, manifest.attributes)
     for one in folded:
         if one.column not in source.schema.names:
             raise InputError(f"{source.name} lacks the column {one.column!r}, which the release was unfolded from")
@@ -162,7 +162,7 @@ def check_items(manifest: Manifest, rows: PublishedRows) -> Check:
     """Check that sets are made of the items of their groups, and that no item is listed that no row has."""
     labelled = {attribute.name for attribute in manifest.labelled}  # labels are checked against their covers
     try:
-        for one in read_items(manifest.items, manifest.attributes):
+        for one in read_items(manifest.written.items, manifest.attributes):
             for place, name in enumerate(one.names):
                 if name not in labelled and (fault := _find_fault(one, place, name, rows)):
                     return Check("items", False, fault)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import ConfigDict
 
-from shoal.manifest import PAGES, Account, AgreedFile, Attribute, DataFile, ManifestError, StrictEntry, read_entry
+from shoal.manifest import Attribute, DataFile, ManifestError, StrictEntry, read_entry
 from shoal.manifest import Manifest as Written
 from shoal.verify.account import check_asked, read_claims
 from shoal.verify.contents import TEXT, common_type
@@ -37,6 +37,7 @@ class Averaging(StrictEntry):
 class Manifest:
     """A manifest that is well formed; what it claims is still to be checked."""
 
+    written: Written
     attributes: tuple[Attribute, ...]  # in the order of the columns
     promises: tuple[Promise, ...]
     rows: int
@@ -45,25 +46,15 @@ class Manifest:
     missing_tokens: tuple[str, ...]
     dropped: int
     data: DataFile | None
-    populations: Mapping[str, str]  # name in the parameters -> sha256
-    pages: Mapping[str, str] = field(default_factory=dict)  # name -> sha256 of what people read
-    levels: Mapping[str, int] = field(default_factory=dict)  # of a full-domain release
-    items: Mapping[str, Any] = field(default_factory=dict)  # how columns of baskets were unfolded; see items.py
-    parts: tuple[tuple[str, ...], ...] = ()  # attributes that stay together in a row
-    buckets: int = 0  # of a sliced release
-    tables: Mapping[str, DataFile] = field(default_factory=dict)  # the two files of a bucketized release
-    agreed: AgreedFile | None = None  # the plan of a release by an agency's plan
-    method: str = ""
-    techniques: Mapping[str, Declared] = field(default_factory=dict)  # of changed columns
-    sample: float | None = None  # the share of the source's rows that were drawn
-    one_per: str | None = None  # if one row of each person, or household, was drawn
-    people: Mapping[str, str] = field(default_factory=dict)  # unit, household -> the source's column that names them
-    averaging: Averaging | None = None  # if quasi attributes are published as centres of groups
-    account: Account | None = None  # of a synthetic table
-    tree_given: bool = False  # whether the tree of a synthetic table was given, so that no choice was made
-    claims: tuple[Claim, ...] = ()
-    utility: Mapping[str, float] = field(default_factory=dict)  # figures for the whole table
-    losses: Mapping[str, float] = field(default_factory=dict)  # the figure that is told by attributes
+    parts: tuple[tuple[str, ...], ...]  # attributes that stay together in a row
+    buckets: int  # of a sliced release
+    tables: Mapping[str, DataFile]  # the two files of a bucketized release
+    techniques: Mapping[str, Declared]  # of changed columns
+    sample: float | None  # the share of the source's rows that were drawn
+    one_per: str | None  # if one row of each person, or household, was drawn
+    people: Mapping[str, str]  # unit, household -> the source's column that names them
+    averaging: Averaging | None  # if quasi attributes are published as centres of groups
+    claims: tuple[Claim, ...]
 
     @property
     def sliced(self) -> bool:
@@ -77,7 +68,7 @@ class Manifest:
         A sliced one may repeat attributes.
         """
         if not self.sliced:
-            leading = () if self.agreed is None else ("class",)
+            leading = () if self.written.agreed is None else ("class",)
             return (*leading, *(attribute.name for attribute in self.attributes))
         return ("bucket", *(column for part in self.part_columns for column in part))
 
@@ -146,6 +137,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     if data is not None and written.tables is not None:
         tables = {name: _table(name, getattr(written.tables, name), data) for name in ("quasi", "sensitive")}
     manifest = Manifest(
+        written=written,
         attributes=attributes,
         promises=_read_promises(written, [one.name for one in attributes if one.role == "sensitive"], people),
         rows=written.rows,
@@ -154,15 +146,9 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         missing_tokens=written.missing.tokens,
         dropped=written.missing.dropped,
         data=data,
-        populations={name: entry.sha256 for name, entry in written.populations.items()},
-        pages={name: getattr(written, key).sha256 for key, name in PAGES.items() if getattr(written, key) is not None},
-        items=written.items,
-        levels=written.levels or {},
         parts=written.parts,
         buckets=written.buckets or 0,
         tables=tables,
-        agreed=written.agreed,
-        method=written.method,
         techniques=read_techniques(written.techniques, attributes),
         sample=None if sample is None else sample.share,
         one_per=None if sample is None else sample.one_per,
@@ -172,11 +158,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
             if written.method == AVERAGED
             else None
         ),
-        account=written.synthetic,
-        tree_given="tree" in written.method_parameters,
         claims=read_claims(written.claims, written.synthetic),
-        utility={} if written.utility is None else written.utility.of_table,
-        losses={} if written.utility is None else written.utility.losses,
     )
     demand(
         not manifest.sliced or len(set(manifest.columns)) == len(manifest.columns),
@@ -312,7 +294,7 @@ def _check_followed(manifest: Manifest) -> None:
     """People can be counted where the rows of a person are followed into classes, whose values are the source's."""
     told = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
     changed = any(not manifest.traced(one) or one.may_keep_missing for one in told)
-    followed = not changed and not manifest.sliced and manifest.agreed is None
+    followed = not changed and not manifest.sliced and manifest.written.agreed is None
     demand(followed, "it counts people, and their rows cannot be followed into its classes")
 
 

@@ -146,7 +146,7 @@ class ClassNumbers:
         """Return (n_columns, n_rows) the numbers of rows, given (n_labelled, n_rows) their labels."""
         numbers = np.ones((self.n_columns, labels.shape[1] if n_rows is None else n_rows), dtype=np.int64)
         for place, column in enumerate(self._column):
-            _add_digits(numbers[column], labels[place], self._stride[place])
+            numbers[column] += labels[place].astype(np.int64) * self._stride[place]
         return numbers
 
     def labels(self, numbers: IntArray, place: int) -> CodeArray:
@@ -162,12 +162,6 @@ class ClassNumbers:
         """Whether these are numbers of classes, or all 0."""
         inside = all(((own >= 0) & (own <= bound)).all() for own, bound in zip(numbers, self._bounds, strict=True))
         return inside and bool(((numbers > 0) == (numbers[0] > 0)).all())
-
-
-@compiled
-def _add_digits(numbers: IntArray, labels: CodeArray, stride: int) -> None:
-    for i in range(numbers.shape[0]):
-        numbers[i] += labels[i] * stride
 
 
 @compiled

@@ -45,19 +45,20 @@ def check_utility(manifest: Manifest, rows: PublishedRows, *, here: bool) -> lis
 
     Rows that are not *here*, but on Spark, are not fetched for it.
     """
-    if not manifest.utility and not manifest.losses:
+    figures = manifest.written.utility
+    if figures is None:
         return []
     attributes = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
     unlisted = [attribute.name for attribute in attributes if attribute.boxed and attribute.domain is None]
     if not here:
         return [Check("utility", True, "not recomputed: the rows are on Spark", done=False)]
-    if unlisted or manifest.items:
+    if unlisted or manifest.written.items:
         why = f"no declared taxonomy tells how much labels of {', '.join(unlisted) or 'items'} leave open"
         return [Check("utility", True, f"not recomputed: {why}", done=False)]
     columns = _columns(rows, attributes)
     quasi = [columns[attribute.name] for attribute in attributes if attribute.role == "quasi"]
     n = manifest.rows + manifest.withheld
-    told = manifest.losses
+    told = figures.losses
     losses = {name: column.lost(manifest.withheld, told.get(name)) for name, column in columns.items()}
     spanned = sum(float(column.records @ column.widths) for column in quasi) / len(quasi)
     mean = sum(math.log1p(losses[attribute.name]) for attribute in attributes if attribute.role == "quasi") / len(quasi)
@@ -66,7 +67,7 @@ def check_utility(manifest: Manifest, rows: PublishedRows, *, here: bool) -> lis
         "ncp": (spanned + manifest.withheld) / n,
         "loss": math.expm1(mean),
     }
-    wrong = [name for name, figure in manifest.utility.items() if not _same(figure, found[name])]
+    wrong = [name for name, figure in figures.of_table.items() if not _same(figure, found[name])]
     if told and (set(told) != set(losses) or not all(_same(told[name], losses[name]) for name in told)):
         wrong.append("attribute-loss")
     if wrong:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
-from shoal.manifest import DataFile, ManifestError, parse_json
+from shoal.manifest import PAGES, DataFile, ManifestError, parse_json
 from shoal.verify.account import check_account
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.averages import check_averages
@@ -96,10 +96,12 @@ def verify(
     checks = [Check("manifest", True, "the manifest is well formed"), *checks]
     assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
     files = (manifest.data, *manifest.tables.values())
-    plans = () if manifest.agreed is None else (manifest.agreed.file,)
-    checks.append(check_folder(public, [SIGNATURE, *(file.file for file in files), *plans], manifest.pages))
+    pages = {name: getattr(manifest.written, key) for key, name in PAGES.items()}
+    agreed = manifest.written.agreed
+    plans = () if agreed is None else (agreed.file,)
+    checks.append(check_folder(public, [SIGNATURE, *(file.file for file in files), *plans], pages))
     try:
-        plan = None if manifest.agreed is None else read_plan(public / manifest.agreed.file, manifest.agreed)
+        plan = None if agreed is None else read_plan(public / agreed.file, agreed)
         for file in files:
             checks += [check_digest(public / file.file, file), check_hygiene(public / file.file, file)]
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
@@ -177,15 +179,17 @@ def _verify(
     checks.append(_columns(rows, manifest))
     if not checks[-1].ok:
         return _answer(manifest, checks)
-    if manifest.account is not None:
-        checks.append(check_account(manifest.account, manifest.columns, tree_given=manifest.tree_given))
+    account = manifest.written.synthetic
+    if account is not None:
+        tree_given = "tree" in manifest.written.method_parameters
+        checks.append(check_account(account, manifest.columns, tree_given=tree_given))
         source = None
     original = source
     if source is not None and manifest.one_per is not None:
         checks.append(check_one_each(manifest, source))
     if source is not None:
         source = recompute_source(manifest, source)
-    if manifest.items:
+    if manifest.written.items:
         sets = check_items(manifest, rows)
         checks.append(sets)
         if not sets.ok:
@@ -236,7 +240,7 @@ def _answer(
             CheckedGuarantee(promise.model, promise.parameters, promise.claimed, None, False, "not checked")
             for promise in manifest.promises
         ]
-    return Verification(tuple(checks), tuple(guarantees), manifest.claims, may_promise_nothing(manifest.method))
+    return Verification(tuple(checks), tuple(guarantees), manifest.claims, may_promise_nothing(manifest.written.method))
 
 
 def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
