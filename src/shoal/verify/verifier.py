@@ -19,6 +19,7 @@ from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
+from shoal.verify.figures import check_figures
 from shoal.verify.files import (
     SIGNATURE,
     check_digest,
@@ -47,7 +48,6 @@ from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.sliced.checking import check_tables, verify_sliced
 from shoal.verify.techniques.checking import check_techniques, recompute_source
 from shoal.verify.truth import Witness
-from shoal.verify.utility import check_utility
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,7 +209,7 @@ def _verify(
         if guarantees is not None:
             checks += check_defended(rows, manifest, given)
             checks += _changed_columns(rows, manifest, covers, original, source)
-            checks += check_utility(manifest, rows, here=given.means.spark is None)
+            checks += check_figures(manifest, rows, here=given.means.spark is None)
     except CoverError as fault:
         return _answer(manifest, (*checks, Check("labels", False, str(fault))))
     return _answer(manifest, checks, guarantees)

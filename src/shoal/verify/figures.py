@@ -40,7 +40,7 @@ class _Column:
         return (float(self.records @ self.leaves) + withheld * self.total - n) / most if most else 0.0
 
 
-def check_utility(manifest: Manifest, rows: PublishedRows, *, here: bool) -> list[Check]:
+def check_figures(manifest: Manifest, rows: PublishedRows, *, here: bool) -> list[Check]:
     """Compare every figure with the rows; told as not done where labels are of values that the policy did not list.
 
     Rows that are not *here*, but on Spark, are not fetched for it.
