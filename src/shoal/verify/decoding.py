@@ -46,9 +46,8 @@ def check_defended(rows: PublishedRows, manifest: Manifest, given: Given) -> lis
 def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribute, given: Given) -> str | None:
     """Say why labels of an attribute are not defended, or cannot be shown to be; None if they are."""
     labelled = given.labelled
-    taus = [
-        promise.fraction("tau") for promise in manifest.promises if _about(promise.model, promise.subjects, attribute)
-    ]
+    promises = [promise for promise in manifest.promises if promise.model == "tau-l-diversity"]
+    taus = [promise.fraction("tau") for promise in promises if (attribute.name,) in promise.subjects]
     if not taus:
         return "no tau-l-diversity is promised that says how much they may tell"
     if labelled is None:
@@ -71,8 +70,10 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     same = under.join(total, told, join_type="full outer")
     if not pc.all(pc.fill_null(pc.equal(same[_RECORDS], same[_TOTAL]), False)).as_py():
         return "internal/labels.parquet does not tell of the records that each class publishes under each label"
-    if not all(_is_covered(covers[str(pair["label"])], pair["value"]) for pair in _pairs(claimed, name)):
-        return "internal/labels.parquet tells of values that their labels do not cover"
+    for pair in claimed.select([name, _VALUE]).group_by([name, _VALUE]).aggregate([]).to_pylist():
+        cover, value = covers[pair[name]], pair[_VALUE]
+        if not (cover.get("missing") if value is None else value in cover.get("values", ())):
+            return "internal/labels.parquet tells of values that their labels do not cover"
     kept = shown.filter(pc.invert(pc.fill_null(pc.is_in(shown[name], labels), False)))
     kept = kept.append_column(_VALUE, kept[name])
     everything = pa.concat_tables([one.select([*keys, _VALUE, _RECORDS]) for one in (kept, claimed)])
@@ -96,20 +97,6 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     if not found or not all(check.ok and check.done for check in found if check.name == "truth"):
         return "the values that internal/labels.parquet tells are not those of the source"
     return None
-
-
-def _about(model: str, subjects: Sequence[Sequence[str]], attribute: Attribute) -> bool:
-    return model == "tau-l-diversity" and (attribute.name,) in [tuple(subject) for subject in subjects]
-
-
-def _is_covered(cover: object, value: str | None) -> bool:
-    assert isinstance(cover, dict)  # noqa: S101 - read_attribute has seen to it
-    return bool(cover.get("missing")) if value is None else value in cover.get("values", ())
-
-
-def _pairs(claimed: pa.Table, name: str) -> Iterator[dict[str, str | None]]:
-    found = claimed.select([name, _VALUE]).group_by([name, _VALUE]).aggregate([])
-    yield from found.select([name, _VALUE]).rename_columns(["label", "value"]).to_pylist()
 
 
 def _never_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
