@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
-from shoal.manifest import Attribute, Domain
+from shoal.manifest import Attribute
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
@@ -94,11 +94,8 @@ def _columns(rows: PublishedRows, attributes: Sequence[Attribute]) -> dict[str, 
             numbers = np.append(np.asarray(numbers), len(listed))
             records[name] += np.bincount(numbers[places], minlength=len(listed) + 1)
     one = (np.array([n_rows]), np.ones(1), np.zeros(1), None)
-    return {
-        a.name: _read_labels(records[a.name], a.domain) if a.domain is not None else _Column(*one) for a in attributes
-    }
-
-
-def _read_labels(records: IntArray, domain: Domain) -> _Column:
-    leaves, widths = np.array([*domain.labels.values(), (1, 0.0)], dtype=np.float64).T
-    return _Column(records, leaves, widths, domain.leaves)
+    found = {attribute.name: _Column(*one) for attribute in attributes}
+    for name, domain in domains.items():
+        leaves, widths = np.array([*domain.labels.values(), (1, 0.0)], dtype=np.float64).T
+        found[name] = _Column(records[name], leaves, widths, domain.leaves)
+    return found

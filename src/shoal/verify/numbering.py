@@ -32,7 +32,7 @@ class LabelReader:
         values, places = coded(column)
         known = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
         found = np.append(np.asarray(known), len(self._labels)).astype(np.int32).take(places)
-        self.used |= np.bincount(found, minlength=self.radix) > 0
+        self.used[np.bincount(found, minlength=self.radix) > 0] = True  # nobody else writes anything but True
         return found
 
     @property
