@@ -80,13 +80,13 @@ def test_shares_together_have_all_classes_and_each_fits(kind: str, n: int, seed:
                 counting.add(rows)
             counting.settle()
         except UsageError:
-            assert max(len(own) for _, own in expected.values()) * 100 + 100 > limit / 2
+            assert max(len(own) for _, own in expected.values()) * 140 + 140 > limit / 2
             return
         waiting += counting.let_go
         assert (counting.rows, counting.sums) == (whole.rows, whole.sums)
         if not counting.n_classes:
             continue
-        assert 100 * counting.n_classes <= limit
+        assert 140 * counting.n_classes <= limit
         histograms = counting.histograms(("s",))
         assert dict(zip(histograms.values, histograms.whole.tolist(), strict=True)) == table
         more = classes_of(counting)

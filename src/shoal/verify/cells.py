@@ -23,7 +23,7 @@ Texts = dict[int, str | None]  # what the words of an attribute's values stand f
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MOST_BITS = 48
 _FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: as many as there are cells, between these
-_CELL, _ROW = 100, 40  # bytes that a cell and a waiting row take, estimated on the high side
+_CELL, _ROW = 140, 160  # bytes that a cell and a waiting row take while they are counted, estimated on the high side
 
 
 @dataclass(frozen=True, slots=True)
