@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from shoal.manifest import Account, ManifestError, Privacy, Use, read_entry
+from shoal.manifest import Account, ManifestError, Privacy, read_entry
 from shoal.manifest import Claim as WrittenClaim
 from shoal.verify.result import Check, Claim
 
@@ -67,7 +67,11 @@ def check_account(account: Account, columns: Sequence[str], *, tree_given: bool)
     turns = {f"pair {turn + 1} of the tree" for turn in range(choices)}
     if len(purposes) != len(set(purposes)) or set(purposes) != counts | turns:
         return Check("account", False, "the ledger does not name each table of counts and each choice once")
-    cheap = sum(Fraction(use.loss) < _least(use, account.delta, choice=use.purpose in turns) for use in account.ledger)
+    cheap = 0
+    for use in account.ledger:  # loses at least what noise of its scale does
+        scale = Fraction(use.scale)
+        least = 1 / (2 * scale * scale) if account.delta else (2 if use.purpose in turns else 1) / scale
+        cheap += Fraction(use.loss) < least
     if cheap:
         return Check("account", False, f"{cheap} uses of the budget cost more than the ledger says")
     total = sum((Fraction(use.loss) for use in account.ledger), Fraction(0))
@@ -78,12 +82,6 @@ def check_account(account: Account, columns: Sequence[str], *, tree_given: bool)
     if total > Fraction(account.epsilon):
         return Check("account", False, "the ledger adds up to more than epsilon")
     return Check("account", True, f"{len(purposes)} uses of the budget add up to at most epsilon, exactly")
-
-
-def _least(use: Use, delta: float, *, choice: bool) -> Fraction:
-    """Return what noise of this scale loses at least."""
-    scale = Fraction(use.scale)
-    return 1 / (2 * scale * scale) if delta else (2 if choice else 1) / scale
 
 
 def _check_concentrated(account: Account, total: Fraction) -> Check:

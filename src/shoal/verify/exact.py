@@ -122,14 +122,12 @@ def at_most(
     near = np.flatnonzero(np.abs(found - bound) <= _CLEAR * max(abs(bound), 1.0))
     if near.size:
         pairs = list(zip(numerator[near].tolist(), denominator[near].tolist(), strict=True))
-        settled = {pair: _is_below(*pair, limit, strict) for pair in set(pairs)}
+        settled = {}
+        for top, bottom in set(pairs):
+            left, right = top * limit.denominator, bottom * limit.numerator
+            settled[top, bottom] = left < right if strict else left <= right
         holds[near] = [settled[pair] for pair in pairs]
     return holds
-
-
-def _is_below(top: int, bottom: int, limit: Fraction, strict: bool) -> bool:
-    left, right = top * limit.denominator, bottom * limit.numerator
-    return left < right if strict else left <= right
 
 
 def clearly_below(found: FloatArray, limit: FloatArray | float, histograms: Histograms) -> BoolArray:

@@ -73,7 +73,8 @@ def _number(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:  # noq
 def _intervals(low: float | None, below: float | None) -> Iterator[str]:
     """Yield how the numbers from *low* up to *below* may be written: whole ones, or decimals with either end."""
     whole = not isinstance(low, float) and not isinstance(below, float)
-    last, before = (None if end is None else _one_less(end, whole=whole) for end in (below, low))
+    less = [end if end is None else end - 1 if whole else math.nextafter(end, -math.inf) for end in (below, low)]
+    last, before = less
     if low is None or below is None:
         yield from (f"<= {_text(last)}", f"< {_text(below)}") if low is None else ()
         yield from (f">= {_text(low)}", f"> {_text(before)}") if below is None else ()
@@ -83,10 +84,6 @@ def _intervals(low: float | None, below: float | None) -> Iterator[str]:
         yield f"[{_text(low)}, {_text(below)})"
     if low == last:
         yield from (_text(low), repr(float(low)))
-
-
-def _one_less(number: float, *, whole: bool) -> float:
-    return number - 1 if whole else math.nextafter(number, -math.inf)
 
 
 def _text(number: float | None) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.verify.boxes import Ragged, Spans, in_ranges
 from shoal.verify.covers import Covers
+from shoal.verify.tally import number_rows
 
 MOST_ROWS = 1 << 16  # of each table
 MOST_PAIRS = 1 << 22  # of a published row and a source row that it may stand for, equal ones counted once
@@ -37,7 +38,11 @@ def count_unmatched(
     first, after = np.searchsorted(offered, wanted), np.searchsorted(offered, wanted, side="right")
     if int((after - first).sum()) > _MOST_TRIES:
         raise TooLargeError("too many rows have the same content")
-    box, cell = _pairs(Spans.of(covers, boxes).ragged, cells, first, after) if covers else _all_pairs(first, after)
+    if covers:
+        box, cell = _pairs(Spans.of(covers, boxes).ragged, cells, first, after)
+    else:  # one distinct row at most has a content
+        box = np.flatnonzero(after > first)
+        cell = first[box]
     if len(box) > MOST_PAIRS:
         raise TooLargeError(f"there are more than {MOST_PAIRS:,} pairs of rows that may belong together")
     return int(demand.sum()) - _largest_flow(box, cell, demand, supply)
@@ -73,14 +78,10 @@ def find_unmet(wanted: KeyArray, demand: IntArray, held: KeyArray, supply: IntAr
 
 def _distinct(contents: KeyArray, codes: CodeArray) -> tuple[CodeArray, KeyArray, IntArray]:
     """Return the distinct rows by ascending content, their contents, and how often each occurs."""
-    columns = [*(codes[:, a].astype(np.uint64) for a in reversed(range(codes.shape[1]))), contents]
-    order = np.lexsort(columns)
-    same: BoolArray = np.ones(len(order), dtype=np.bool_)
-    same[:1] = False
-    for column in columns:
-        same[1:] &= column[order][1:] == column[order][:-1]
-    first = np.flatnonzero(~same)
-    return codes[order[first]], contents[order[first]], np.diff(np.append(first, len(order)))
+    distinct, numbers = number_rows(np.stack([contents.view(np.int64), *codes.T.astype(np.int64)]))
+    held = distinct[0].view(np.uint64)
+    order = np.argsort(held, kind="stable")
+    return np.ascontiguousarray(distinct[1:, order].T, dtype=np.int32), held[order], np.bincount(numbers)[order]
 
 
 @compiled
@@ -95,12 +96,6 @@ def _pairs(ragged: Ragged, points: CodeArray, first: IntArray, after: IntArray) 
         if len(boxes) > MOST_PAIRS + 1:
             break
     return np.array(boxes[1:]), np.array(cells[1:])
-
-
-def _all_pairs(first: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the same where there are no labels, so that one distinct row at most has a content."""
-    some = np.flatnonzero(after > first)
-    return some, first[some]
 
 
 def _largest_flow(box: IntArray, cell: IntArray, demand: IntArray, supply: IntArray) -> int:

@@ -147,8 +147,6 @@ def _is_text(kind: pa.DataType) -> bool:
 def coded(column: pa.Array) -> tuple[pa.Array, CodeArray]:
     """Return the distinct values of a column and (n,) where each row's value is; missing = one past the last.
 
-    The places cannot be written to: mostly they are the column's own memory.
-
     >>> values, places = coded(pa.array(["b", None, "b"]))
     >>> values.to_pylist(), places.tolist()
     (['b'], [0, 1, 0])
@@ -159,13 +157,7 @@ def coded(column: pa.Array) -> tuple[pa.Array, CodeArray]:
         column = column.dictionary_decode().dictionary_encode()
     values = column.dictionary
     places = column.indices.fill_null(len(values)) if column.null_count else column.indices
-    return values, read_only(np.asarray(places).astype(np.int32, copy=False))
-
-
-def read_only(places: CodeArray) -> CodeArray:
-    """Return the same array, sealed: kernels are compiled once, for arrays like those that Arrow lends."""
-    places.flags.writeable = False
-    return places
+    return values, np.asarray(places).astype(np.int32, copy=False)
 
 
 def public_folder(folder: Path) -> Path:
