@@ -23,7 +23,7 @@ Texts = dict[int, str | None]  # what the words of an attribute's values stand f
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MOST_BITS = 48
 _FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: as many as there are cells, between these
-_CELL, _ROW = 140, 160  # bytes that a cell and a waiting row take while they are counted, estimated on the high side
+_CELL, _ROW = 140, 200  # bytes that a cell and a waiting row take while they are counted, estimated on the high side
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Counting:
     sums: RowSums = field(default_factory=RowSums)
     texts: dict[str, Texts] = field(default_factory=dict)
     let_go: list[Share] = field(default_factory=list)  # shares that were given up for lack of memory
-    _cells: Cells | None = None
+    _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
     _whole: Cells | None = None  # of the whole table as one class, if the share is not all of it
     _waiting: list[CodedRows] = field(default_factory=list)
     _held: int = 0  # rows that wait
@@ -154,15 +154,15 @@ class Counting:
             return
         self._waiting.append(rows)
         self._held += rows.rows
-        n_cells = 0 if self._cells is None else self._cells.n_cells
-        if self._held >= min(_MOST, max(_FEWEST, n_cells)) or not self._fits():
+        n_cells = sum(one.n_cells for one in self._counted)
+        if self._held >= min(_MOST, max(_FEWEST, n_cells)) or not self._fits(*self._counted):
             self.settle()
 
     def absorb(self, other: Counting) -> None:
         """Add what was counted elsewhere, of the share that this one began with."""
         self._note(other.rows, other.sums, other.texts)
-        if other._cells is not None:
-            self._join(other._cells, other._whole)
+        for cells in other._counted:
+            self._join(cells, other._whole)
 
     def _note(self, rows: int, sums: RowSums, texts: Mapping[str, Texts]) -> None:
         self.rows += rows
@@ -187,34 +187,43 @@ class Counting:
             whole = whole or more.join()
             self._whole = whole if self._whole is None else self._whole + whole
             more = more.select(self.share.holds(more.classes))
-        self._cells = more if self._cells is None else self._cells + more
-        while not self._fits():
-            if self._cells.classes.shape[1] < 2 or self.share.bits == _MOST_BITS:
+        both = [*self._counted, more]
+        # Adding takes memory for both, however many cells they have in common.
+        while not self._fits(*both) and max(len(one.sizes) for one in both) > 1 and self.share.bits < _MOST_BITS:
+            both = self._halve(*both)
+        cells = both[0] if len(both) == 1 else both[0] + both[1]
+        while not self._fits(cells):
+            if len(cells.sizes) < 2 or self.share.bits == _MOST_BITS:
                 raise UsageError(
                     "this release does not fit into memory: one of its classes alone takes more than "
                     f"{(self.limit or 0) / (1 << 20):.1f} MiB; allow more memory"
                 )
-            self._whole = self._whole or self._cells.join()
-            self.share, other = self.share.halves()
-            self.let_go.append(other)
-            self._cells = self._cells.select(self.share.holds(self._cells.classes))
+            (cells,) = self._halve(cells)
+        self._counted = (cells,)
 
-    def _fits(self) -> bool:
+    def _halve(self, *counted: Cells) -> list[Cells]:
+        """Let half of the classes go."""
+        if self._whole is None:
+            self._whole = sum((one.join() for one in counted[1:]), counted[0].join())
+        self.share, other = self.share.halves()
+        self.let_go.append(other)
+        return [one.select(self.share.holds(one.classes)) for one in counted]
+
+    def _fits(self, *counted: Cells) -> bool:
         if self.limit is None:
             return True
-        cells = 0 if self._cells is None else _CELL * self._cells.n_cells + self.side * self.n_classes
+        cells = sum(_CELL * one.n_cells + self.side * len(one.sizes) for one in counted)
         return cells + _ROW * self._held <= self.limit
 
     @property
     def n_classes(self) -> int:
         """How many classes were met."""
-        return 0 if self._cells is None else self._cells.classes.shape[1]
+        return sum(len(one.sizes) for one in self._counted)
 
     @property
     def cells(self) -> Cells:
-        """All that was counted, once it is settled."""
-        assert self._cells is not None  # noqa: S101 - asked for only if there are rows
-        return self._cells
+        """All that was counted, once it is settled; there are rows."""
+        return self._counted[0]
 
     def histograms(self, subject: Subject) -> Histograms:
         """Return the values of a subject in each class."""

@@ -103,7 +103,8 @@ def verify(
     try:
         plan = None if agreed is None else read_plan(public / agreed.file, agreed)
         for file in files:
-            checks += [check_digest(public / file.file, file), check_hygiene(public / file.file, file)]
+            checks.append(check_digest(public / file.file, file))
+            checks.append(check_hygiene(public / file.file, file))
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
         path, labelled = (None, None) if original is None else (find_witness(public), read_labelled(public))
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
