@@ -114,27 +114,17 @@ class ParquetRows(PublishedRows):
         texts = [name for name in columns if _is_text(self.schema.field(name).type)]
         with pq.ParquetFile(self._path, read_dictionary=texts, pre_buffer=True) as file:
             for group in self._row_groups:
-                used: dict[str, tuple[pa.Array, BoolArray]] = {}
+                # of each text, the dictionaries in turn, and which of their entries rows have
+                met: dict[str, list[tuple[pa.Array, BoolArray]]] = {name: [] for name in texts}
                 for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(columns)):
                     batch.validate(full=True)  # codes beyond their dictionary would reach compiled code
-                    for name in texts:
-                        self._watch(used, name, batch.column(name))
+                    for name, own in met.items():
+                        entries, codes = batch.column(name).dictionary, batch.column(name).indices.drop_null()
+                        if not own or not own[-1][0].equals(entries):
+                            own.append((entries, np.zeros(len(entries), dtype=np.bool_)))
+                        own[-1][1][np.bincount(np.asarray(codes), minlength=len(entries)) > 0] = True
                     yield batch
-                for name in texts:
-                    self._settle(used, name)
-
-    def _watch(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str, column: pa.Array) -> None:
-        entries = column.dictionary
-        if name in used and not used[name][0].equals(entries):
-            self._settle(used, name)
-        if name not in used:
-            used[name] = (entries, np.zeros(len(entries), dtype=np.bool_))
-        counts = np.bincount(np.asarray(column.indices.drop_null()), minlength=len(entries))
-        used[name][1][counts > 0] = True
-
-    def _settle(self, used: dict[str, tuple[pa.Array, BoolArray]], name: str) -> None:
-        if name in used and not bool(used.pop(name)[1].all()):
-            self._unused[name] = None
+                self._unused |= {name: None for name, own in met.items() if not all(used.all() for _, used in own)}
 
     def unused_entries(self) -> tuple[str, ...]:
         return tuple(self._unused)
