@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from shoal.manifest import Attribute
 from shoal.verify.boxes import NOBODY, SEVERAL, BoxTree, Spans
-from shoal.verify.contents import Contents, common_type
+from shoal.verify.contents import Contents, common_type, fold_values, hash_texts
 from shoal.verify.covers import CoverError, read_covers
-from shoal.verify.hashing import fold_values, hash_texts
-from shoal.verify.tally import Combinations, Interner, Tally
+from shoal.verify.numbering import Numbering, Tally
 
 
 def attribute(kind: str, labels: dict[str, Any], **more: Any) -> Attribute:
@@ -33,21 +32,22 @@ def covered(values: pa.Array, kind: str, cover: dict[str, Any], **more: Any) -> 
 @given(st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=5, max_size=5), min_size=1, max_size=20))
 def test_combinations_beyond_64_bits(rows: list[list[int]]):
     columns = list(np.array(rows, dtype=np.int64).T)
-    combinations = Combinations([2**31] * 5)
-    ids = combinations.ids(columns)
-    assert combinations.tuples()[ids].tolist() == rows
-    assert combinations.count == len({tuple(row) for row in rows})
-    assert combinations.ids(columns).tolist() == ids.tolist()
+    numbering = Numbering(5)
+    ids = numbering.ids(columns)
+    assert numbering.tuples()[ids].tolist() == rows
+    assert numbering.count == len({tuple(row) for row in rows})
+    assert numbering.ids(columns).tolist() == ids.tolist()
 
 
-def test_interner_keeps_its_numbers_while_it_grows():
+def test_keys_keep_their_numbers_while_more_come():
     rng = np.random.default_rng(3)
-    keys = rng.integers(0, 2**63, size=30_000, dtype=np.uint64)
-    interner = Interner()
-    first = np.concatenate([interner.ids(part) for part in np.array_split(keys, 7)])
-    assert interner.count == np.unique(keys).shape[0]
-    assert (interner.keys()[first] == keys).all()
-    assert (interner.ids(keys) == first).all()
+    keys = rng.integers(0, 2**64, size=30_000, dtype=np.uint64)
+    numbering = Numbering(1)
+    first = np.concatenate([numbering.ids([part]) for part in np.array_split(keys, 7)])
+    distinct, expected = np.unique(keys, return_inverse=True)
+    assert numbering.count == len(distinct)
+    assert len(set(zip(first.tolist(), expected.tolist(), strict=True))) == len(distinct)
+    assert (numbering.ids([keys]) == first).all()
 
 
 def test_tally_over_several_batches():

@@ -33,14 +33,12 @@ from shoal.verify.form import (
     demand_columns,
 )
 from shoal.verify.guarantees import agrees
-from shoal.verify.kernels import paired
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.matching import find_unmet
-from shoal.verify.numbering import LabelReader
+from shoal.verify.numbering import LabelReader, Numbering, Tally, histograms_of, pair
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.tally import Combinations, Tally, histograms_of
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -108,7 +106,7 @@ class Plan:
     points: tuple[CodeArray, ...]  # n_quasi x (n_points,) into quasi_values
     class_of: CodeArray  # (n_points,) from 0
     shown: CodeArray  # (n_classes, l) values that every class must show; (n_classes, 0) where none are named
-    numbers: Combinations  # the n-th point has the number n; one code more than values stands for unknown ones
+    numbers: Numbering  # the n-th point has the number n; one code more than values stands for unknown ones
 
 
 def read_plan(path: Path, declared: AgreedFile) -> Plan:
@@ -147,7 +145,7 @@ def _fit(written: _PlanFile) -> Plan:
     demand(len({len(column) for column in points}) == 1, "its points are not of one length")
     known = all(column.max() < size for column, size in zip(points, sizes, strict=True))
     demand(known, "its points have values that it does not list")
-    numbers = Combinations([size + 1 for size in sizes])
+    numbers = Numbering(len(sizes))
     numbers.ids(points)
     demand(numbers.count == len(points[0]), "it has a point twice")
     # runs: so many points after the other are in the class of that number
@@ -231,10 +229,7 @@ def verify_agreed(
     checks += [
         check_rows(n_rows, manifest),
         *check_dictionaries(rows),
-        check_labels(
-            [reader.name for reader in readers if reader.met_unknown],
-            {reader.name: reader.idle for reader in readers if reader.idle},
-        ),
+        check_labels(readers),
         _check_classes(released),
         Check.of(
             "values",
@@ -300,7 +295,7 @@ def _read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Pr
             found.strange_classes += int((~inside).sum())
             found.strange_values += int((~known).sum())
             found.note(owner[both], [label[both] for label in shown])
-            found.tally.add(paired(owner[both], value[both]))
+            found.tally.add(pair(owner[both], value[both]))
             step.advance(len(owner))
     return found
 
@@ -415,7 +410,7 @@ def _compare(
             inside = (point < len(plan.class_of)) & (value < len(plan.sensitive_values))
             n_rows += len(point)
             outside += int((~inside).sum())
-            tally.add(paired(plan.class_of[point[inside]], value[inside]))
+            tally.add(pair(plan.class_of[point[inside]], value[inside]))
             step.advance(len(point))
     yield check_source_counts(manifest, released.rows, SourceRows(n_rows, 0))
     if outside:

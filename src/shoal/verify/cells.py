@@ -17,7 +17,7 @@ from shoal.core.errors import UsageError
 from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Subject
 from shoal.verify.hashing import RowSums
-from shoal.verify.tally import HALF, LOW, number_rows, pair, sum_up
+from shoal.verify.numbering import HALF, LOW, number_rows, pair, sum_up
 
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)

@@ -60,7 +60,7 @@ def verify_classes(
         return [report_unreadable(unread.fault)], None
     checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
-        checks.append(check_labels(coder.unknown, coder.idle))
+        checks.append(check_labels(coder.labels))
     if manifest.written.levels:
         checks.append(_full_domain(manifest, covers))
     if found.rows:

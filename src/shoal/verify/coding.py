@@ -93,16 +93,6 @@ class ReleaseCoder:
         """Return (n_columns, n_rows) the classes of quasi labels, given the numbers that a witness tells."""
         return self.classes.pack(self._numbers.unpack(numbers).T[self._quasi], numbers.shape[1])
 
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """Attributes with texts that are no labels."""
-        return tuple(reader.name for reader in self.labels if reader.met_unknown)
-
-    @property
-    def idle(self) -> dict[str, int]:
-        """How many labels of an attribute no row has, where there are such."""
-        return {reader.name: reader.idle for reader in self.labels if reader.idle}
-
 
 class QuasiValues:
     """Hashes combinations of values as they are written, for so whoever reads them tells rows apart.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import PublishedRows
 from shoal.verify.result import FALSE_ALARM, Check
 
@@ -40,13 +41,14 @@ def check_dictionaries(rows: PublishedRows) -> list[Check]:
     return [Check("dictionaries", False, f"the dictionaries of {', '.join(unused)} hold values that no row has")]
 
 
-def check_labels(unknown: Sequence[str], idle: Mapping[str, int]) -> Check:
-    """No attribute is *unknown* for texts that are no labels, and none is *idle*, with labels that no row has."""
+def check_labels(readers: Sequence[LabelReader]) -> Check:
+    """No attribute has texts that are no labels, and none has labels that no row has."""
+    unknown = [reader.name for reader in readers if reader.met_unknown]
     if unknown:
         return Check("labels", False, f"texts in {', '.join(unknown)} are no labels of the manifest")
+    idle = [f"{reader.name} ({reader.idle})" for reader in readers if reader.idle]
     if idle:
-        listed = ", ".join(f"{name} ({number})" for name, number in idle.items())
-        return Check("labels", False, f"the manifest lists labels that no row has: {listed}")
+        return Check("labels", False, f"the manifest lists labels that no row has: {', '.join(idle)}")
     return Check("labels", True, "every label is declared, and every declared label occurs")
 
 

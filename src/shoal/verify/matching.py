@@ -14,7 +14,7 @@ from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.verify.boxes import Ragged, Spans, in_ranges
 from shoal.verify.covers import Covers
-from shoal.verify.tally import number_rows
+from shoal.verify.numbering import number_rows
 
 MOST_ROWS = 1 << 16  # of each table
 MOST_PAIRS = 1 << 22  # of a published row and a source row that it may stand for, equal ones counted once

@@ -21,9 +21,9 @@ from shoal.verify.contents import Contents
 from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Judged, Subject, conclude, judge
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import number_rows
 from shoal.verify.promises import Promise
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.tally import number_rows
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:

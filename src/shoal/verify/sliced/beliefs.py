@@ -20,12 +20,10 @@ import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.kernels import compiled
-from shoal.verify.counting import histograms_of
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
-from shoal.verify.kernels import paired
+from shoal.verify.numbering import Tally, histograms_of, pair
 from shoal.verify.sliced.reading import Release
-from shoal.verify.tally import Tally
 
 MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
 _CANDIDATES = 1 << 20  # buckets that may match tuples and are looked at together
@@ -75,7 +73,7 @@ class Lists:
         ([0, 1, 3], [1, 0, 1], [1, 2, 1])
         """
         first = np.cumsum([0, *(int(column.max()) + 1 for column in columns)], dtype=np.int64)
-        pairs = [np.unique(paired(column, buckets), return_counts=True) for column in columns]
+        pairs = [np.unique(pair(column, buckets), return_counts=True) for column in columns]
         values = [
             (keys >> _HALF).astype(np.int64) + offset for (keys, _), offset in zip(pairs, first[:-1], strict=True)
         ]
@@ -237,10 +235,10 @@ class Adversary:
             n_groups = own.stop - own.start
         codes, texts = release.codes[release.layout.parts[place].column_of[first]], release.texts[first]
         for name in others:
-            joint, numbers = np.unique(paired(codes, release.codes[name]), return_inverse=True)
+            joint, numbers = np.unique(pair(codes, release.codes[name]), return_inverse=True)
             codes, texts = numbers.astype(np.int32), ()
         tally = Tally()
-        tally.add(paired(group.astype(np.int32), codes))
+        tally.add(pair(group.astype(np.int32), codes))
         n_values = len(joint) if others else len(texts)
         return histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
 

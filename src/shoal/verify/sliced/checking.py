@@ -38,6 +38,7 @@ from shoal.verify.form import (
 )
 from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
+from shoal.verify.numbering import Numbering, number_rows
 from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable
 from shoal.verify.result import FALSE_ALARM, Check, CheckedGuarantee
 from shoal.verify.sliced.beliefs import Adversary, Lists
@@ -53,7 +54,6 @@ from shoal.verify.sliced.reading import (
     read_release,
     read_source,
 )
-from shoal.verify.tally import Combinations, Interner
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
@@ -111,9 +111,8 @@ def verify_sliced(
 
 def _count_distinct(columns: Sequence[CodeArray]) -> tuple[CodeArray, IntArray]:
     """Return (n, n_columns) the distinct tuples of numbers, which may be -1 or -2, and how many rows have each."""
-    numbers = Combinations([int(column.max(initial=0)) + 3 for column in columns])
-    ids = numbers.ids([column + 2 for column in columns])
-    return numbers.tuples() - 2, np.bincount(ids, minlength=numbers.count)
+    kinds, numbers = number_rows(np.stack(columns))
+    return kinds.T, np.bincount(numbers, minlength=kinds.shape[1])
 
 
 def _check_form(release: Release, manifest: Manifest, rows: PublishedRows) -> Iterator[Check]:
@@ -124,8 +123,7 @@ def _check_form(release: Release, manifest: Manifest, rows: PublishedRows) -> It
         yield Check("buckets", True, f"{len(release.sizes)} buckets, numbered without gaps")
     labels = [reader for coder in release.coders for reader in coder.labels]
     if labels:
-        idle = {reader.name: reader.idle for reader in labels if reader.idle}
-        yield check_labels([reader.name for reader in labels if reader.met_unknown], idle)
+        yield check_labels(labels)
     if release.shared:
         found = int(np.logical_or.reduce([one.differs for one in release.shared]).sum())
         fault = found and f"in {found} buckets parts that overlap hold different shared values"
@@ -243,9 +241,9 @@ def _check_permuted(release: Release, original: Original, key: KeyArray) -> Chec
 
 def _compare_bounds(release: Release, original: Original, absent: int) -> Iterator[Check]:
     """Compare every bucket with the source rows that may be there, and with those that can be nowhere else."""
-    interners = [Interner() for _ in release.contents]
-    lists = Lists.of([one.ids(own) for one, own in zip(interners, release.contents, strict=True)], release.buckets)
-    kinds, records = _count_distinct([one.ids(own) for one, own in zip(interners, original.contents, strict=True)])
+    interners = [Numbering(1) for _ in release.contents]
+    lists = Lists.of([one.ids([own]) for one, own in zip(interners, release.contents, strict=True)], release.buckets)
+    kinds, records = _count_distinct([one.ids([own]) for one, own in zip(interners, original.contents, strict=True)])
     complete = absent == 0
     changed = 0
     for part, own in enumerate(kinds.T):

@@ -24,9 +24,8 @@ from shoal.verify.covers import Covers
 from shoal.verify.form import SourceRows, count_source
 from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import LabelReader, ValueReader
+from shoal.verify.numbering import LabelReader, Numbering, ValueReader
 from shoal.verify.reading import PublishedRows, coded, prepare_ahead
-from shoal.verify.tally import Combinations, Interner
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
@@ -150,8 +149,7 @@ class PartCoder:
         self._rest = _hasher(part.compared if with_source else (), kinds, manifest)
         by_name = {attribute.name: attribute for attribute in manifest.attributes}
         self.labels = [LabelReader(by_name[name]) for name in part.quasi] if part.boxed else []
-        self.regions = Combinations([reader.radix for reader in self.labels])
-        self._numbers = Interner()
+        self.regions = Numbering(len(self.labels) or 1)  # or quasi values, where there are no labels
 
     @property
     def key(self) -> KeyArray:
@@ -168,7 +166,7 @@ class PartCoder:
 
     def number(self, quasi: Sequence[NDArray[Any]]) -> CodeArray:
         """Return (n_rows,) the numbers of quasi values, or of the regions that labels span."""
-        return self.regions.ids(quasi) if self.part.boxed else self._numbers.ids(quasi[0])
+        return self.regions.ids(quasi)
 
     def hash_contents(self, rest: KeyArray, values: CodeArray) -> KeyArray:
         """Return (n_rows,) hashes of all that a row publishes in this part and that follows from the source."""
@@ -335,8 +333,8 @@ def _share(
     values: Sequence[CodeArray], arrays: Arrays, number: int, hashers: Mapping[str, Contents], buckets: CodeArray
 ) -> SharedValues:
     """Number the quasi values that two parts share, and compare all that they share bucket by bucket."""
-    interner, of_value, sums = Interner(), [], []
-    numbers = [interner.ids(arrays["shared quasi", number, side]) for side in (0, 1)]
+    interner, of_value, sums = Numbering(1), [], []
+    numbers = [interner.ids([arrays["shared quasi", number, side]]) for side in (0, 1)]
     for side, own in enumerate(values):
         of_value.append(np.zeros(int(own.max()) + 1, dtype=np.int32))
         of_value[side][own] = numbers[side]

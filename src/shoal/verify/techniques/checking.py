@@ -16,10 +16,9 @@ from shoal.verify.form import demand_columns
 from shoal.verify.items import RewrittenRows
 from shoal.verify.manifest import Manifest
 from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_unmet
-from shoal.verify.numbering import LabelReader
+from shoal.verify.numbering import LabelReader, Tally
 from shoal.verify.reading import PublishedRows, coded
 from shoal.verify.result import Check
-from shoal.verify.tally import Tally
 from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
 from shoal.verify.techniques.declared import Moved, Tokens
 from shoal.verify.truth import check_values
