@@ -25,9 +25,9 @@ from shoal.verify import passes
 from shoal.verify.cells import CodedRows, Counting, Share
 from shoal.verify.classes import read_all_covers
 from shoal.verify.coding import ReleaseCoder, SourceCoder
+from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms, entropies
 from shoal.verify.guarantees import Judged
-from shoal.verify.hashing import RowSums
 from shoal.verify.manifest import read_manifest
 from shoal.verify.passes import Given, Means, Reader
 from shoal.verify.promises import Promise

@@ -16,9 +16,8 @@ from shoal.core.arrays import KeyArray
 from shoal.manifest import Attribute
 from shoal.sources.opening import open_source
 from shoal.verify.boxes import NOBODY, BoxTree, Spans
-from shoal.verify.contents import Contents, common_type
+from shoal.verify.contents import Contents, common_type, sum_boxes
 from shoal.verify.covers import read_covers
-from shoal.verify.hashing import sum_boxes
 from shoal.verify.reading import prepare_ahead
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_table

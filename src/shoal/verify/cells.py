@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
+from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms
 from shoal.verify.guarantees import Subject
-from shoal.verify.hashing import RowSums
 from shoal.verify.numbering import HALF, LOW, number_rows, pair, sum_up
 
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing

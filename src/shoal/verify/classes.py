@@ -14,10 +14,10 @@ from shoal.core.errors import InputError
 from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.cells import Counting, Share
 from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
+from shoal.verify.contents import RowSums
 from shoal.verify.covers import Covers, read_covers
 from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts, count_source
 from shoal.verify.guarantees import Judged, conclude, judge
-from shoal.verify.hashing import RowSums
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
 from shoal.verify.matching import MOST_ROWS, TooLargeError, count_unmatched

@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.verify.cells import CodedRows, Texts
-from shoal.verify.contents import MISSING, TEXT, Contents, common_type, is_textual
+from shoal.verify.contents import MISSING, TEXT, Contents, RowSums, common_type, is_textual
 from shoal.verify.covers import Covers
 from shoal.verify.guarantees import Subject
-from shoal.verify.hashing import RowSums
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import coded

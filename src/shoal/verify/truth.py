@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
 from shoal.core.kernels import compiled
-from shoal.verify.contents import Contents
+from shoal.verify.contents import Contents, RowSums, fold_values
 from shoal.verify.covers import Covers
-from shoal.verify.hashing import RowSums, fold_values
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS
 from shoal.verify.result import Check

@@ -26,7 +26,7 @@ from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.kernels import compiled
 from shoal.core.progress import Progress
 from shoal.verify.boxes import Ragged, Spans
-from shoal.verify.contents import Contents, common_type
+from shoal.verify.contents import Contents, common_type, fold_values, sum_boxes
 from shoal.verify.covers import Covers
 from shoal.verify.form import (
     check_dictionaries,
@@ -36,7 +36,6 @@ from shoal.verify.form import (
     count_unpublished,
     demand_columns,
 )
-from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import Numbering, number_rows
 from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable

@@ -19,10 +19,9 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.progress import Progress
 from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.coding import PointReader
-from shoal.verify.contents import Contents, is_textual
+from shoal.verify.contents import Contents, fold_values, is_textual, sum_boxes
 from shoal.verify.covers import Covers
 from shoal.verify.form import SourceRows, count_source
-from shoal.verify.hashing import fold_values, sum_boxes
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, Numbering, ValueReader
 from shoal.verify.reading import PublishedRows, coded, prepare_ahead
