@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.errors import InputError
 from shoal.core.kernels import compiled
 from shoal.verify.contents import Contents, RowSums, fold_values
 from shoal.verify.covers import Covers
+from shoal.verify.form import demand_columns
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import FAULTS
 from shoal.verify.result import Check
@@ -214,9 +214,7 @@ def count_uncovered(
 
 def contents_for(manifest: Manifest, published: pa.Schema, source: Source) -> Contents:
     """Return the hasher for the columns that must be equal in both tables."""
-    absent = [a.name for a in manifest.attributes if a.name not in source.schema.names]
-    if absent:
-        raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
+    demand_columns(source, [attribute.name for attribute in manifest.attributes])
     exact = [a.name for a in manifest.attributes if not a.boxed and manifest.traced(a)]
     kinds = [manifest.kind_of(name, published.field(name).type, source.schema.field(name).type) for name in exact]
     return Contents(exact, kinds, manifest.missing_tokens)
