@@ -105,8 +105,8 @@ class Groupings:
 
     def _make(self, source: Grouping, levels: Levels) -> Grouping:
         changed = self._find_changes(source.levels, levels)
-        room = min(self.ladders.n_labels(levels), source.n_groups)
-        group_of, keys, tallies = self._roll_up(source.keys, source.tallies, changed, room)
+        most = min(self.ladders.n_labels(levels), source.n_groups)
+        group_of, keys, tallies = self._roll_up(source.keys, source.tallies, changed, most)
         made = Grouping(levels, keys, tallies, source, group_of)
         self._keep(made, source)
         return made
@@ -185,7 +185,7 @@ class Groupings:
         return tuple((j, a, b) for j, (rung, a, b) in enumerate(steps) if rung.width(a) != rung.width(b))
 
     def _roll_up(
-        self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], room: int
+        self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], most: int
     ) -> tuple[CodeArray, KeyArray, IntArray]:
         attributes = [j for j, _, _ in changed]
         tables = [self._table(*step) for step in changed]
@@ -193,7 +193,7 @@ class Groupings:
         np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
         table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
         fields = Fields._make(column[attributes] for column in self._fields)
-        return roll_up(keys, tallies, fields, first, table, room)
+        return roll_up(keys, tallies, fields, first, table, most)
 
     def _table(self, attribute: int, start: int, end: int) -> KeyArray:
         known = self._tables.get((attribute, start, end))
@@ -331,21 +331,21 @@ class Fields(NamedTuple):
 
 @compiled
 def roll_up(
-    keys: KeyArray, tallies: IntArray, fields: Fields, first: IntArray, table: KeyArray, room: int
+    keys: KeyArray, tallies: IntArray, fields: Fields, first: IntArray, table: KeyArray, most: int
 ) -> tuple[CodeArray, KeyArray, IntArray]:
     """Recode some fields of packed keys and put equal ones together.
 
-    Code v of field c becomes ``table[first[c] + v]``. *room* is at least the number of different keys that can come
+    Code v of field c becomes ``table[first[c] + v]``. *most* is at least the number of different keys that can come
     out. Returns the new group of each old one, and the new groups' keys and tallies.
     """
     n, n_words = keys.shape
     n_slots = 16
-    while n_slots < 2 * min(room, n):
+    while n_slots < 2 * min(most, n):
         n_slots *= 2
     last = np.uint64(n_slots - 1)
     slots = np.full(n_slots, -1, dtype=np.int32)
     group_of = np.empty(n, dtype=np.int32)
-    out = np.empty((min(room, n), n_words), dtype=np.uint64)
+    out = np.empty((min(most, n), n_words), dtype=np.uint64)
     n_groups = 0
     key = np.empty(n_words, dtype=np.uint64)
     for i in range(n):

@@ -3,7 +3,7 @@
 What remains of a coarse class at a finer node is a union of classes that hold, and holds itself if the model is one
 that unions cannot break. So a coarse class that fails has to lose enough records for what remains to hold, and the
 sum over classes bounds the suppression of every finer node from below. For models that are a curve, and for
-t-closeness with the equal distance, that sum is easily told.
+t-closeness with the equal distance, that sum is easily found.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Verdict:
 
     levels: Levels
     finding: Finding
-    passes: bool  # what is easily told of it and all coarser nodes rules none of them out
+    passes: bool  # what is easily found of it and all coarser nodes rules none of them out
     plain: float  # cost without suppression: no coarser node costs less
     cost: float = np.inf
     suppressed: BoolArray | None = None  # (n_groups,) when it holds

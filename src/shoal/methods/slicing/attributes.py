@@ -33,7 +33,7 @@ class Partition:
 
     places: Places
     carried: tuple[tuple[str, ...], ...]  # (n_parts,)
-    search: Mapping[str, Any]  # what is told of how it was found
+    search: Mapping[str, Any]  # how it was found
     correlations: FloatArray | None  # (d, d) that may move attributes; None: the policy wants just these parts
     moved: tuple[str, ...] = ()  # quasi attributes that had to leave the sensitive part
 
@@ -50,14 +50,14 @@ class Partition:
         n_columns = _COLUMNS if method.columns is None else method.columns
         columns = partition_attributes(problem, n_columns, method.alpha, method.correlation, method.intervals)
         names = _names(problem)
-        told = {
+        found = {
             f"{names[i]}, {names[j]}": round(float(columns.correlations[i, j]), 6)
             for i in range(len(names))
             for j in range(i)
         }
         carried = (problem.carried, *((),) * (len(columns.places) - 1))
         movable = columns.correlations if method.alpha is None else None
-        return cls(columns.places, carried, {"correlations": told}, movable)
+        return cls(columns.places, carried, {"correlations": found}, movable)
 
     def slimmer(self, problem: Problem) -> Partition | None:
         """Return it with one quasi attribute fewer in the sensitive part; None if none can or may leave it.
@@ -185,7 +185,7 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
 class Columns:
     """An attribute partition: every attribute is in exactly one column, all sensitive ones in the last.
 
-    Attributes are told by their places, quasi ones first; within a column they ascend, and columns stand in the order
+    Attributes are known by their places, quasi ones first; within a column they ascend, and columns stand in the order
     of their most important quasi attribute, except that the one with sensitive attributes is last.
     """
 

@@ -58,8 +58,8 @@ class _View:
 class Beliefs:
     """p(t,.) of every distinct tuple of quasi values against all buckets of one slicing.
 
-    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is told by its values in all parts. The buckets of each value
-    of a part are ``lists``: pairs of value and bucket. Such a pair is a *group*, the records of one bucket that share a
+    Li, Li, Zhang, Molloy, "Slicing", Section 3.2. A tuple is known by its values in all parts; ``lists`` are buckets
+    of each value of a part, pairs of value and bucket. Such a pair is a *group*: the records of one bucket that share a
     value of one part.
     """
 

@@ -101,19 +101,19 @@ def _pieces(cell: IntArray, bucket: CodeArray, n_buckets: int) -> Pieces:
 def spread(
     values: IntArray,
     records_of: FloatArray,
-    room: IntArray,
+    free: IntArray,
     drawn: IntArray,
     slots: int,
     candidates: int,
 ) -> CodeArray:
-    """Return the bucket of each record: of some buckets with room, the one that has its values least often.
+    """Return the bucket of each record: of some buckets with free places, the one that has its values least often.
 
     ``values`` is (n_parts, n_records), numbered through all parts; ``drawn`` is (2, n_records) random numbers. Counts
     are relative to an even spread, so that to repeat a rare value counts more than to repeat a frequent one. *slots* is
-    a power of two above the number of pairs of value and bucket; ``room`` is used up.
+    a power of two above the number of pairs of value and bucket; ``free`` places are used up.
     """
     n_parts, n_records = values.shape
-    n_buckets = len(room)
+    n_buckets = len(free)
     keys = np.full(slots, -1, dtype=np.int64)
     count = np.zeros(slots, dtype=np.int32)
     mask = slots - 1
@@ -142,8 +142,8 @@ def spread(
             slot = slot_of(keys, key, mask)
             keys[slot] = key
             count[slot] += 1
-        room[bucket] -= 1
-        if room[bucket] == 0:
+        free[bucket] -= 1
+        if free[bucket] == 0:
             n_open -= 1
             open_buckets[best] = open_buckets[n_open]
     return chosen

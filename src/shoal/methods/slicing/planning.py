@@ -169,9 +169,9 @@ def _group_records(method: Slicing, problem: Problem, parted: _Parted, size: int
 
 def advice(method: Slicing, problem: Problem, partition: Partition, plan: SlicedPlan) -> tuple[str, ...]:
     """Return warnings about these parts and buckets; they name attributes only."""
-    told = []
+    found = []
     if partition.moved:
-        told.append(
+        found.append(
             f"with {', '.join(partition.moved)} beside the sensitive attribute, where the correlations suggest it, the "
             "requirement cannot be met; it was moved to other parts"
         )
@@ -179,26 +179,26 @@ def advice(method: Slicing, problem: Problem, partition: Partition, plan: Sliced
     for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
         records = np.bincount(problem.value_codes[place][pieces.cell], pieces.records)
         if int(records.max()) == 1 < int(records.sum()):
-            told.append(
+            found.append(
                 f"{problem.quasi[place].name} has a different value in every record, so that whoever knows it finds a "
                 "person's bucket; generalize it (column_frequency) or do not publish it (role: identifier)"
             )
-    told += [
+    found += [
         f"nothing is promised about {attribute.name}: no model of the policy is about its values"
         for place, attribute in enumerate(problem.sensitive)
         if not any(place in problem.sensitive_places(r) for r in problem.requirements if r.values is not None)
     ]
     if not _hides_members(plan, pieces):
         remedy = "more parts, or cut_by: part, may help" if method.cut_by == "all" else "more parts may help"
-        told.append(
+        found.append(
             "the buckets form no combination of quasi values that is not in the table: whoever knows a person's quasi "
             f"values can tell whether the person is in it; {remedy}"
         )
     if plan.n_buckets == 1:
-        told.append(
+        found.append(
             "all records are in one bucket: nothing is published about how values of different parts go together"
         )
-    return tuple(told)
+    return tuple(found)
 
 
 def _hides_members(plan: SlicedPlan, pieces: Pieces) -> bool:
@@ -211,7 +211,7 @@ def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) 
     """Return (n_cells,) the records that can be published, of *counts*: groups that hold when all are in one bucket.
 
     Cutting a bucket only takes records away from a group, and what a union of classes cannot break is reached best by
-    the whole group. Cells of other groups are withheld if the policy allows so many; else it is told what blocks.
+    the whole group. Cells of other groups are withheld if the policy allows so many; else what blocks is named.
     """
     counts = counts.copy()
     while True:
@@ -279,11 +279,11 @@ def _name_records(problem: Problem, part: Part, cell: int, size: int) -> str:
         highs = [low + 1 for low in lows]
     else:
         lows, highs = part.lo[part.values[cell]].tolist(), part.hi[part.values[cell]].tolist()
-    told = [
+    labels = [
         f"{problem.quasi[place].name} = {problem.quasi[place].taxonomy.label(low, high)}"
         for place, low, high in zip(part.quasi, lows, highs, strict=True)
     ]
-    return f"the {size:,} records with {', '.join(told)}"
+    return f"the {size:,} records with {', '.join(labels)}"
 
 
 def part_of(

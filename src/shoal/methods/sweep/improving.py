@@ -63,20 +63,20 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         step if cap is None else np.arange(len(step), dtype=np.int32)
         for step, cap in zip(sweep.models.steps, caps, strict=True)
     ]
-    widths = [attribute.taxonomy.hi - attribute.taxonomy.lo for attribute in problem.sensitive]
-    weights = [attribute.weight for attribute in problem.sensitive]
-    detail = Detail(
+    details = [one.weight / (one.taxonomy.hi - one.taxonomy.lo) for one in problem.sensitive]
+    detail = (
         np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64),
-        np.concatenate([np.zeros(0), *(weight / width for weight, width in zip(weights, widths, strict=True))]),
+        np.concatenate([np.zeros(0), *details]),
         np.concatenate([np.zeros(0, dtype=np.int32), *steps]),
     )
+    touched, best_counts = np.arange(max(1, int(rules.n_leaves.max(initial=1)))), room_for_judging(rules)
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     own = parts.own_values(problem)
     tallies = tally_classes(rules, parts.nodes, own, parts.owner, parts.records, last + 1)  # kept up to date by pull
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
     for _ in range(_ROUNDS):
-        own = np.ascontiguousarray(parts.own_values(problem))
+        own = parts.own_values(problem)
         row_of = np.searchsorted(rows, parts.cell)
         # who could not move finds the same again, unless something happened in a class that matters to it
         around = np.asarray(np.append(changed, False)[candidates].any(axis=1))
@@ -88,16 +88,9 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
         changed = np.zeros(last + 1, dtype=np.bool_)
         records = parts.records.copy()
-        members = kernels.group_items(parts.owner.astype(np.int32), last + 1)
-        moving = Moving(row_of, own, parts.nodes, parts.owner, records)
-        world = World(
-            rules,
-            moving,
-            Tallies(*tallies, information, changed, *members),
-            detail,
-            candidates,
-            -1 if settled else last,
-        )
+        moving = row_of, own, parts.nodes, parts.owner, records
+        kept = *tallies, information, changed, *kernels.group_items(parts.owner.astype(np.int32), last + 1)
+        world = World(rules, *moving, *kept, *detail, candidates, -1 if settled else last, touched, best_counts)
         part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts = Parts.join([parts._replace(records=records).take(records > 0), moved])
@@ -216,15 +209,6 @@ def covering_classes(
 
 
 @inlined
-def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, best: IntArray) -> int:
-    """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
-    for r in range(len(rules.place)):
-        if judge(rules, r, size, units, touched, rules.n_leaves[r], best) != 0:
-            return r
-    return -1
-
-
-@inlined
 def relabel(
     rules: Rules, nodes: CodeArray, own: CodeArray, s: int, node: int, records: int, units: IntArray, lifted: IntArray
 ) -> None:
@@ -259,19 +243,19 @@ def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int
     return crowded, int(wanted)
 
 
-class Moving(NamedTuple):
-    """Parts whose records may move."""
+class World(NamedTuple):
+    """All that moves look at.
 
+    Classes are kept up to date by every move; class c has the parts ``members[first[c]:first[c + 1]]`` of the start.
+    Node v of sensitive attribute s is ``first_node[s] + v``.
+    """
+
+    rules: Rules
     row_of: IntArray  # (n_parts,) the row of candidates
     own: CodeArray  # (n_parts, n_sensitive) the values that the records have
     nodes: CodeArray  # (n_parts, n_sensitive) what they publish
     owner: IntArray  # (n_parts,) class
     records: IntArray  # (n_parts,) lowered by every move
-
-
-class Tallies(NamedTuple):
-    """Classes, kept up to date by every move; class c has the parts ``members[first[c]:first[c + 1]]`` of the start."""
-
     units: IntArray  # (n_classes, n_leaves of all rules)
     lifted: IntArray  # (n_classes, n_pairs)
     sizes: IntArray  # (n_classes,)
@@ -279,68 +263,63 @@ class Tallies(NamedTuple):
     changed: BoolArray  # (n_classes,) whether they lost or won somebody
     first: IntArray  # (n_classes + 1,)
     members: IntArray
-
-
-class Detail(NamedTuple):
-    """The nodes of all sensitive attributes: node v of attribute s is ``first_node[s] + v``."""
-
     first_node: IntArray  # (n_sensitive,)
-    information: FloatArray  # (n_nodes of all,) what a node tells
-    step: CodeArray  # (n_nodes of all,) the node that it is generalized to; itself at the end
-
-
-class World(NamedTuple):
-    """All that moves look at."""
-
-    rules: Rules
-    moving: Moving
-    tallies: Tallies
-    detail: Detail
+    detail: FloatArray  # (n_nodes of all sensitive attributes,) what a node tells
+    step: CodeArray  # (n_nodes of all sensitive attributes,) the node that it is generalized to; itself at the end
     candidates: CodeArray  # (n_rows, n_candidates) classes that a record may join; -1 fills up
     last: int  # the class that is completed later, and only keeps its number of records; -1: none
+    touched: IntArray  # every leaf
+    best: IntArray  # scratch for judging
 
 
 class _Trial(NamedTuple):
-    """One try to place a record, with room for what it needs."""
+    """One try to place a record."""
 
     nodes: CodeArray  # (n_sensitive,) what the record would publish
     lent: IntArray  # parts of the class of which a record is generalized with it
     at_stake: FloatArray  # (2,) what the record tells where it is, and the gain that a place must exceed
-    touched: IntArray  # every leaf
-    best: IntArray  # room for judging
 
 
 @inlined
-def lend_companions(world: World, r: int, node: int, there: int, lent: IntArray, rng: np.random.Generator) -> int:
-    """Let records of a class publish a label beside those of which one value makes up too much; return how many.
+def lend_companions(
+    world: World, r: int, node: int, there: int, crowded: int, wanted: int, lent: IntArray, rng: np.random.Generator
+) -> int:
+    """Let records of a class publish a label beside those of a value that makes up too much; return how many.
 
-    *lent* are the parts that give one each, found from a random place on, at most as many as are lacking.
+    *lent* are the parts that give one each, found from a random place on, at most as many as are *wanted*.
     """
-    rules, moving = world.rules, world.moving
-    units, lifted = world.tallies.units[there], world.tallies.lifted[there]
-    members = world.tallies.members[world.tallies.first[there] : world.tallies.first[there + 1]]
-    crowded, wanted = lacking(rules, r, node, lifted)
+    rules, units, lifted = world.rules, world.units[there], world.lifted[there]
+    members = world.members[world.first[there] : world.first[there + 1]]
     s, place, n_lent, total = rules.place[r], rules.first_node[r] + node, 0, wanted
     for leaf in range(rules.lo[place], rules.hi[place]):
         total += lifted[pair_of(rules, r, node, leaf)]
     begin = int(rng.random() * len(members))
     for i in range(min(len(members), _LOOKED_AT)):
         part = members[(begin + i) % len(members)]
-        value, limit = moving.own[part, s], rules.first_leaf[r] + moving.own[part, s]
-        free = moving.records[part] > 0 and moving.nodes[part, s] == value and value != crowded and n_lent < wanted
+        value, limit = world.own[part, s], rules.first_leaf[r] + world.own[part, s]
+        free = world.records[part] > 0 and world.nodes[part, s] == value and value != crowded and n_lent < wanted
         if free and rules.lo[place] <= value < rules.hi[place]:
             most = limit_of(total, rules.cap_top[limit], rules.cap_bottom[limit])
             if lifted[pair_of(rules, r, node, value)] < most:
-                relabel(rules, moving.nodes[part], moving.own[part], s, node, 1, units, lifted)
+                relabel(rules, world.nodes[part], world.own[part], s, node, 1, units, lifted)
                 lent[n_lent] = part
                 n_lent += 1
     return n_lent
 
 
 @inlined
-def detail_of(detail: Detail, s: int, node: int) -> float:
+def detail_of(world: World, s: int, node: int) -> float:
     """Return what a node of the s-th sensitive attribute tells."""
-    return float(detail.information[detail.first_node[s] + node])
+    return float(world.detail[world.first_node[s] + node])
+
+
+@inlined
+def class_holds(world: World, size: int, units: IntArray) -> int:
+    """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
+    for r in range(len(world.rules.place)):
+        if judge(world.rules, r, size, units, world.touched, world.rules.n_leaves[r], world.best) != 0:
+            return r
+    return -1
 
 
 @inlined
@@ -352,26 +331,25 @@ def _try_nodes(
     Returned are the rule that fails (-1: none), how many companions it has, for which sensitive attribute, and what
     they lose. They are looked for if the class *lends* some, and if there is still a gain then.
     """
-    rules, moving, tallies, detail = world.rules, world.moving, world.tallies, world.detail
-    own, units, lifted = moving.own[part], tallies.units[there], tallies.lifted[there]
-    size, place, n_lent, cost = tallies.sizes[there] + 1, 0, 0, 0.0
+    rules, own, units, lifted = world.rules, world.own[part], world.units[there], world.lifted[there]
+    size, place, n_lent, cost = world.sizes[there] + 1, 0, 0, 0.0
     add_records(rules, trial.nodes, own, 1, units, lifted)
-    failing = class_holds(rules, size, units, trial.touched, trial.best)
+    failing = class_holds(world, size, units)
     if failing < 0:
         failing = rule_of_decodable(rules, trial.nodes, lifted)
         if failing >= 0 and lends:
             place = rules.place[failing]
-            _, wanted = lacking(rules, failing, trial.nodes[place], lifted)
-            cost = wanted * (detail_of(detail, place, own[place]) - detail_of(detail, place, trial.nodes[place]))
+            crowded, wanted = lacking(rules, failing, trial.nodes[place], lifted)
+            cost = wanted * (detail_of(world, place, own[place]) - detail_of(world, place, trial.nodes[place]))
             if wanted <= len(trial.lent) and value - cost - trial.at_stake[0] > trial.at_stake[1]:
-                n_lent = lend_companions(world, failing, trial.nodes[place], there, trial.lent, rng)
+                n_lent = lend_companions(world, failing, trial.nodes[place], there, crowded, wanted, trial.lent, rng)
                 if n_lent == wanted:
                     failing = rule_of_decodable(rules, trial.nodes, lifted)
                 if failing < 0:
-                    failing = class_holds(rules, size, units, trial.touched, trial.best)
+                    failing = class_holds(world, size, units)
     for i in range(n_lent):
         other = trial.lent[i]
-        relabel(rules, moving.nodes[other], moving.own[other], place, trial.nodes[place], -1, units, lifted)
+        relabel(rules, world.nodes[other], world.own[other], place, trial.nodes[place], -1, units, lifted)
     add_records(rules, trial.nodes, own, -1, units, lifted)
     return failing, n_lent, place, cost
 
@@ -385,22 +363,21 @@ def _find_goal(
     It may stay in its own class under less general values if that *may_lose* what it publishes, and join a candidate
     if it *may_leave*. Nodes and companions are those *chosen*.
     """
-    rules, moving, tallies, detail = world.rules, world.moving, world.tallies, world.detail
-    here, own, n_sensitive = moving.owner[part], moving.own[part], moving.nodes.shape[1]
+    rules, here, own, n_sensitive = world.rules, world.owner[part], world.own[part], world.nodes.shape[1]
     raised = False
     for s in range(n_sensitive):
-        raised = raised or moving.nodes[part, s] != own[s]
+        raised = raised or world.nodes[part, s] != own[s]
     goal, n_lent, lent_for = -1, 0, 0
     for c in range(-1 if raised else 0, world.candidates.shape[1]):
-        there = here if c < 0 else world.candidates[moving.row_of[part], c]
+        there = here if c < 0 else world.candidates[world.row_of[part], c]
         if there < 0:
             break
         if not (may_lose if c < 0 else may_leave) or (c >= 0 and there == here) or there == world.last:
             continue
-        value = tallies.information[there]
+        value = world.information[there]
         for s in range(n_sensitive):
             trial.nodes[s] = own[s]
-            value += detail_of(detail, s, own[s])
+            value += detail_of(world, s, own[s])
         # generalize the record's values as far as the class needs, and as the gain permits
         while value - trial.at_stake[0] > trial.at_stake[1]:
             failing, n_found, place, cost = _try_nodes(world, part, there, c >= 0, trial, value, rng)
@@ -411,10 +388,10 @@ def _find_goal(
                 chosen.lent[:n_found] = trial.lent[:n_found]
                 break
             s = rules.place[failing]
-            up = detail.step[detail.first_node[s] + trial.nodes[s]]
+            up = world.step[world.first_node[s] + trial.nodes[s]]
             if up == trial.nodes[s]:
                 break
-            value += detail_of(detail, s, up) - detail_of(detail, s, trial.nodes[s])
+            value += detail_of(world, s, up) - detail_of(world, s, trial.nodes[s])
             trial.nodes[s] = up
     return goal, n_lent, lent_for
 
@@ -428,51 +405,46 @@ def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntAr
     of a record would tell too much, other records of the class that it joins are generalized with it, if the gain is
     worth that.
     """
-    rules, moving, tallies = world.rules, world.moving, world.tallies
-    n_sensitive, last = moving.nodes.shape[1], world.last
-    touched = np.arange(max(1, rules.n_leaves.max() if len(rules.place) else 1))
-    best, at_stake = room_for_judging(rules), np.zeros(2)
-    trial, chosen = (
-        _Trial(np.empty(n_sensitive, dtype=np.int32), np.empty(_COMPANIONS, dtype=np.int64), at_stake, touched, best),
-        _Trial(np.empty(n_sensitive, dtype=np.int32), np.empty(_COMPANIONS, dtype=np.int64), at_stake, touched, best),
-    )
+    rules, n_sensitive, last, at_stake = world.rules, world.nodes.shape[1], world.last, np.zeros(2)
+    trial = _Trial(np.empty(n_sensitive, dtype=np.int32), np.empty(_COMPANIONS, dtype=np.int64), at_stake)
+    chosen = _Trial(np.empty(n_sensitive, dtype=np.int32), np.empty(_COMPANIONS, dtype=np.int64), at_stake)
     moved_part, moved_nodes, moved_class = [], [], []
     total = 0.0
     for part in order:
-        here, own = moving.owner[part], moving.own[part]
-        units, lifted = tallies.units[here], tallies.lifted[here]
-        while moving.records[part] > 0:
+        here, own = world.owner[part], world.own[part]
+        units, lifted = world.units[here], world.lifted[here]
+        while world.records[part] > 0:
             # take the record out, and see whether its class holds without it
-            now = tallies.information[here]
+            now = world.information[here]
             for s in range(n_sensitive):
-                now += detail_of(world.detail, s, moving.nodes[part, s])
-            add_records(rules, moving.nodes[part], own, -1, units, lifted)
-            tallies.sizes[here] -= 1
-            may_lose = here == last or rule_of_decodable(rules, moving.nodes[part], lifted) < 0
-            may_leave = tallies.sizes[here] >= rules.records and (
-                here == last or (may_lose and class_holds(rules, tallies.sizes[here], units, touched, best) < 0)
+                now += detail_of(world, s, world.nodes[part, s])
+            add_records(rules, world.nodes[part], own, -1, units, lifted)
+            world.sizes[here] -= 1
+            may_lose = here == last or rule_of_decodable(rules, world.nodes[part], lifted) < 0
+            may_leave = world.sizes[here] >= rules.records and (
+                here == last or (may_lose and class_holds(world, world.sizes[here], units) < 0)
             )
             at_stake[0], at_stake[1] = now, 1e-9
             goal, n_lent, place = _find_goal(world, part, may_lose, may_leave, trial, chosen, rng)
             if goal < 0:
-                add_records(rules, moving.nodes[part], own, 1, units, lifted)
-                tallies.sizes[here] += 1
+                add_records(rules, world.nodes[part], own, 1, units, lifted)
+                world.sizes[here] += 1
                 break
             # put it where it tells most, and its companions' labels there
-            add_records(rules, chosen.nodes, own, 1, tallies.units[goal], tallies.lifted[goal])
-            tallies.sizes[goal] += 1
-            moving.records[part] -= 1
+            add_records(rules, chosen.nodes, own, 1, world.units[goal], world.lifted[goal])
+            world.sizes[goal] += 1
+            world.records[part] -= 1
             total += at_stake[1]
-            tallies.changed[here] = True
-            tallies.changed[goal] = True
+            world.changed[here] = True
+            world.changed[goal] = True
             moved_part.append(part)
             moved_class.append(goal)
             moved_nodes.append(chosen.nodes.copy())
             for i in range(n_lent):
                 other, node = chosen.lent[i], chosen.nodes[place]
-                nodes = moving.nodes[other].copy()
-                relabel(rules, nodes, moving.own[other], place, node, 1, tallies.units[goal], tallies.lifted[goal])
-                moving.records[other] -= 1
+                nodes = world.nodes[other].copy()
+                relabel(rules, nodes, world.own[other], place, node, 1, world.units[goal], world.lifted[goal])
+                world.records[other] -= 1
                 nodes[place] = node
                 moved_part.append(other)
                 moved_class.append(goal)

@@ -181,7 +181,7 @@ class _Class(NamedTuple):
     touched: IntArray  # (n_rules, n_leaves) leaves that were seen
     n_touched: IntArray  # (n_rules,)
     group_of_leaf: IntArray  # (n_leaves of all rules,) the group that keeps a value, if values alone tell groups apart
-    best: IntArray  # room for judging
+    best: IntArray  # scratch for judging
 
 
 @compiled
@@ -324,7 +324,7 @@ def _leave(
 
 @inlined
 def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
-    """Make room for the next class."""
+    """Clear all arrays for the next class."""
     for g in range(n_groups):
         for r in range(len(rules.place)):
             pair = _pair_of_group(rules, r, one, g)

@@ -209,12 +209,12 @@ class Parts(NamedTuple):
         cell = np.flatnonzero(problem.cells.counts)
         nothing = np.zeros((len(cell), 0), dtype=np.int32)
         parts = cls(cell, nothing, problem.cells.counts[cell], np.full(len(cell), -1, dtype=np.int64))
-        return parts._replace(nodes=np.ascontiguousarray(parts.own_values(problem)))
+        return parts._replace(nodes=parts.own_values(problem))
 
     def own_values(self, problem: Problem) -> CodeArray:
         """Return (n_parts, n_sensitive) the values that the records have, whatever they publish."""
         columns = [np.asarray(column)[self.cell] for column in problem.cells.codes[len(problem.quasi) :]]
-        return np.array(columns, dtype=np.int32).reshape(len(columns), len(self.cell)).T
+        return np.ascontiguousarray(np.array(columns, dtype=np.int32).reshape(len(columns), len(self.cell)).T)
 
     def alike(self, problem: Problem) -> tuple[CodeArray, Parts]:
         """Return (n_parts,) groups of parts with the same sensitive values and nodes, and each group as one part.
