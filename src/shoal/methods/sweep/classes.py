@@ -191,7 +191,7 @@ class Live:
         if 2 * len(live) >= len(self.remaining):
             return
         rows = self._row[live]
-        self._trees = self._trees._replace(leaves=self._trees.leaves[rows], shared=self._trees.shared[rows])
+        self._trees = self._trees._replace(leaves=self._trees.leaves[rows])
         self.parts, self.pattern, self.remaining = self.parts.take(live), self.pattern[live], self.remaining[live]
         self._raised, self._pruned = self._raised[live], self._pruned[live]
         self._row = self._live = np.arange(len(live))

@@ -16,7 +16,6 @@ from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
 
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys
-_SHARED_TERMS = 1 << 14  # sums of one column: they stay in the nearest cache
 
 _MOST_SCOUTS = 64
 
@@ -108,58 +107,6 @@ def slot_of(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
 
 
 @compiled
-def _possible_members(
-    trees: TreeTables,
-    levels: CodeArray,
-    live: IntArray,
-    row: IntArray,
-    records: IntArray,
-    raised: BoolArray,
-    at_least: int,
-) -> tuple[KeyArray, IntArray]:
-    """Return the keys of the labels of live parts, and the parts whose class may be large enough.
-
-    Records are first counted in a small table in which labels may share a place, so that most of those whose label is
-    rare are found without looking far in memory.
-    """
-    n, d = len(live), len(levels)
-    size = 1 << 10
-    while size < 2 * n:
-        size *= 2
-    mask = np.uint64(size - 1)
-    seen = np.zeros(size, dtype=np.uint8)
-    keys = np.empty(n, dtype=np.uint64)
-    shallow = np.zeros(n, dtype=np.bool_)
-    most = min(at_least, 255)
-    start, shared, terms, uneven = trees.start.copy(), trees.shared, trees.terms, trees.uneven
-    for j in range(d):
-        start[trees.column[j]] += levels[j] * trees.step[j]
-    for i in range(n):
-        part = live[i]
-        here = row[part]
-        key = np.uint64(0)
-        for column in range(len(start)):
-            key += terms[start[column] + shared[here, column]]
-        keys[i] = key
-        if uneven:
-            for j in range(d):
-                if label_node(trees, levels, here, j) < 0:
-                    shallow[i] = True
-            if shallow[i]:
-                continue
-        slot = slot_of(key, 0, mask)
-        # a class with raised parts may be smaller, however few records each of them has
-        seen[slot] = most if raised[part] else min(seen[slot] + records[part], most)
-    maybe = np.empty(n, dtype=np.int64)
-    found = 0
-    for i in range(n):
-        if not shallow[i] and seen[slot_of(keys[i], 0, mask)] >= most:
-            maybe[found] = i
-            found += 1
-    return keys, maybe[:found]
-
-
-@compiled
 def group_by_label(
     trees: TreeTables,
     levels: CodeArray,
@@ -176,43 +123,49 @@ def group_by_label(
     *at_least* records, or below *if_raised* if some of its parts are *raised*.
     """
     n, d = len(live), len(levels)
-    keys, maybe = _possible_members(trees, levels, live, row, records, raised, at_least)
     size = 16
-    while size < 2 * len(maybe):
+    while size < 2 * n:
         size *= 2
     mask = np.uint64(size - 1)
     slots = np.full(size, -1, dtype=np.int32)
-    example = np.empty(len(maybe), dtype=np.int64)
-    total = np.zeros(len(maybe), dtype=np.int64)
-    enough = np.empty(len(maybe), dtype=np.int64)
+    keys = np.empty(n, dtype=np.uint64)  # of classes, as the following three
+    example = np.empty(n, dtype=np.int64)
+    total = np.zeros(n, dtype=np.int64)
+    enough = np.empty(n, dtype=np.int64)
     class_of = np.full(n, -1, dtype=np.int32)
     n_classes = 0
-    for i in maybe:
-        slot = slot_of(keys[i], 0, mask)
+    for i in range(n):
+        part = live[i]
+        key, shallow = np.uint64(0), False
+        for j in range(d):
+            node = label_node(trees, levels, row[part], j)
+            shallow = shallow or node < 0
+            key += np.uint64(node) * trees.multiplier[j]
+        if shallow:
+            continue
+        slot = slot_of(key, 0, mask)
         while True:
             found = slots[slot]
             if found < 0:
                 slots[slot] = n_classes
-                example[n_classes] = i
-                enough[n_classes] = at_least
+                keys[n_classes], example[n_classes], enough[n_classes] = key, i, at_least
                 found = np.int32(n_classes)
                 n_classes += 1
                 break
-            other = example[found]
-            if keys[other] == keys[i] and (trees.exact or same_label(trees, levels, row[live[i]], row[live[other]])):
+            if keys[found] == key and (trees.exact or same_label(trees, levels, row[part], row[live[example[found]]])):
                 break
             slot = (slot + np.uint64(1)) & mask
         class_of[i] = found
-        total[found] += records[live[i]]
-        if raised[live[i]]:
+        total[found] += records[part]
+        if raised[part]:
             enough[found] = if_raised
-    number = np.full(n_classes, -1, dtype=np.int32)
+    number = np.full(n_classes + 1, -1, dtype=np.int32)  # the last is for parts without a class
     kept = 0
     for c in range(n_classes):
         if total[c] >= enough[c]:
             number[c] = kept
             kept += 1
-    for i in maybe:
+    for i in range(n):
         class_of[i] = number[class_of[i]]
     nodes = np.empty((kept, d), dtype=np.int32)
     for c in range(n_classes):
@@ -226,9 +179,7 @@ class TreeTables(NamedTuple):
     """The quasi attributes: the ancestors of every leaf at every level, all in one array.
 
     The node of leaf a of attribute j at level h is ``table[offset[j] + h * width[j] + a]``, -1 below the leaf's own
-    level, which only ``uneven`` trees have. The sum of nodes times ``multiplier`` tells labels apart if it is
-    ``exact``, and is a good hash if it is not. So that a key takes few looks at memory, small attributes share a
-    column: ``shared`` holds a code for their leaves, and ``terms`` the sums for every such code and all their levels.
+    level. The sum of nodes times ``multiplier`` tells labels apart if it is ``exact``, and is a good hash if it is not.
     """
 
     leaves: CodeArray  # (n_cells, n_quasi)
@@ -237,12 +188,6 @@ class TreeTables(NamedTuple):
     width: IntArray  # (n_quasi,)
     multiplier: KeyArray  # (n_quasi,)
     exact: bool
-    uneven: bool
-    shared: CodeArray  # (n_cells, n_columns)
-    column: IntArray  # (n_quasi,) of each attribute
-    step: IntArray  # (n_quasi,) how far one level more leads in terms
-    start: IntArray  # (n_columns,) of each column in terms
-    terms: KeyArray
 
 
 def tree_tables(problem: Problem) -> TreeTables:
@@ -257,7 +202,6 @@ def tree_tables(problem: Problem) -> TreeTables:
         multiplier = [pow(int(MIX), j + 1, 1 << 64) for j in range(len(tables))]
     factors = np.array(multiplier, dtype=np.uint64)
     leaves = np.stack([codes.astype(np.int32) for codes in problem.quasi_codes], axis=1)
-    shared, column, step, start, terms = _share_columns(tables, factors, leaves)
     return TreeTables(
         leaves=leaves,
         table=np.concatenate([table.reshape(-1) for table in tables]),
@@ -265,48 +209,7 @@ def tree_tables(problem: Problem) -> TreeTables:
         width=np.array([table.shape[1] for table in tables], dtype=np.int64),
         multiplier=factors,
         exact=exact,
-        uneven=any(bool((table < 0).any()) for table in tables),
-        shared=shared,
-        column=column,
-        step=step,
-        start=start,
-        terms=terms,
     )
-
-
-def _share_columns(
-    tables: Sequence[CodeArray], factors: KeyArray, leaves: CodeArray
-) -> tuple[CodeArray, IntArray, IntArray, IntArray, KeyArray]:
-    """Put attributes together in columns, the smallest first, as long as all sums of a column are few."""
-    groups: list[list[int]] = []
-    sizes: list[int] = []
-    for j in sorted(range(len(tables)), key=lambda j: tables[j].size):
-        if groups and sizes[-1] * tables[j].size <= _SHARED_TERMS:
-            groups[-1].append(j)
-            sizes[-1] *= tables[j].size
-        else:
-            groups.append([j])
-            sizes.append(tables[j].size)
-    shared = np.zeros((len(leaves), len(groups)), dtype=np.int32)
-    column, step = np.zeros(len(tables), dtype=np.int64), np.zeros(len(tables), dtype=np.int64)
-    terms: list[KeyArray] = []
-    for number, group in enumerate(groups):
-        # sums: (levels of the group, leaves of the group)
-        sums = np.zeros((1, 1), dtype=np.uint64)
-        for j in group:
-            n_levels, n_leaves = tables[j].shape
-            products = tables[j].astype(np.uint64) * factors[j]
-            sums = (sums[:, np.newaxis, :, np.newaxis] + products[np.newaxis, :, np.newaxis, :]).reshape(
-                len(sums) * n_levels, sums.shape[1] * n_leaves
-            )
-            shared[:, number] = shared[:, number] * n_leaves + leaves[:, j]
-        stride = sums.shape[1]
-        for j in reversed(group):
-            column[j], step[j] = number, stride
-            stride *= tables[j].shape[0]
-        terms.append(sums.reshape(-1))
-    start = np.cumsum([0, *(len(part) for part in terms[:-1])]).astype(np.int64)
-    return shared, column, step, start, np.concatenate(terms)
 
 
 def group_cells(
