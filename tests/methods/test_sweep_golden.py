@@ -19,7 +19,7 @@ from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep
-from shoal.methods.sweep.labels import level_information, sort_items
+from shoal.methods.sweep.classes import level_information, sort_items
 from shoal.plan.judging import judge_plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.policy.encoding import encode

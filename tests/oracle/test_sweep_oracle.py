@@ -19,7 +19,7 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
-from shoal.methods.sweep.labels import sort_items
+from shoal.methods.sweep.classes import sort_items
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells

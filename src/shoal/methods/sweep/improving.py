@@ -10,7 +10,7 @@ import numpy as np
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import compiled, inlined
-from shoal.methods.sweep.classes import Classes, Sweep
+from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, label_node, slot_of
 from shoal.methods.sweep.kernels import (
     add_records,
     add_units,
@@ -21,7 +21,6 @@ from shoal.methods.sweep.kernels import (
     room_for_judging,
     tally_classes,
 )
-from shoal.methods.sweep.labels import TreeTables, label_node, slot_of
 from shoal.methods.sweep.rules import Parts, Rules, information_of
 
 _LOOKED_AT = 32  # parts of a class, where others are looked for

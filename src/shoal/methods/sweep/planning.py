@@ -15,10 +15,9 @@ from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
-from shoal.methods.sweep.classes import Classes, Sweep, population_under
+from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, sort_items, tree_tables
 from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
-from shoal.methods.sweep.labels import group_cells, sort_items, tree_tables
 from shoal.methods.sweep.rules import Models, Parts, caps_of, information_of, is_defended, labels_defended
 from shoal.models.base import round_up
 from shoal.models.exact import fraction
