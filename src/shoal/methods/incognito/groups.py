@@ -338,6 +338,7 @@ def roll_up(
     Code v of field c becomes ``table[first[c] + v]``. *most* is at least the number of different keys that can come
     out. Returns the new group of each old one, and the new groups' keys and tallies.
     """
+    word, shift, mask = fields
     n, n_words = keys.shape
     n_slots = 16
     while n_slots < 2 * min(most, n):
@@ -352,9 +353,9 @@ def roll_up(
         for w in range(n_words):
             key[w] = keys[i, w]
         for c in range(len(first)):
-            w = fields.word[c]
-            code = (key[w] >> fields.shift[c]) & fields.mask[c]
-            key[w] ^= (code ^ table[first[c] + np.int64(code)]) << fields.shift[c]
+            w = word[c]
+            code = (key[w] >> shift[c]) & mask[c]
+            key[w] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
         mixed = np.uint64(0)
         for w in range(n_words):
             mixed = (mixed ^ key[w]) * np.uint64(0x9E3779B97F4A7C15)

@@ -16,7 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, FloatArray
+from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
+from shoal.core.kernels import compiled
 from shoal.methods.incognito.groups import Grouping, Ladder, Ladders, Levels
 from shoal.utility.information import relative_widths
 
@@ -54,11 +55,11 @@ class NodeMeasure(ABC):
             total += float(part[level])
         return total
 
-    def tally_suppressed(self, grouping: Grouping, suppressed: BoolArray, attribute: int) -> FloatArray:
+    def tally_suppressed(self, grouping: Grouping, suppressed: BoolArray, attribute: int) -> IntArray:
         """Return (width,) how many suppressed records have each value of an attribute."""
-        width = self.ladders.rungs[attribute].width(grouping.levels[attribute])
-        codes = self.ladders.codes(grouping.keys[suppressed], attribute)
-        return np.asarray(np.bincount(codes, grouping.sizes[suppressed], width), dtype=np.float64)
+        layout, width = self.ladders.layout, self.ladders.rungs[attribute].width(grouping.levels[attribute])
+        field = layout.word[attribute], layout.shift[attribute], (1 << layout.bits[attribute]) - 1
+        return tally_codes(grouping.keys, grouping.sizes, suppressed, *field, width)
 
 
 class _Shares(NodeMeasure):
@@ -220,3 +221,15 @@ class ClassSizeCost(NodeMeasure):
 MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
     kind.name: kind for kind in (UmCost, LossCost, NcpCost, EntropyCost, DiscernibilityCost, ClassSizeCost)
 }
+
+
+@compiled
+def tally_codes(
+    keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, n_codes: int
+) -> IntArray:
+    """Return (n_codes,) the records of the chosen groups by their code in one field."""
+    total = np.zeros(n_codes, dtype=np.int64)
+    for i in range(len(sizes)):
+        if chosen[i]:
+            total[np.int64((keys[i, word] >> np.uint64(shift)) & np.uint64(mask))] += sizes[i]
+    return total

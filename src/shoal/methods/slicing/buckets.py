@@ -342,9 +342,10 @@ def part_items(
     (left: code <= cut, or in none of the buckets) or 1, the items of the buckets, their groups, (n + 1,) where each
     bucket's groups begin, and (n, 2) the records of both sides.
     """
-    side = np.zeros(len(items.codes), dtype=np.uint8)
-    n = len(items.starts)
-    n_items = (items.stops - items.starts).sum()
+    codes, records, keys, _, starts, stops = items
+    side = np.zeros(len(codes), dtype=np.uint8)
+    n = len(starts)
+    n_items = (stops - starts).sum()
     places = np.empty(n_items, dtype=np.int64)
     group = np.empty(n_items, dtype=np.int32)
     first = np.zeros(n + 1, dtype=np.int64)
@@ -355,12 +356,12 @@ def part_items(
         current[0] = current[1] = -1
         first[b] = number
         last = np.full(2, -1, dtype=np.int64)
-        for item in range(items.starts[b], items.stops[b]):
-            right = 0 if items.codes[item, attribute[b]] <= cut[b] else 1
+        for item in range(starts[b], stops[b]):
+            right = 0 if codes[item, attribute[b]] <= cut[b] else 1
             side[item] = right
-            sizes[b, right] += items.records[item]
-            if items.keys[item] != last[right]:
-                last[right] = items.keys[item]
+            sizes[b, right] += records[item]
+            if keys[item] != last[right]:
+                last[right] = keys[item]
                 current[right] = number
                 number += 1
             places[place] = item
