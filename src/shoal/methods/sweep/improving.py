@@ -89,7 +89,8 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         records = parts.records.copy()
         moving = row_of, own, parts.nodes, parts.owner, records
         kept = *tallies, information, changed, *kernels.group_items(parts.owner.astype(np.int32), last + 1)
-        world = World(rules, *moving, *kept, *detail, candidates, -1 if settled else last, touched, best_counts)
+        besides = candidates, -1 if settled else last, touched, best_counts
+        world = World._make([rules, *moving, *kept, *detail, *besides])
         part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts = Parts.join([parts._replace(records=records).take(records > 0), moved])
