@@ -58,18 +58,18 @@ def weighed(folder: Path, rows: int = ROWS) -> dict[str, float]:
 
 def _driven(counted: Any, columns: tuple[str, ...]) -> dict[str, float]:
     """Return what the driver takes for the cells that reach it, and for the values that a partition has."""
-    from shoal.engines.spark.counting import Merger, cell_batches
+    from shoal.engines.spark.engine import Merger, cell_batches
 
     batches, merger = list(cell_batches(counted)), Merger(columns)
     values = batches[0].slice(0, 1)  # dictionaries stay whole
 
     def merged() -> None:
         for batch in batches * PIECES:
-            merger.add(batch)
+            merger.add_batch(batch)
         merger.total()
 
     seconds = timed_once(merged)
-    again = min(timed_once(partial(merger.add, values)) for _ in range(5))
+    again = min(timed_once(partial(merger.add_batch, values)) for _ in range(5))
     return {
         "values of a partition, per partition": _weight(values),
         "merging the last pieces, seconds per cell": seconds / (PIECES * len(counted.run.counts)),
@@ -78,7 +78,7 @@ def _driven(counted: Any, columns: tuple[str, ...]) -> dict[str, float]:
 
 
 def _cell_messages(counted: Any) -> Iterator[int]:
-    from shoal.engines.spark.counting import cell_batches
+    from shoal.engines.spark.engine import cell_batches
 
     yield from map(_weight, cell_batches(counted))
 
@@ -110,7 +110,7 @@ def _routed(source: Any, counted: Any, carried: tuple[str, ...]) -> float:
 
 
 def _writing(published: pa.Table, folder: Path) -> float:
-    from shoal.release.publication import write_rows
+    from shoal.release.rows import write_rows
 
     path, seconds = folder / "written.parquet", []
     for _ in range(3):

@@ -49,7 +49,7 @@ class ManifestError(Exception):
 class StrictEntry(BaseModel):
     """An object of JSON with just the declared keys, none of which is null unless it may be."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
     may_be_null: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="before")
@@ -133,33 +133,26 @@ class Attribute(StrictEntry):
         if self.defended and not (self.boxed and self.role == "sensitive"):
             raise ValueError("is defended, and yet has no labels of sensitive values")
         if self.taxonomy is not None:
-            _check_tree(self.taxonomy)
+            if len(self.taxonomy) != 1:
+                raise ValueError("has a taxonomy without exactly one root")
+            leaves = _list_leaves(self.taxonomy)
+            if len(set(leaves)) != len(leaves):
+                raise ValueError("has a taxonomy with the same leaf twice")
         if self.domain is not None:
             _check_domain(self.domain, self.labels or {})
         return self
 
 
-def _check_tree(taxonomy: Mapping[str, Any]) -> None:
-    if len(taxonomy) != 1:
-        raise ValueError("has a taxonomy without exactly one root")
-    level: list[Mapping[str, Any]] = [taxonomy]
-    leaves: list[str] = []
-    for _ in range(_MAX_DEPTH):
-        following: list[Mapping[str, Any]] = []
-        for label, children in (pair for node in level for pair in node.items()):
-            if not isinstance(children, dict) or not all(isinstance(key, str) for key in children):
-                raise ValueError("has a taxonomy with a node that is not an object")
-            if children:
-                following.append(children)
-            else:
-                leaves.append(label)
-        if not following:
-            break
-        level = following
-    else:
+def _list_leaves(nodes: Mapping[str, Any], depth: int = 1) -> list[str]:
+    """Return the leaves below some nodes of a taxonomy, each as often as it is there."""
+    if depth > _MAX_DEPTH:
         raise ValueError("has a taxonomy that is nested too deeply")
-    if len(set(leaves)) != len(leaves):
-        raise ValueError("has a taxonomy with the same leaf twice")
+    leaves: list[str] = []
+    for label, children in nodes.items():
+        if not isinstance(children, dict) or not all(isinstance(key, str) for key in children):
+            raise ValueError("has a taxonomy with a node that is not an object")
+        leaves += _list_leaves(children, depth + 1) if children else [label]
+    return leaves
 
 
 def _check_domain(domain: Domain, covers: Mapping[str, Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.binding import WholeTable
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.regions import LeafRanges, RangeNumbers, SizeTally
+from shoal.release.columns import PublishedColumn, key_ranges, read_ranges
+from shoal.release.figures import count_sizes
+from shoal.release.regions import hide_among
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import open_arrow
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
@@ -282,29 +285,30 @@ def test_regions_without_records_are_none() -> None:
     assert [region.leaves for region in found] == [(0,), (2,), (3,)]
 
 
-def test_ranges_keep_their_numbers() -> None:
-    ranges = RangeNumbers(Attribute("n", NUMBER))
-
-    def numbered(lo: list[int], hi: list[int]) -> Any:
-        distinct, numbers = LeafRanges.number(np.array(lo, dtype=np.int32), np.array(hi, dtype=np.int32))
-        return ranges.numbers(distinct)[numbers]
-
-    first = numbered([0, 4, 0], [4, 8, 4])
-    second = numbered([2, 4, 0], [3, 8, 32])
-    assert first[0] == first[2] != first[1] == second[1]
-    column = ranges.column(np.arange(NUMBER.n_leaves))
-    texts = column.values(np.concatenate([first, second])).to_pylist()
+def test_ranges_of_several_regions_are_published_under_their_own_keys() -> None:
     wanted = [(0, 4), (4, 8), (0, 4), (2, 3), (4, 8), (0, 32)]
-    assert texts == [NUMBER.label(lo, hi) for lo, hi in wanted]
+    lo, hi = np.array(wanted, dtype=np.int32).T
+    numbers = key_ranges(NUMBER, lo, hi)
+    keys = np.union1d(np.unique(numbers[:3]), np.unique(numbers[3:]))
+    labels = PublishedColumn.of_ranges(Attribute("n", NUMBER), *read_ranges(NUMBER, keys), np.arange(NUMBER.n_leaves))
+    column = PublishedColumn(labels.index, labels.values, labels.entry, keys)
+    assert column.take(numbers).to_pylist() == [NUMBER.label(low, high) for low, high in wanted]
+
+
+def test_keys_of_ranges_are_as_wide_as_they_have_to_be() -> None:
+    wide = NumbersTaxonomy().build(pa.array(range(50_000)))
+    lo, hi = np.array([0, 49_999], dtype=np.int32), np.array([50_000, 50_000], dtype=np.int32)
+    for tree, kind in ((NUMBER, np.int32), (wide, np.int64)):
+        keys = key_ranges(tree, np.minimum(lo, 31), np.minimum(hi, tree.n_leaves), 7)
+        assert keys.dtype == kind
+        assert [ends.tolist() for ends in read_ranges(tree, keys - 7)] == [[0, 31], [min(50_000, tree.n_leaves)] * 2]
 
 
 def test_tallied_sizes_have_the_risks_of_all_sizes() -> None:
     rng = np.random.default_rng(2)
     parts = [rng.integers(1, 40, 50) for _ in range(4)]
-    tally = SizeTally()
-    for part in parts:
-        tally.add(part)
-    assert measure_risks(tally.hiding()) == class_risks(np.concatenate(parts))
+    tally = sum(map(count_sizes, parts), start=Counter())
+    assert measure_risks(hide_among(tally)) == class_risks(np.concatenate(parts))
 
 
 def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
@@ -320,9 +324,9 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
     last = plan.n_classes - 1
     class_of = np.where(plan.assignment.class_of == last, WITHHELD, plan.assignment.class_of).astype(np.int32)
     plan = Plan.of_cells(plan.lo[:last], plan.hi[:last], class_of, problem.cells.counts)
-    pool, n_withheld = Pool(), 0
+    pools, n_withheld = [Pool(), Pool()], 0
     middle = plan.n_classes // 2
-    for which in (np.arange(middle), np.arange(middle, plan.n_classes)):
+    for pool, which in zip(pools, (np.arange(middle), np.arange(middle, plan.n_classes)), strict=True):
         number = np.full(plan.n_classes + 1, -1, dtype=np.int32)
         number[which] = np.arange(len(which), dtype=np.int32)
         mine = np.isin(plan.assignment.class_of, which)
@@ -335,7 +339,7 @@ def test_measures_of_parts_add_up_to_those_of_the_table() -> None:
         pool.add(part, half)
     assert n_withheld == plan.n_withheld > 0
     total = Total(problem.quasi, problem.sensitive, problem.cells.n_records, plan.n_withheld)
-    found, wanted = pool.measure(total), measure(problem, plan, detail=True)
+    found, wanted = (pools[0] + pools[1]).measure(total), measure(problem, plan, detail=True)
     assert {"um", "ncp", "loss", "attribute-loss", "class-size", "discernibility"} <= set(found)
     for name, value in found.items():
         assert value == pytest.approx(wanted[name], rel=1e-12)

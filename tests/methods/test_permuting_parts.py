@@ -22,7 +22,7 @@ from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.forms.slices import Slices, assign_buckets
-from shoal.release.publication import plain_table
+from shoal.release.rows import plain_table
 from shoal.sources.opening import open_source
 
 Z = 4.753424  # normal quantile of 1 - 1e-6

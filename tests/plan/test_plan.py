@@ -17,7 +17,7 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import KEPT, SPLIT, WITHHELD, Assignment, Dealer, Parts, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.policy.policy import Policy
-from shoal.release.guarantees import measure_guarantees
+from shoal.release.figures import measure_guarantees
 from shoal.taxonomies.files import from_nested
 
 

@@ -18,11 +18,12 @@ CLASSES = np.arange(4, dtype=np.int32)
 
 
 def test_every_class_bears_the_label_of_its_range() -> None:
-    column = PublishedColumn.of(DISEASE, LO[:, 0], HI[:, 0], np.arange(DISEASE.taxonomy.n_leaves))
-    assert column.labels.to_pylist() == ["any", "hemal", "other"]
-    published = column.values(CLASSES).to_pylist()
+    column = PublishedColumn.of_ranges(DISEASE, LO[:, 0], HI[:, 0], np.arange(DISEASE.taxonomy.n_leaves))
+    assert column.values.to_pylist() == ["any", "hemal", "other"]
+    published = column.take(CLASSES).to_pylist()
     assert published == ["hemal", "other", "any", "hemal"]
-    assert [cover.get("values", cover) for cover in column.covers] == [
+    assert column.entry is not None
+    assert [cover.get("values", cover) for cover in column.entry["labels"].values()] == [
         {"any": True},
         ["hepatitis", "anemia"],
         ["phthisis", "flu"],
@@ -30,15 +31,16 @@ def test_every_class_bears_the_label_of_its_range() -> None:
 
 
 def test_labels_are_distinct_sorted_and_only_those_that_occur() -> None:
-    column = PublishedColumn.of(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves))
-    labels = column.labels.to_pylist()
+    column = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves))
+    labels = column.values.to_pylist()
     assert labels == sorted(set(labels))
     assert set(labels) == {"*", "25", "[20, 29]"}
-    assert column.values(CLASSES).to_pylist() == ["[20, 29]", "*", "25", "[20, 29]"]
+    assert column.take(CLASSES).to_pylist() == ["[20, 29]", "*", "25", "[20, 29]"]
 
 
 def test_the_manifest_entry() -> None:
-    entry = PublishedColumn.of(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves)).describe()
+    entry = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves)).entry
+    assert entry is not None
     assert entry["role"] == "quasi"
     assert entry["kind"] == "number"
     assert entry["labels"] == {

@@ -21,11 +21,10 @@ from shoal.plan.plan import WITHHELD
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
-from shoal.release.columns import PublishedColumn
 from shoal.release.forms import slices as sliced
-from shoal.release.forms.slices import SlicedPublication, Slices
-from shoal.release.manifest import build_manifest
-from shoal.release.publication import Publication, plain_table
+from shoal.release.forms.slices import Slices
+from shoal.release.publication import Publication, build_manifest
+from shoal.release.rows import plain_table
 from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.sources.opening import open_source
 
@@ -201,11 +200,9 @@ def test_regions_are_published_by_their_labels() -> None:
     source = people()
     publication = prepared(source, [["age", "cost"], ["zip", "illness"], ["sex"]], regions=True)
     table, buckets = rows_of(publication)
-    entry = publication.quasi_entry(0)
+    entry = publication.entries["age"]
     assert entry["role"] == "quasi"
     assert set(table["age"].to_pylist()) == set(entry["labels"])
-    assert isinstance(publication, SlicedPublication)
-    assert isinstance(publication.labels[0], PublishedColumn)
     numbers = {label: [n for n in range(20, 30) if _covers(cover, n)] for label, cover in entry["labels"].items()}
     of_cost = dict(zip(source["cost"].to_pylist(), source["age"].to_pylist(), strict=True))
     for label, cost in zip(table["age"].to_pylist(), table["cost"].to_pylist(), strict=True):
@@ -222,7 +219,7 @@ def _covers(cover: dict[str, Any], number: int) -> bool:
 
 def test_only_labels_that_occur_are_listed() -> None:
     publication = prepared(people(), [["sex"], ["age", "zip", "illness"]], regions=True)
-    whole = set(publication.quasi_entry(1)["labels"])
+    whole = set(publication.entries["sex"]["labels"])
     cells = publication.encoding.problem
     female = np.asarray(cells.quasi_codes[1]) == 0
     kept = np.repeat(np.arange(cells.cells.n_cells), cells.cells.counts)
@@ -232,12 +229,14 @@ def test_only_labels_that_occur_are_listed() -> None:
     plan = SlicedPlan.of_pieces(publication.plan.parts, cells.cells.counts, pieces, 1)
     fewer = Slices.prepare(publication.policy, publication.source, publication.counted, publication.encoding, plan)
     assert len(whole) == 2
-    assert set(fewer.quasi_entry(1)["labels"]) == set(rows_of(fewer)[0]["sex"].to_pylist()) < whole
+    assert set(fewer.entries["sex"]["labels"]) == set(rows_of(fewer)[0]["sex"].to_pylist()) < whole
 
 
 def test_a_part_that_is_published_as_it_is_has_no_labels() -> None:
     publication = prepared(people(), PARTS)
-    assert publication.quasi_entry(0) == {"role": "quasi", "kind": "number"}
+    assert not publication.entries
+    entry = build_manifest(publication, publication.utility(), {})["attributes"]["age"]
+    assert entry == {"role": "quasi", "kind": "number"}
 
 
 def test_source_values_that_share_a_leaf_are_published_as_they_are() -> None:

@@ -15,7 +15,7 @@ from shoal.anonymize.run import Options, Run
 from shoal.audit import evidence as audit_evidence
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
-from shoal.release.tallies import MOST_VALUES, LevelTally, ShareTally
+from shoal.release.figures import MOST_VALUES, LevelTally, ShareTally
 from shoal.taxonomies.files import from_nested
 
 N = 600

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict, Field
 
-from shoal.anonymize.run import Format, Options, Run, same_format
+from shoal.anonymize.run import Options, Run, same_format
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError, UnreachableError, did_you_mean
 from shoal.core.progress import Progress, Silent
@@ -28,14 +28,15 @@ from shoal.release.forms.agreed import (
     K_ANONYMITY,
     L_DIVERSITY,
     AgreedPlan,
-    AgreedPublishing,
     make_model,
     parse_plan,
+    publish_agreed,
     read_plan_file,
 )
 from shoal.release.release import CLASS, Release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
+from shoal.sources.writers import Format
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.construct import from_levels, scale_of
 from shoal.taxonomies.scales import Categories, Numbers, index_in
@@ -242,7 +243,7 @@ def apply_plan(
             seed=seed,
             ledger=ledger_options(ledger),
             admit=partial(refuse_outside, agreed, name=source.name),
-            publish=AgreedPublishing(agreed, content, left_out),
+            publish=partial(publish_agreed, {"agreed": agreed, "plan_file": content, "left_out": left_out}),
         ),
         progress or Silent(),
     )

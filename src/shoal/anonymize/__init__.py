@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.anonymize.run import Clock, Detail, Format, Options, Run
+from shoal.anonymize.run import Detail, Options, Run
 from shoal.core.errors import UsageError
 from shoal.core.progress import Progress, show_progress
 from shoal.engines.regions.budget import Budget
@@ -16,6 +16,7 @@ from shoal.release.release import Release
 from shoal.release.signing import read_signing_key
 from shoal.sources.addresses import DatabaseTable
 from shoal.sources.frames import is_spark_frame
+from shoal.sources.writers import Format
 
 EngineName = Literal["local", "spark"]
 
@@ -66,28 +67,13 @@ def anonymize(
         signing=None if sign is None else read_signing_key(Path(sign)),
     )
     with show_progress(progress) as showing:
-        kind, seconds = _choose_run(data, engine, master)
+        kind, seconds = Run, {}
+        if engine == "spark" or (engine is None and is_spark_frame(data)):
+            from shoal.anonymize.spark import SparkRun, start_session
+
+            kind, seconds = SparkRun, start_session(data, master)
+        elif is_spark_frame(data) or master is not None:
+            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
         run = kind.start(data, policy, options, showing)
         run.seconds |= seconds
         return run.finish(data)
-
-
-def _choose_run(data: object, engine: EngineName | None, master: str | None) -> tuple[type[Run], dict[str, float]]:
-    """Return the kind of run that the engine asks for, and the seconds until it could start.
-
-    Spark is for its own DataFrames, and for files if it is named.
-    """
-    if engine is None and is_spark_frame(data):
-        engine = "spark"
-    if engine != "spark":
-        if is_spark_frame(data) or master is not None:
-            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
-        return Run, {}
-    from shoal.anonymize.spark import SparkRun
-    from shoal.engines.spark.engine import ready_session
-
-    seconds: dict[str, float] = {}
-    if not is_spark_frame(data):
-        with Clock("start", seconds):
-            ready_session(master)
-    return SparkRun, seconds

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -21,16 +22,16 @@ from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.regions.budget import Budget
+from shoal.engines.regions.budget import Budget, refuse_larger
 from shoal.linking.ledger.records import LedgerOptions
+from shoal.manifest import PAGES
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, open_populations
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import chance_of, change_source, unfold_baskets
 from shoal.release.forms.base import publish_plan
-from shoal.release.manifest import build_manifest
-from shoal.release.publication import Publication, PublishedRows, plain_table, write_rows
+from shoal.release.publication import Publication, PublishedRows, build_manifest
 from shoal.release.release import (
     Release,
     Staging,
@@ -40,6 +41,7 @@ from shoal.release.release import (
     write_json,
     write_text,
 )
+from shoal.release.rows import plain_table, write_rows
 from shoal.release.signing import SIGNATURE, SigningKey
 from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.release.witness import FILE as WITNESS
@@ -48,17 +50,18 @@ from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source, SourceOptions, file_digest
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
+from shoal.sources.writers import Format
 from shoal.utility.base import Utility
 from shoal.verify.result import Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from shoal.core.arrays import IntArray
     from shoal.linking.ledger.book import Entered
+    from shoal.verify.spark import SparkRows
 
-Format = Literal["csv", "parquet"]
 Detail = Literal["quick", "full"]
-EngineName = Literal["local", "spark"]
 Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
 Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
 
@@ -181,9 +184,15 @@ class Run:
 
     def _count(self) -> tuple[CountedCells | SampledCells, dict[str, CountedCells]]:
         """Count the cells of the table, or a sample of them if they are too many, and those of all populations."""
+
+        def make_sampler() -> np.random.Generator:  # one of its own, so that runs without a sample stay as they are
+            return np.random.default_rng(self.chance.keys(4))
+
         quasi, sensitive = self.policy.names("quasi"), self.policy.names("sensitive")
+        agreed = self.options.admit is not None or self.options.publish is not publish_plan
         with self._time("count"):
-            thinning = Thinning(self.budget.cells, self.budget.sample, self._sampler, self._refuse_larger)
+            refuse = partial(refuse_larger, self.policy, self.source, self.budget, agreed=agreed)
+            thinning = Thinning(self.budget.cells, self.budget.sample, make_sampler, refuse)
             persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
             counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
@@ -220,16 +229,6 @@ class Run:
         with self._time("plan"):
             return larger.publication(self.held)
 
-    def _sampler(self) -> np.random.Generator:
-        """Return the generator of a sample: one of its own, so that runs without a sample stay as they are."""
-        return np.random.default_rng(self.chance.keys(4))
-
-    def _refuse_larger(self, n_cells: int) -> None:
-        agreed = self.options.admit is not None or self.options.publish is not publish_plan
-        from shoal.engines.regions.planning import refuse_larger
-
-        refuse_larger(self.policy, self.source, self.budget, n_cells, agreed=agreed)
-
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         return publication.rows(self.engine, self.dealing, folder, self.progress)
 
@@ -259,23 +258,30 @@ class Run:
         from shoal.verify.verifier import verify_table
 
         with self._time("apply"):
-            batches, witness = self._watch(publication, manifest, None)
-            table = plain_table(batches)
+            rows, witness, given_back = self._apply(publication, manifest, data)
         with self._time("verify"):
             verification = verify_table(
-                table,
+                rows,
                 manifest,
                 source=self.given,
                 populations=self.populations,
-                witness=None if witness is None else witness.of_given(self.source).numbers,
+                witness=witness,
                 labelled=publication.tabulate_labels(),
                 progress=self.progress,
-                means=Means.of(self.budget.limit),
+                means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
             )
         refuse_unverified(verification)
         findings = self._find(publication, manifest)
         evidence = self._evidence(publication, verification, findings)
-        return Release(manifest, evidence, verification, data=like(data, table))
+        return Release(manifest, evidence, verification, data=given_back)
+
+    def _apply(
+        self, publication: Publication, manifest: dict[str, Any], data: object
+    ) -> tuple[pa.Table | SparkRows, IntArray | None, object]:
+        """Return the published rows, the witness's numbers, and the rows in the kind of *data*."""
+        batches, witness = self._watch(publication, manifest, None)
+        table = plain_table(batches)
+        return table, None if witness is None else witness.of_given(self.source).numbers, like(data, table)
 
     def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
         from shoal.reports.internal import internal_report  # a run that is refused or stays in memory needs no pages
@@ -286,11 +292,10 @@ class Run:
         with Staging(destination) as staging:
             with self._time("apply"):
                 manifest |= self._write_rows(publication, manifest, staging)
-            pages = {"readme": ("README.md", public_readme), "report": ("report.html", public_report)}
-            told = {key: (name, made(manifest)) for key, (name, made) in pages.items()}
-            for key, (name, text) in told.items():
-                write_text(staging.unverified / name, text)
-                manifest[key] = {"sha256": file_digest(staging.unverified / name)}
+            pages = {"readme": public_readme(manifest), "report": public_report(manifest)}
+            for key, text in pages.items():
+                write_text(staging.unverified / PAGES[key], text)
+                manifest[key] = {"sha256": file_digest(staging.unverified / PAGES[key])}
             path = staging.unverified / "manifest.json"
             write_json(path, manifest)
             if self.options.signing is not None:
@@ -359,10 +364,7 @@ class Run:
         entry["sha256"] = file_digest(path)
 
     def _evidence(
-        self,
-        publication: Publication,
-        verification: Verification,
-        findings: Sequence[Finding],
+        self, publication: Publication, verification: Verification, findings: Sequence[Finding]
     ) -> dict[str, Any]:
         utility = self.measured
         if self.options.detail == "full":
@@ -378,21 +380,12 @@ class Run:
             thorough=self.options.detail == "full",
         )
 
-    def _time(self, step: str) -> Clock:
-        return Clock(step, self.seconds)
-
-
-class Clock:
-    """Notes how many seconds a step took."""
-
-    def __init__(self, step: str, seconds: dict[str, float]) -> None:
-        self._step, self._seconds, self._began = step, seconds, 0.0
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *exc: object) -> None:
-        self._seconds[self._step] = round(time.perf_counter() - self._began, 3)
+    @contextmanager
+    def _time(self, step: str) -> Iterator[None]:
+        """Note how many seconds a step took."""
+        began = time.perf_counter()
+        yield
+        self.seconds[step] = round(time.perf_counter() - began, 3)
 
 
 def same_format(data: object) -> Format:

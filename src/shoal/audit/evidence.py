@@ -22,7 +22,7 @@ from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress, Silent
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.release.publication import Hiding, PlannedPublication, Publication
+from shoal.release.publication import Hiding, Publication
 from shoal.sources.base import Source, layers
 from shoal.utility.base import Utility
 from shoal.verify.result import Verification
@@ -93,8 +93,8 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
 def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     """Return which attributes single records out before and, where values are published as they are, after."""
     found = {"before": given.carriers}
-    if publication.form.as_they_are and isinstance(publication, PlannedPublication):
-        counted = publication.counted
+    counted = publication.seen
+    if publication.form.as_they_are and isinstance(counted, CountedCells):
         found["after"] = risk_carriers(quasi_codes(counted, publication.policy.names("quasi")), counted.run.counts)
     return found
 
@@ -130,9 +130,9 @@ class Given:
         before = publication.hiding_before()
         if before is not None:
             return cls(source, publication.n_source_rows, measure_risks(before), None)
-        if not isinstance(publication, PlannedPublication):
+        quasi, counted = publication.policy.names("quasi"), publication.seen
+        if not isinstance(counted, CountedCells):
             raise TypeError("what was before is known of a table that was counted")
-        quasi, counted = publication.policy.names("quasi"), publication.counted
         units = dict(list(publication.policy.units.items())[:1])
         if changes_before(publication.source, quasi):
             quasi = _fold_columns(publication.source, quasi)

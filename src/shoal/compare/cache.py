@@ -30,7 +30,7 @@ from shoal.compare.result import MEASURES, RISKS, Row
 from shoal.core.errors import UsageError
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
-from shoal.release.guarantees import Guarantee
+from shoal.release.figures import Guarantee
 from shoal.sources.base import file_digest
 
 FORMAT = 1

@@ -23,7 +23,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Parameters(BaseModel):
     """What a policy says of one thing: it never changes, and a key that is not known is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _Loader(yaml.SafeLoader):

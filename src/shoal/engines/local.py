@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from shoal.core.progress import Progress
 from shoal.plan.cells import KeyLayout
 from shoal.plan.counted import (
     CountedCells,
-    Factored,
     LocatedBatch,
     SampledCells,
     Sorting,
@@ -36,17 +34,9 @@ from shoal.plan.counted import (
 )
 from shoal.sources.base import Source
 
-__all__ = ["CountedCells", "KeyedBatch", "LocalEngine", "SampledCells"]
+__all__ = ["CountedCells", "LocalEngine", "SampledCells"]
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedBatch:
-    """A batch of the source with the key of each of its rows."""
-
-    batch: pa.RecordBatch
-    keys: KeyArray  # (n_words, n_rows)
 
 
 class LocalEngine:
@@ -93,7 +83,8 @@ class LocalEngine:
                 step.advance(len(factors[0][0]))
                 wanted = factors
                 if thinning is not None and thinning.sampling:
-                    _tally(thinning, factors, tables)
+                    for column, (codes, rows) in enumerate(zip(tables, tally_values(factors), strict=True)):
+                        thinning.tally(column, codes, rows)
                     wanted = some_rows(factors, thinning.draw(factors))
                 sorting.add(wanted, tables, layout, keep=self.threads)
                 # What is still being sorted may be too much: wait for it, so that threads do not decide when to thin.
@@ -126,12 +117,12 @@ class LocalEngine:
         looked: SampledCells,
         carried: Sequence[str],
         progress: Progress,
-        work: Callable[[KeyedBatch], R],
+        work: Callable[[pa.RecordBatch, KeyArray], R],
     ) -> Iterator[R]:
-        """Read the source again; yield what *work*, run in any thread, makes of each batch, in their order."""
+        """Read the source again; yield what *work*, run in any thread, makes of each batch and its keys, in order."""
 
         def on_batch(batch: pa.RecordBatch) -> tuple[R, int]:
-            return work(KeyedBatch(batch.select(list(carried)), _keys(batch, looked.sample))), batch.num_rows
+            return work(batch.select(list(carried)), _keys(batch, looked.sample)), batch.num_rows
 
         n_rows = 0
         with ThreadPoolExecutor(self.threads) as pool, progress.step("routing", looked.n_rows) as step:
@@ -153,8 +144,3 @@ def _keys(batch: pa.RecordBatch, counted: CountedCells) -> KeyArray:
     """Return (n_words, n_rows) the keys of rows by the dictionaries and the layout of what was counted."""
     factors = factor_batch(batch.select(list(counted.columns)))
     return pack_keys(factors, look_up(counted.dictionaries, factors, counted.columns), counted.layout)
-
-
-def _tally(thinning: Thinning, factors: Factored, tables: Sequence[KeyArray]) -> None:
-    for column, (codes, rows) in enumerate(zip(tables, tally_values(factors), strict=True)):
-        thinning.tally(column, codes, rows)

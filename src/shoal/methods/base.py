@@ -34,7 +34,7 @@ Labels = Annotated[
 class Method(BaseModel, ABC):
     """A way to make classes. Fields are its parameters, declared once for messages, help and schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people

@@ -130,7 +130,7 @@ class PrivacyModel(BaseModel, ABC):
     help, JSON Schema and forms come from them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: ClassVar[str]
     title: ClassVar[str]  # a plain sentence for people: what every class of a release then has

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+import shoal
+from shoal.columns.base import describe_changes
+from shoal.columns.baskets import describe_items
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
+from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
+from shoal.manifest import FIGURES, FORMAT
 from shoal.methods.base import AnyPlan
+from shoal.models.base import ValueModel
 from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
 from shoal.plan.problem import Attribute, Problem
 from shoal.plan.slices import SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
-from shoal.release.columns import without_dictionary
+from shoal.release.columns import describe_values, spell_leaves
+from shoal.release.figures import Findings, Guarantee
 from shoal.release.forms.base import Form, find_form
-from shoal.release.guarantees import Guarantee
+from shoal.release.rows import RowColumns
 from shoal.sources.base import Source
-from shoal.sources.writers import Format, open_writer
-from shoal.taxonomies.tree import Cover
+from shoal.taxonomies.files import to_nested
 from shoal.utility.base import Utility
 
 
@@ -37,17 +42,6 @@ class Engine(Protocol):
         self, source: Source, counted: CountedCells, carried: Sequence[str], progress: Progress
     ) -> Iterator[LocatedBatch]:
         """Yield the batches of the source, in their order, with the cell of every row and the *carried* columns."""
-
-
-class LabelledColumn(Protocol):
-    """A sensitive attribute of which rows publish labels."""
-
-    @property
-    def covers(self) -> Sequence[Cover]:
-        """What each label stands for."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return the manifest's entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,56 +84,21 @@ class Publication(ABC):
 
     policy: Policy
     source: Source
+    quasi: tuple[Attribute, ...]  # in the order of their importance
+    sensitive: tuple[Attribute, ...]
+    seen: SeenValues  # the values that the source has of them
+    n_source_rows: int  # that were read
+    n_rows: int  # that are published
+    n_withheld: int  # records that the plan leaves out
+    n_dropped: int  # records left out because a value is missing, as far as everybody may know it
+    warnings: tuple[str, ...]  # what the data holder should know
+    search: Mapping[str, Any]  # what the method tells of its search
+    entries: Mapping[str, Mapping[str, Any]]  # the manifest's, on attributes with labels
 
     @property
     def form(self) -> type[Form]:
         """The form of the release."""
         return find_form(self.policy.method.form)
-
-    @property
-    @abstractmethod
-    def quasi(self) -> tuple[Attribute, ...]:
-        """The quasi attributes, in the order of their importance."""
-
-    @property
-    @abstractmethod
-    def sensitive(self) -> tuple[Attribute, ...]:
-        """The sensitive attributes."""
-
-    @property
-    @abstractmethod
-    def seen(self) -> SeenValues:
-        """The values that the source has of them."""
-
-    @property
-    @abstractmethod
-    def n_source_rows(self) -> int:
-        """Number of rows that were read."""
-
-    @property
-    @abstractmethod
-    def n_rows(self) -> int:
-        """Number of published records."""
-
-    @property
-    @abstractmethod
-    def n_withheld(self) -> int:
-        """Number of records that the plan leaves out."""
-
-    @property
-    @abstractmethod
-    def n_dropped(self) -> int:
-        """Number of records left out because a value is missing, as far as everybody may know it."""
-
-    @property
-    @abstractmethod
-    def warnings(self) -> tuple[str, ...]:
-        """What the data holder should know."""
-
-    @property
-    @abstractmethod
-    def search(self) -> Mapping[str, Any]:
-        """What the method tells of its search."""
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
@@ -149,6 +108,11 @@ class Publication(ABC):
         """
         names = self.source.schema.names
         return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns of the file."""
+        return [name for part in self.parts for name in part]
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
@@ -164,14 +128,6 @@ class Publication(ABC):
     def files(self) -> Mapping[str, bytes]:
         """Public files besides the rows and what describes them, by name."""
         return {}
-
-    @abstractmethod
-    def quasi_entry(self, place: int) -> dict[str, Any]:
-        """Return the manifest's entry on a quasi attribute."""
-
-    def sensitive_column(self, place: int) -> LabelledColumn | None:  # noqa: ARG002
-        """Return the labels of a sensitive attribute; None if it is published as it is."""
-        return None
 
     @abstractmethod
     def find_leaves(self, place: int) -> IntArray:
@@ -225,57 +181,79 @@ class Publication(ABC):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ClassPublication(Publication):
+    """One part: every row is a record, under what its class publishes."""
+
+    findings: Findings
+    columns: RowColumns
+
+    def count_generalized(self) -> dict[str, int]:
+        """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
+        return dict(self.findings.generalized)
+
+    def tabulate_labels(self) -> pa.Table | None:
+        """Return what records publish and have of which some value is generalized, if labels are defended."""
+        return self.columns.tabulate(self.findings.labelled)
+
+    def levels(self) -> dict[str, Any]:
+        """Return how many records publish a value of which level, for each attribute with labels."""
+        found, kept = self.findings, {one.name for one in self.sensitive} - set(self.findings.generalized)
+        return {name: tally.as_dict() for name, tally in found.levels.items() if name not in kept}
+
+    def sensitive_shares(self) -> dict[str, Any]:
+        """Return the share of what is published of each sensitive attribute, in the whole and in classes."""
+        return {one.name: self.findings.shares[one.name].as_dict(one.taxonomy) for one in self.sensitive}
+
+    def find_leaves(self, place: int) -> IntArray:
+        """Return the leaves of an attribute that some published record has."""
+        return self.findings.published[place]
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what all classes reach."""
+        return self.findings.reached
+
+    def publish_heaps(self, heaps: Iterable[pa.Table], progress: Progress) -> Iterator[pa.RecordBatch]:
+        """Yield what rows publish that wait in heaps; other than as many rows as there should be are an error."""
+        written = 0
+        with progress.step("writing", self.n_rows) as step:
+            for heap in heaps:
+                yield self.columns.publish(heap, self.column_names)
+                written += heap.num_rows
+                step.advance(heap.num_rows)
+        if written != self.n_rows:
+            raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
+
+
+def describe_plan(
+    policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+) -> dict[str, Any]:
+    """Return what every publication of a plan for all cells of a table tells, by the names of its fields."""
+    problem = encoding.problem
+    return {
+        "policy": policy,
+        "source": source,
+        "quasi": problem.quasi,
+        "sensitive": problem.sensitive,
+        "seen": counted,
+        "n_source_rows": counted.n_rows,
+        "n_rows": problem.cells.n_records - plan.n_withheld,
+        "n_withheld": plan.n_withheld,
+        "n_dropped": encoding.n_dropped,
+        "warnings": plan.warnings,
+        "search": plan.search,
+        "counted": counted,
+        "encoding": encoding,
+        "plan": plan,
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PlannedPublication(Publication):
-    """What one plan for all cells of a table publishes."""
+    """What a plan for all cells of a table publishes that makes no classes."""
 
     counted: CountedCells
     encoding: Encoding
     plan: AnyPlan
-
-    @property
-    def quasi(self) -> tuple[Attribute, ...]:
-        """The quasi attributes, in the order of their importance."""
-        return self.encoding.problem.quasi
-
-    @property
-    def sensitive(self) -> tuple[Attribute, ...]:
-        """The sensitive attributes."""
-        return self.encoding.problem.sensitive
-
-    @property
-    def seen(self) -> SeenValues:
-        """The values that the source has of them."""
-        return self.counted
-
-    @property
-    def n_source_rows(self) -> int:
-        """Number of rows that were counted."""
-        return self.counted.n_rows
-
-    @property
-    def n_rows(self) -> int:
-        """Number of published records."""
-        return self.encoding.problem.cells.n_records - self.plan.n_withheld
-
-    @property
-    def n_withheld(self) -> int:
-        """Number of records that the plan leaves out."""
-        return self.plan.n_withheld
-
-    @property
-    def n_dropped(self) -> int:
-        """Number of records left out because a value is missing, as far as everybody may know it."""
-        return self.encoding.n_dropped
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the data holder should know."""
-        return self.plan.warnings
-
-    @property
-    def search(self) -> Mapping[str, Any]:
-        """What the method tells of its search."""
-        return self.plan.search
 
     def find_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has."""
@@ -286,21 +264,90 @@ class PlannedPublication(Publication):
         """Return the cells of the problem of which some record is published."""
 
 
-def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) -> None:  # noqa: A002
-    """Write a file batch by batch: each is made while the one before is written."""
-    first = next(batches)
-    with open_writer(path, first.schema, format) as writer, ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(writer.write, first)
-        for batch in batches:
-            writing.result()
-            writing = pool.submit(writer.write, batch)
-        writing.result()
+# The manifest: what a release says of itself to whoever receives it.
 
 
-def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return all rows in one table, without dictionaries, so that no entry survives that no row uses."""
-    return pa.Table.from_batches([_plain(batch) for batch in batches])
+def build_manifest(publication: Publication, utility: Utility, population_digests: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of a release, all but the entries on its files."""
+    policy = publication.policy
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "shoal_version": shoal.__version__,
+        "method": policy.method.name,
+        "method_parameters": policy.method.model_dump(mode="json", exclude_none=True),
+        "guarantees": [guarantee.as_dict() for guarantee in publication.guarantees()],
+        "parts": [list(part) for part in publication.parts],
+        "rows": publication.n_rows,
+        "withheld": publication.n_withheld,
+        "missing": {
+            "policy": policy.missing,
+            "tokens": list(policy.source.missing),
+            "dropped": publication.n_dropped,
+        },
+        "attributes": _attributes(publication),
+        "utility": {name: utility[name] for name in FIGURES if name in utility and not policy.method.averages},
+        **publication.own_entries,
+        **describe_changes(publication.source),
+    }
+    if policy.units:
+        manifest["people"] = policy.units
+    taxonomies = {one.name: one.taxonomy for one in (*publication.quasi, *publication.sensitive)}
+    items = describe_items(publication.source, taxonomies, len(publication.quasi), publication.find_leaves)
+    if items:
+        manifest["items"] = items
+    if population_digests:
+        manifest["populations"] = {path: {"sha256": digest} for path, digest in population_digests.items()}
+    return manifest
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(list(map(without_dictionary, batch.columns)), names=batch.schema.names)
+def _attributes(publication: Publication) -> dict[str, Any]:
+    policy = publication.policy
+    quasi = {attribute.name: attribute for attribute in publication.quasi}
+    sensitive = {attribute.name: place for place, attribute in enumerate(publication.sensitive)}
+    entries: dict[str, Any] = {}
+    for name in dict.fromkeys(name for part in publication.parts for name in part):
+        if name in quasi:
+            entry = dict(publication.entries.get(name) or describe_values(quasi[name], "quasi"))
+        elif name in sensitive:
+            entry = _sensitive(publication, sensitive[name])
+        else:
+            entry = {"role": "insensitive", "kind": _kind(publication.source.schema.field(name).type)}
+        description = policy.attributes[name].description
+        entries[name] = entry if description is None else {**entry, "description": description}
+    return entries
+
+
+def _sensitive(publication: Publication, place: int) -> dict[str, Any]:
+    """Say of a sensitive attribute what its models need: the order of its values, or its tree."""
+    attribute = publication.sensitive[place]
+    entry = dict(publication.entries.get(attribute.name) or describe_values(attribute, "sensitive"))
+    if "labels" in entry and publication.policy.method.defends_labels:
+        entry["defended"] = True
+    distances = {
+        getattr(model, "distance", None)
+        for model in publication.policy.privacy
+        if isinstance(model, ValueModel) and (not model.attributes or attribute.name in model.attributes)
+    }
+    if "ordered" in distances:
+        entry["order"] = list(_list_texts(publication, place).values())
+    if "hierarchical" in distances:
+        entry["taxonomy"] = to_nested(attribute.taxonomy, _list_texts(publication, place))
+    return entry
+
+
+def _list_texts(publication: Publication, place: int) -> dict[int, str]:
+    """Return the values that are published, or lie under a published label, by their leaves, in order."""
+    attribute = publication.sensitive[place]
+    text_of = spell_leaves(attribute, publication.seen)
+    if attribute.name in publication.entries:
+        covers = publication.entries[attribute.name]["labels"].values()
+        shown = {text for cover in covers for text in cover["values"]}
+        return {leaf: text for leaf, text in sorted(text_of.items()) if text in shown}
+    published = publication.find_leaves(len(publication.quasi) + place).tolist()
+    return {leaf: text_of[leaf] for leaf in published if leaf in text_of}
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return "date" if pa.types.is_temporal(kind) else "category"

@@ -101,10 +101,9 @@ class Release:
 
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
-        from shoal.release.sliced.estimating import slice_release
         from shoal.release.sliced.table import two_tables
 
-        return two_tables(slice_release(self), self.manifest)
+        return two_tables(self.slices(), self.manifest)
 
     def slices(self) -> SlicedTable:
         """Return the buckets and parts of a sliced release."""

@@ -114,10 +114,11 @@ class Pool:
             sums = measure.sums(problem, plan)
             self._sums[name] = self._sums[name] + sums if name in self._sums else sums
 
-    def join(self, other: Pool) -> None:
-        """Take the regions of another pool."""
-        for name, sums in other._sums.items():
-            self._sums[name] = self._sums[name] + sums if name in self._sums else sums
+    def __add__(self, other: Pool) -> Pool:
+        """Take the regions of both."""
+        both = Pool()
+        both._sums = {name: self._sums.get(name, 0) + sums for name, sums in other._sums.items()}
+        return both
 
     def measure(self, total: Total) -> Utility:
         """Return every measure that follows from the sums, in detail where it can be told so."""

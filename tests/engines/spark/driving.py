@@ -39,11 +39,11 @@ class LosingAWorker:
 def main() -> None:
     import shoal
     from shoal.core.errors import ShoalError
-    from shoal.engines.spark import ordering
+    from shoal.engines.spark import rewriting
     from shoal.sources.spark import source as files
     from shoal.sources.spark.session import spark_session
 
-    files.FEWEST_ROWS = ordering.ROWS_PER_HEAP = 500  # several partitions of few rows
+    files.FEWEST_ROWS = rewriting.ROWS_PER_HEAP = 500  # several partitions of few rows
     master, path, policy, out, kind, group, when = sys.argv[1:]
     data: Any = spark_session(master).read.parquet(path) if kind == "frame" else path
     more: dict[str, Any] = {} if kind == "frame" else {"engine": "spark", "master": master}

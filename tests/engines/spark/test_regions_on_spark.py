@@ -9,6 +9,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +30,20 @@ from shoal.engines.regions.planning import Division
 from shoal.engines.spark import regions as regional
 from shoal.engines.spark import regions as regional_planning
 from shoal.engines.spark import regions as regional_routing
-from shoal.engines.spark.counting import SampleMerger, SamplePartition, count_partitions, sample_message
-from shoal.engines.spark.engine import SparkEngine
+from shoal.engines.spark.engine import SampleMerger, SamplePartition, SparkEngine, count_partitions, sample_message
 from shoal.engines.spark.regions import (
     COUNTS,
     FINDINGS,
-    OrderRows,
     PlanRegion,
     RoutePartition,
     add_counts,
     read_findings,
 )
+from shoal.engines.spark.rewriting import OrderHeap
 from shoal.methods.base import Method
 from shoal.plan.counted import Thinning
 from shoal.policy.policy import Policy
-from shoal.release.regions import Numbering, Pooled
+from shoal.release.regions import column_regions
 from shoal.release.release import Release
 from shoal.sources.base import SourceOptions
 from shoal.sources.frames import open_arrow
@@ -283,10 +284,9 @@ class Planned:
             form_of(self.table.select(columns)), looked, self.division.router(), ("id",), (1000, 1000, 1000)
         )
         self.routed = made(self.route, parts)
-        tally = self.division.router().tally()
+        self.counts = self.division.router().counts()
         for message in [batch for *_, to, batch in self.routed if to == COUNTS]:
-            add_counts(tally, message)
-        self.counts = tally.counts()
+            add_counts(self.counts, message)
         self.regions = self.division.settle(self.counts)
         self.work = PlanRegion(self.division.planner(self.counts), self.regions, 4, b"secret")
         region_of = {leaf: number for number, region in enumerate(self.regions) for leaf in region.leaves}
@@ -308,7 +308,7 @@ def packed(pieces: Pieces) -> list[tuple[int, int, int, bytes]]:
 
 def test_partitions_count_their_rows_as_one_pass_does(planned: Planned) -> None:
     looked, router = planned.route.looked, planned.division.router()
-    tally = router.tally()
+    tally = router.counts()
     source = open_arrow(planned.table, SourceOptions(), "people", 700)
     for routed in LocalEngine(1).locate_keys(source, looked, (), Silent(), router.route_batch):
         tally.add(routed)
@@ -365,13 +365,9 @@ def test_every_batch_of_every_region_is_scattered_in_its_own_way(planned: Planne
 
 def test_the_rows_of_all_heaps_are_those_of_the_source_under_labels_that_cover_them(planned: Planned) -> None:
     pieces = planned.plan(planned.work)
-    numbering = Numbering(planned.policy, planned.division.trees, planned.route.looked)
-    findings = [read_findings(batch) for *_, to, batch in pieces if to == FINDINGS]
-    order = OrderRows([numbering.add(found.quasi, found.sensitive) for found in findings], b"secret")
-    pooled = Pooled(planned.division.trees, len(planned.policy.names("quasi")))
-    for found in findings:
-        pooled.add(found)
-    columns = numbering.columns(pooled.published)
+    findings = reduce(add, [read_findings(batch) for *_, to, batch in pieces if to == FINDINGS])
+    columns = column_regions(planned.policy, planned.division.trees, planned.route.looked, findings)
+    order = OrderHeap(b"secret")
     ids: list[int] = []
     for heap in range(4):
         (rows,) = order(heap, iter(arrived(pieces, heap)))
@@ -381,14 +377,14 @@ def test_the_rows_of_all_heaps_are_those_of_the_source_under_labels_that_cover_t
         ids += published["id"].to_pylist()
         own = planned.table.take(published["id"])
         assert published["illness"].to_pylist() == own["illness"].to_pylist()
-        for column in (columns.quasi[0], columns.quasi[2]):
-            name, covers = column.attribute.name, column.describe()["labels"]
+        for name in ("age", "sex"):
+            covers = columns.entries[name]["labels"]
             for label, value in zip(published[name].to_pylist(), own[name].to_pylist(), strict=True):
                 assert covered(value, covers[label])
-        sent = [number for _, batch in receive(arrived(pieces, heap)) for number in batch["carried id"].to_pylist()]
-        assert rows["carried id"].to_pylist() != sent  # by region and batch they would tell where they lie
-        assert sorted(rows["carried id"].to_pylist()) == sorted(sent)
-    assert len(set(ids)) == len(ids) == sum(found.n_records - found.n_withheld for found in findings)
+        sent = [number for _, batch in receive(arrived(pieces, heap)) for number in batch["id"].to_pylist()]
+        assert rows["id"].to_pylist() != sent  # by region and batch they would tell where they lie
+        assert sorted(rows["id"].to_pylist()) == sorted(sent)
+    assert len(set(ids)) == len(ids) == findings.n_records - findings.n_withheld
 
 
 def covered(value: Any, cover: dict[str, Any]) -> bool:

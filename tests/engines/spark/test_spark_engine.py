@@ -12,7 +12,7 @@ import pytest
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.engines.spark import counting
+from shoal.engines.spark import engine as counting
 from shoal.engines.spark.engine import SparkEngine
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source

@@ -171,10 +171,10 @@ def test_a_spark_frame_is_no_source_for_the_local_engine(frame: Any, people: pa.
 
 
 def test_nothing_comes_back_that_the_verifier_does_not_accept(frame: Any, policy, monkeypatch) -> None:
-    from shoal.anonymize import spark as running
+    from shoal.verify import verifier
 
     refused = Verification((Check("truth", False, "no"),), ())
-    monkeypatch.setattr(running, "verify_table", lambda *_, **__: refused)
+    monkeypatch.setattr(verifier, "verify_table", lambda *_, **__: refused)
     with pytest.raises(VerificationError, match="was not published"):
         shoal.anonymize(frame, policy())
 

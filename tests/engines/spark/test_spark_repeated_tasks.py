@@ -15,8 +15,7 @@ import pytest
 import shoal
 from shoal.core.errors import InputError
 from shoal.engines.spark import rewriting
-from shoal.engines.spark.ordering import order_rows, scatter
-from shoal.engines.spark.rewriting import PartitionQuotas, Planned, RewritePartition
+from shoal.engines.spark.rewriting import PartitionQuotas, Planned, RewritePartition, order_rows, scatter
 from shoal.plan.plan import Assignment
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shipping import PartitionForm, Shared
@@ -58,7 +57,7 @@ def rows_of(work: RewritePartition, number: int, batches: list[pa.RecordBatch]) 
 
 
 def targets_of(rows: list[tuple[int, dict[str, Any]]]) -> list[int]:
-    return [row["0"] for _, row in sorted(rows, key=lambda one: one[1]["3"])]
+    return [row["number 0"] for _, row in sorted(rows, key=lambda one: one[1]["seen"])]
 
 
 @pytest.fixture

@@ -7,8 +7,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from shoal.columns.base import changes_before
 from shoal.core.errors import UsageError
 from shoal.core.wording import size_text
+from shoal.policy.policy import Policy
+from shoal.sources.base import Source
 
 LEAST = 768 << 20
 SHARE = 0.75  # of what the machine has, if nobody says how much
@@ -63,6 +66,30 @@ class Budget:
 def estimate_memory(n_cells: int, threads: int) -> str:
     """Return the memory that so many cells take if all are handled at once, for people."""
     return size_text(_BASE + threads * _THREAD + n_cells * _CELL)
+
+
+def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, *, agreed: bool) -> None:
+    """Raise if a table with so many combinations of values, or more, must be planned at once; say what would help."""
+    reason = None
+    if policy.method.takes_regions is None:
+        reason = f"method {policy.method.name} decides for all records at once"
+    elif any(getattr(model, "population", None) is not None for model in policy.privacy):
+        reason = "a model that counts a population looks at all of it at once"
+    elif policy.counted_units:
+        reason = "people who have records in several regions are counted at once"
+    elif agreed:
+        reason = "a plan that was agreed on is applied to all records at once"
+    elif changes_before(source, policy.names("quasi")):
+        reason = "the table as it was before the sample and the techniques is counted at once, for the evidence"
+    if reason is None:
+        return
+    most = "" if source.n_rows is None else f", and may have up to {source.n_rows:,}"
+    needed = estimate_memory(max(n_cells, source.n_rows or 0), budget.threads)
+    raise UsageError(
+        f"{source.name} has more than {n_cells:,} combinations of quasi and sensitive values{most}; {reason}, and "
+        f"{budget.text} of memory are allowed for it: allow {needed} with --memory, declare coarser values, or use "
+        "mondrian, which takes a table larger than memory region by region"
+    )
 
 
 def parse_memory(memory: int | str) -> int:

@@ -5,17 +5,18 @@ Local and Spark engines differ only in where a region's rows wait and who plans 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.columns.base import changes_before
-from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Progress, Silent
 from shoal.core.randomness import Chance, Shuffler
@@ -26,22 +27,16 @@ from shoal.engines.regions.tree import RegionTree, cut_regions
 from shoal.methods.base import refuse_unreachable
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import Run, RunStack
-from shoal.plan.plan import KEPT, WITHHELD, Dealer, Plan
+from shoal.plan.plan import Assignment, Dealer, Plan
 from shoal.plan.problem import Problem, Requirement
 from shoal.policy.binding import WholeTable
-from shoal.policy.encoding import Encoding, Region, Tree, encode_cells, make_trees
+from shoal.policy.encoding import Region, Tree, encode_cells, make_trees
 from shoal.policy.policy import Policy
+from shoal.release.columns import key_ranges, value_indices
+from shoal.release.figures import Findings
 from shoal.release.forms.base import find_form
-from shoal.release.regions import (
-    Findings,
-    LeafRanges,
-    Numbering,
-    Pooled,
-    RegionalPublication,
-    Renumbering,
-    SensitiveFindings,
-)
-from shoal.release.witness import ROW
+from shoal.release.regions import RegionalPublication
+from shoal.release.rows import RowNumbers
 from shoal.sources.base import Source
 
 # The keys and the carried columns of all rows of a region, some at a time; they can be read again.
@@ -62,21 +57,24 @@ class RegionPlanner:
         """Count one region and plan it; the result depends on its rows, their order and *rng* alone."""
         counted = self._count(region, waiting)
         box = Region(region.lo, region.hi, self.looked, self.whole)
-        encoding = encode_cells(counted, self.policy, self.trees, region=box)
-        plan, problem = self._plan(encoding, rng), encoding.problem
-        ranges, numbers = self._number_labels(counted, plan)
-        sensitive, ranged = [], []
-        for place, name in enumerate(self.policy.names("sensitive")):
-            n_values = len(self.looked.dictionaries[self.looked.columns.index(name)].values)
-            found, targets = SensitiveFindings.of(place, n_values, problem, plan)
-            sensitive.append(found)
-            ranged.append(targets)
+        problem = encode_cells(counted, self.policy, self.trees, region=box).problem
+        plan = self._plan(problem, rng)
+        if self._as_values:
+            quasi: list[AnyIntArray] = [np.full(plan.n_classes, -1, dtype=np.int32) for _ in problem.quasi]
+            for index, one in zip(quasi, problem.quasi, strict=True):
+                index[plan.assignment.class_of] = value_indices(counted, one.name)
+            ranges = [np.zeros(0, dtype=np.int64) for _ in quasi]
+        else:
+            lo_hi = zip(problem.quasi, plan.lo.T, plan.hi.T, strict=True)
+            quasi = [key_ranges(one.taxonomy, lo, hi) for one, lo, hi in lo_hi]
+            ranges = [np.unique(keys).astype(np.int64) for keys in quasi]
+        numbers = RowNumbers.of(counted, problem, plan, quasi)
+        labelled = numbers.list_labelled(plan, problem.cells.counts) if self.policy.method.defends_labels else ()
         sizes_before = counted.class_sizes(self.policy.names("quasi"))
-        rows = _Rows(counted, plan, numbers, self._indices(counted), ranged)
-        labelled = rows.list_labels(problem.cells.counts) if self.policy.method.defends_labels else None
-        findings = Findings.of(self.policy, problem, plan, sizes_before, ranges, sensitive, labelled)
-        carries = bool(self.policy.names("insensitive"))
-        return PlannedRegion(findings, rows, problem.cells.counts, waiting, carries, self.budget.heap_rows)
+        findings = Findings.of(self.policy, problem, plan, ranges, labelled)
+        return PlannedRegion(
+            findings.measure_region(problem, plan, sizes_before), counted.run, plan.assignment, numbers, waiting
+        )
 
     def _count(self, region: Settled, waiting: Waiting) -> CountedCells:
         """Reduce the rows of a region to its cells."""
@@ -93,10 +91,10 @@ class RegionPlanner:
             )
         return CountedCells(looked.columns, looked.dictionaries, looked.layout, run, region.n_records)
 
-    def _plan(self, encoding: Encoding, rng: np.random.Generator) -> Plan:
+    def _plan(self, problem: Problem, rng: np.random.Generator) -> Plan:
         method = self.policy.method
         try:
-            plan = method.plan(encoding.problem, rng, Silent())
+            plan = method.plan(problem, rng, Silent())
         except UnreachableError as error:
             if self._as_values:
                 raise
@@ -107,23 +105,6 @@ class RegionPlanner:
             raise TypeError(f"method {method.name} says that it takes regions, but it makes no classes")
         return plan
 
-    def _number_labels(self, counted: CountedCells, plan: Plan) -> tuple[list[LeafRanges | None], list[CodeArray]]:
-        """Return for each quasi attribute the ranges, and (n_classes,) the number of what a class publishes of it."""
-        if not self._as_values:
-            found = [LeafRanges.number(plan.lo[:, j], plan.hi[:, j]) for j in range(plan.lo.shape[1])]
-            return [ranges for ranges, _ in found], [numbers for _, numbers in found]
-        numbers = []
-        for name in self.policy.names("quasi"):
-            index = np.full(plan.n_classes, -1, dtype=np.int32)
-            index[plan.assignment.class_of] = counted.codes(counted.columns.index(name)).astype(np.int32) - 1
-            numbers.append(index)
-        return [None] * len(numbers), numbers
-
-    def _indices(self, counted: CountedCells) -> list[CodeArray]:
-        """Return for each sensitive attribute (n_cells,) the index of its value, -1 if it is missing."""
-        names = self.policy.names("sensitive")
-        return [counted.codes(counted.columns.index(name)).astype(np.int32) - 1 for name in names]
-
     @property
     def _as_values(self) -> bool:
         return find_form(self.policy.method.form).as_they_are
@@ -131,109 +112,22 @@ class RegionPlanner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedRegion:
-    """The plan of one region: what it adds to the whole, and its rows under the region's own numbers."""
+    """The plan of one region: what it adds to the whole, and its rows."""
 
     findings: Findings
-    rows: _Rows
-    counts: IntArray  # (n_cells,)
+    cells: Run
+    assignment: Assignment
+    numbers: RowNumbers
     waiting: Waiting
-    carries: bool  # else rows of one cell in one class are all the same
-    most_rows: int  # that are made at a time
-
-    def renumber(self, renumbering: Renumbering) -> PlannedRegion:
-        """Return the same under the numbers of the whole table."""
-        return replace(self, rows=self.rows.renumber(renumbering))
 
     def batches(self, chance: Chance) -> Iterator[pa.RecordBatch]:
         """Yield all published rows, dealt to the classes of their cells; last in each is its place in the source."""
-        if not self.carries:
-            yield from self.rows.repeat_rows(self.counts, self.most_rows, self._places())
-            return
-        dealer = Dealer(self.rows.plan.assignment, chance)
+        dealer = Dealer(self.assignment, chance)
         for keys, carried in self.waiting():
-            cells = self.rows.counted.run.find(keys)
-            targets = dealer.deal(cells)
-            if (targets == WITHHELD).any():
-                kept = np.flatnonzero(targets != WITHHELD)
-                cells, targets, carried = cells[kept], targets[kept], carried.take(pa.array(kept))
-            if len(cells):
-                yield self.rows.batch(cells, targets, carried.combine_chunks().to_batches())
-
-    def _places(self) -> IntArray:
-        """Return the places of published rows in the source, in the order of the plan's pieces of cells.
-
-        Rows of a cell are all the same, so that nothing has to be drawn: a task that runs twice finds the same.
-        """
-        plan, dealer = self.rows.plan, Dealer(self.rows.plan.assignment, Chance.of(0))
-        dealt = []
-        for keys, carried in self.waiting():
-            cells = self.rows.counted.run.find(keys)
-            dealt.append((cells, dealer.deal(cells), carried.column(0).combine_chunks().to_numpy()))
-        cells, targets, rows = (np.concatenate(column) for column in zip(*dealt, strict=True))
-        cell, _, _, target = plan.pieces(self.counts)
-        base = int(target.max(initial=0)) + 2
-        order = np.argsort(cell * base + target, kind="stable")
-        piece = order[np.searchsorted((cell * base + target)[order], cells * base + targets)]
-        shown = np.flatnonzero(targets != WITHHELD)
-        return np.asarray(rows[shown[np.argsort(piece[shown], kind="stable")]], dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """What the records of a planned region publish, by their cells and classes."""
-
-    counted: CountedCells
-    plan: Plan
-    numbers: Sequence[CodeArray]  # of each quasi attribute: (n_classes,)
-    indices: Sequence[CodeArray]  # of each sensitive attribute: (n_cells,)
-    ranged: Sequence[CodeArray | None]  # of each sensitive attribute: (n_targets,) or KEPT
-
-    def renumber(self, renumbering: Renumbering) -> _Rows:
-        """Return the same under other numbers."""
-        numbers = [renumbering.of_quasi(place, own) for place, own in enumerate(self.numbers)]
-        ranged = [None if own is None else renumbering.of_sensitive(s, own) for s, own in enumerate(self.ranged)]
-        return replace(self, numbers=numbers, ranged=ranged)
-
-    def repeat_rows(self, counts: IntArray, most_rows: int, places: IntArray) -> Iterator[pa.RecordBatch]:
-        """Yield all published rows, of which those of one cell in one class are all the same but for their places."""
-        cell, class_of, records, target = self.plan.pieces(counts)
-        shown = np.flatnonzero(class_of >= 0)
-        cell, target, ends = cell[shown], target[shown], np.cumsum(records[shown])
-        for start in range(0, int(ends[-1]) if len(ends) else 0, most_rows):
-            stop = min(start + most_rows, int(ends[-1]))
-            pieces = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
-            within = np.clip(ends[pieces], start, stop)
-            times = within - np.append(start, within[:-1])
-            beside = pa.RecordBatch.from_arrays([pa.array(places[start:stop])], names=[ROW])
-            yield self.batch(np.repeat(cell[pieces], times), np.repeat(target[pieces], times), [beside])
-
-    def list_labels(self, counts: IntArray) -> pa.RecordBatch | None:
-        """Return rows that publish a generalized value once each, with the indices of their values, and their records.
-
-        None if there are no such rows.
-        """
-        cell, class_of, records, target = self.plan.pieces(counts)
-        if self.plan.targets is None:
-            return None
-        some = np.flatnonzero((class_of >= 0) & (records > 0) & (self.plan.targets.lo[target] != KEPT).any(axis=1))
-        values = [pa.array(index[cell[some]]) for index in self.indices]
-        names = [*(f"value {number}" for number in range(len(values))), "records"]
-        beside = pa.RecordBatch.from_arrays([*values, pa.array(records[some])], names=names)
-        return self.batch(cell[some], target[some], [beside])
-
-    def batch(self, cells: IntArray, targets: CodeArray, carried: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return rows as they wait to be shuffled."""
-        classes = targets if self.plan.targets is None else self.plan.targets.class_of[targets]
-        arrays = [number[classes] for number in self.numbers]
-        for index, ranged in zip(self.indices, self.ranged, strict=True):
-            own = index[cells]
-            arrays.append(own if ranged is None else np.where(ranged[targets] == KEPT, own, ranged[targets]))
-        columns = [pa.array(array) for array in arrays]
-        names = [f"published {number}" for number in range(len(columns))]
-        for batch in carried:
-            columns += batch.columns
-            names += batch.schema.names
-        return pa.RecordBatch.from_arrays(columns, names=names)
+            cells = self.cells.find(keys)
+            columns = [column.combine_chunks() for column in carried.columns]
+            beside = dict(zip(carried.column_names, columns, strict=True))
+            yield self.numbers.wait(cells, dealer.deal(cells), beside)
 
 
 # The coarse plan of a table larger than memory: regions that are cut on a sample and settled by exact counts.
@@ -306,30 +200,6 @@ class Division:
         ]
 
 
-def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, *, agreed: bool) -> None:
-    """Raise if a table with so many combinations of values, or more, must be planned at once; say what would help."""
-    reason = None
-    if policy.method.takes_regions is None:
-        reason = f"method {policy.method.name} decides for all records at once"
-    elif any(getattr(model, "population", None) is not None for model in policy.privacy):
-        reason = "a model that counts a population looks at all of it at once"
-    elif policy.counted_units:
-        reason = "people who have records in several regions are counted at once"
-    elif agreed:
-        reason = "a plan that was agreed on is applied to all records at once"
-    elif changes_before(source, policy.names("quasi")):
-        reason = "the table as it was before the sample and the techniques is counted at once, for the evidence"
-    if reason is None:
-        return
-    most = "" if source.n_rows is None else f", and may have up to {source.n_rows:,}"
-    needed = estimate_memory(max(n_cells, source.n_rows or 0), budget.threads)
-    raise UsageError(
-        f"{source.name} has more than {n_cells:,} combinations of quasi and sensitive values{most}; {reason}, and "
-        f"{budget.text} of memory are allowed for it: allow {needed} with --memory, declare coarser values, or use "
-        "mondrian, which takes a table larger than memory region by region"
-    )
-
-
 # A table larger than memory on one machine: its regions one after another, their rows in one shuffler.
 
 
@@ -349,54 +219,36 @@ class Larger:
     def publication(self, held: ExitStack) -> RegionalPublication:
         """Plan all regions; the rows wait in temporary files until *held* is left."""
         division = Division.of(self.policy, self.looked, self.budget)
-        carried = self.policy.names("insensitive")
         with RegionFiles(len(division.tree.leaves), self.looked.layout.n_words, self.folder) as files:
-            counts = division.router().route_source(
-                self.engine, self.source, self.looked, carried, files, self.progress
-            )
+            counts = self._route(division.router(), files)
             regions = division.settle(counts)
             n_records = int(counts.sizes.sum())
             shuffler = held.enter_context(Shuffler(n_records, self.chance, self.folder, self.budget.heap_rows))
-            pooled = Pooled(division.trees, len(self.policy.names("quasi")))
-            numbering = Numbering(self.policy, division.trees, self.looked)
-            queue = _Queue(self, division.planner(counts), files, shuffler, pooled, numbering)
+            planner, found = division.planner(counts), []
             with self.progress.step("planning regions", n_records, unit="records") as step:
                 for region in regions:
-                    queue.take(region)
+                    waiting = partial(files.read, region.leaves, self.budget.heap_rows)
+                    planned = planner.plan(region, waiting, self.chance.generator)
+                    found.append(planned.findings)
+                    for batch in planned.batches(self.chance):
+                        shuffler.add(batch)
+                    files.drop(region.leaves)
                     step.advance(region.n_records)
-        return RegionalPublication(
-            self.policy,
-            self.source,
-            self.looked,
-            pooled,
-            numbering.columns(pooled.published),
-            shuffler,
-            counts.n_dropped,
+        findings = reduce(add, found)
+        return RegionalPublication.of(
+            self.policy, self.source, self.looked, division.trees, findings, counts.n_dropped, shuffler
         )
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Queue:
-    """Regions that are planned one after another."""
-
-    larger: Larger
-    planner: RegionPlanner
-    files: RegionFiles
-    shuffler: Shuffler
-    pooled: Pooled
-    numbering: Numbering
-
-    def take(self, region: Settled) -> None:
-        """Plan one region, and hand its rows on."""
-        chance, heap_rows = self.larger.chance, self.larger.budget.heap_rows
-        planned = self.planner.plan(region, lambda: self.files.read(region.leaves, heap_rows), chance.generator)
-        self.pooled.add(planned.findings)
-        renumbering = self.numbering.add(planned.findings.quasi, planned.findings.sensitive)
-        if planned.findings.labelled is not None:
-            self.pooled.labelled.append(renumbering.rows(planned.findings.labelled))
-        for batch in planned.renumber(renumbering).batches(chance):
-            self.shuffler.add(batch)
-        self.files.drop(region.leaves)
+    def _route(self, router: Router, files: RegionFiles) -> RegionCounts:
+        """Read the source, and write all rows to the files of their regions."""
+        counts, first_row, carried = router.counts(), 0, self.policy.names("insensitive")
+        routed = self.engine.locate_keys(self.source, self.looked, carried, self.progress, router.route_batch)
+        for part in routed:
+            files.write(part.place_rows(first_row), part.first)
+            counts.add(part)
+            first_row += len(part.region)
+        files.finish()
+        return counts
 
 
 # Which boxes are regions in the end: those that meet every requirement by themselves, others joined until they do.
@@ -420,67 +272,53 @@ def settle_regions(
     *problem* has the requirements with the whole table's counts. If not even the root meets them, it is the only one.
     With *generalizes*, what they would be met by with all sensitive values generalized is enough.
     """
-    found = _Settling(tree, counts, problem, generalizes).under(0)
-    root = tree.nodes[0]
-    whole = Settled(tuple(range(len(tree.leaves))), root.lo, root.hi, int(counts.sizes.sum()))
-    return found or [whole]
+    number = {node: leaf for leaf, node in enumerate(tree.leaves)}
 
-
-class _Settling:
-    def __init__(self, tree: RegionTree, counts: RegionCounts, problem: Problem, generalizes: bool) -> None:
-        self._tree, self._counts, self._problem, self._generalizes = tree, counts, problem, generalizes
-        self._number = {node: number for number, node in enumerate(tree.leaves)}
-
-    def under(self, place: int) -> list[Settled] | None:
-        """Return the regions below a node, none if it has no records; None if they fail and it may not be one."""
-        node = self._tree.nodes[place]
-        if node.attribute >= 0:
-            below, above = self.under(node.below), self.under(node.above)
-            if below is not None and above is not None:
-                return below + above
-        leaves = self._leaves(place)
-        n_records = int(self._counts.sizes[leaves].sum())
-        if not n_records:
-            return []
-        if not (node.closed and self._holds(leaves)):
-            return None
-        return [Settled(tuple(leaves), node.lo, node.hi, n_records)]
-
-    def _leaves(self, place: int) -> list[int]:
-        node = self._tree.nodes[place]
+    def settle(place: int) -> tuple[list[int], list[Settled] | None]:
+        """Return the leaves below a node, and the regions; None if they fail and it may not be one itself."""
+        node = tree.nodes[place]
         if node.attribute < 0:
-            return [self._number[place]]
-        return self._leaves(node.below) + self._leaves(node.above)
+            leaves = [number[place]]
+        else:
+            (below_leaves, below), (above_leaves, above) = settle(node.below), settle(node.above)
+            leaves = below_leaves + above_leaves
+            if below is not None and above is not None:
+                return leaves, below + above
+        n_records = int(counts.sizes[leaves].sum())
+        if n_records and not (node.closed and _hold_as_class(leaves, counts, problem, generalizes)):
+            return leaves, None
+        return leaves, [Settled(tuple(leaves), node.lo, node.hi, n_records)] if n_records else []
 
-    def _holds(self, leaves: list[int]) -> bool:
-        """Whether records of some leaves meet every requirement as one class."""
-        size = np.array([self._counts.sizes[leaves].sum()])
-        for requirement in self._problem.requirements:
-            values = None
-            if requirement.values is not None:
-                values = self._values(requirement.model.attributes, leaves)[np.newaxis]
-            whole = requirement.whole(self._problem.cells.counts)
-            if requirement.model.holds(ClassHistograms(size, values), whole)[0]:
-                continue
-            if not (self._generalizes and self._holds_generalized(requirement, size)):
-                return False
-        return True
+    leaves, found = settle(0)
+    root = tree.nodes[0]
+    return found or [Settled(tuple(leaves), root.lo, root.hi, int(counts.sizes.sum()))]
 
-    def _holds_generalized(self, requirement: Requirement, size: IntArray) -> bool:
-        """Whether so many records meet a requirement if all publish the root for their sensitive value.
 
-        Models that do not know generalized values forbid that.
-        """
-        if requirement.place is None or not self._problem.may_generalize(requirement.place):
+def _hold_as_class(leaves: list[int], counts: RegionCounts, problem: Problem, generalizes: bool) -> bool:
+    """Whether the records of some leaves meet every requirement as one class."""
+    size = np.array([counts.sizes[leaves].sum()])
+    for requirement in problem.requirements:
+        values, names = None, requirement.model.attributes
+        if requirement.values is not None:
+            values = counts.values[names][leaves].sum(axis=0)[np.newaxis]
+            if len(names) > 1:
+                values = values[:, counts.whole.joint[names].place >= 0]
+        whole = requirement.whole(problem.cells.counts)
+        if requirement.model.holds(ClassHistograms(size, values), whole)[0]:
+            continue
+        if not (generalizes and _holds_generalized(requirement, size, problem)):
             return False
-        weights = requirement.induce(self._problem.cells.counts).weights
-        unit = int(weights.sum())
-        generalized = ClassHistograms(size * unit, (size * weights)[np.newaxis], unit=unit)
-        return bool(requirement.model.holds(generalized, requirement.whole(self._problem.cells.counts))[0])
+    return True
 
-    def _values(self, names: tuple[str, ...], leaves: list[int]) -> IntArray:
-        counts: IntArray = self._counts.values[names][leaves].sum(axis=0)
-        if len(names) == 1:
-            return counts
-        known = self._counts.whole.joint[names]
-        return counts[known.place >= 0]
+
+def _holds_generalized(requirement: Requirement, size: IntArray, problem: Problem) -> bool:
+    """Whether so many records meet a requirement if all publish the root for their sensitive value.
+
+    Models that do not know generalized values forbid that.
+    """
+    if requirement.place is None or not problem.may_generalize(requirement.place):
+        return False
+    weights = requirement.induce(problem.cells.counts).weights
+    unit = int(weights.sum())
+    generalized = ClassHistograms(size * unit, (size * weights)[np.newaxis], unit=unit)
+    return bool(requirement.model.holds(generalized, requirement.whole(problem.cells.counts))[0])

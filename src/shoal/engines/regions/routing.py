@@ -16,9 +16,8 @@ import pyarrow as pa
 from shoal.core import kernels as shared
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
-from shoal.core.progress import Progress
 from shoal.core.randomness import explain_file_errors
-from shoal.engines.local import KeyedBatch, LocalEngine, SampledCells
+from shoal.engines.local import SampledCells
 from shoal.engines.regions.tree import RegionTree, route, tally
 from shoal.models.base import ValueModel
 from shoal.policy.binding import Combinations, WholeTable
@@ -26,19 +25,25 @@ from shoal.policy.encoding import Tree
 from shoal.policy.policy import Policy
 from shoal.release.columns import without_dictionary
 from shoal.release.witness import ROW
-from shoal.sources.base import Source
 
 _MOST_COMBINATIONS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class RegionCounts:
     """The records of each leaf of the region tree, and those of each value that some model looks at."""
 
     sizes: IntArray  # (n_leaves,)
     values: Mapping[tuple[str, ...], IntArray]  # (n_leaves, n_values) by the attributes' names
     n_leaves: Mapping[str, int]  # of the sensitive attributes' taxonomies
-    n_dropped: int  # rows without some value, where those are left out
+    n_dropped: int = 0  # rows without some value, where those are left out
+
+    def add(self, routed: Routed) -> None:
+        """Take the rows of one batch."""
+        self.sizes += np.diff(routed.first)
+        self.n_dropped += len(routed.region) - int(routed.first[-1])
+        for names, values in routed.values.items():
+            tally(routed.region, values, self.values[names])
 
     @property
     def whole(self) -> WholeTable:
@@ -68,27 +73,6 @@ class Routed:
         return self.rows.append_column(ROW, pa.array(first_row + self.order.astype(np.int64)))
 
 
-class RegionTally:
-    """Adds up rows on their way to regions."""
-
-    def __init__(self, n_boxes: int, n_values: Mapping[tuple[str, ...], int], n_leaves: Mapping[str, int]) -> None:
-        self._n_leaves = n_leaves
-        self.n_dropped = 0
-        self.sizes = np.zeros(n_boxes, dtype=np.int64)
-        self.values = {names: np.zeros((n_boxes, size), dtype=np.int64) for names, size in n_values.items()}
-
-    def add(self, routed: Routed) -> None:
-        """Take the rows of one batch."""
-        self.sizes += np.diff(routed.first)
-        self.n_dropped += len(routed.region) - int(routed.first[-1])
-        for names, values in routed.values.items():
-            tally(routed.region, values, self.values[names])
-
-    def counts(self) -> RegionCounts:
-        """Return all that was added up."""
-        return RegionCounts(self.sizes, self.values, self._n_leaves, self.n_dropped)
-
-
 class Router:
     """Finds the regions of rows by their keys."""
 
@@ -109,35 +93,20 @@ class Router:
         for names in self._looked_at:
             _refuse_many(names, self._n_values(names))
 
-    def route_source(
-        self,
-        engine: LocalEngine,
-        source: Source,
-        looked: SampledCells,
-        carried: Sequence[str],
-        files: RegionFiles,
-        progress: Progress,
-    ) -> RegionCounts:
-        """Read the source, and write all rows to the files of their regions."""
-        added, first_row = self.tally(), 0
-        for part in engine.locate_keys(source, looked, carried, progress, self.route_batch):
-            files.write(part.place_rows(first_row), part.first)
-            added.add(part)
-            first_row += len(part.region)
-        files.finish()
-        return added.counts()
+    def counts(self) -> RegionCounts:
+        """Return what counts the rows that are routed, of which there are none yet."""
+        values = {names: np.zeros((self._n_boxes, self._n_values(names)), np.int64) for names in self._looked_at}
+        return RegionCounts(np.zeros(self._n_boxes, dtype=np.int64), values, self._n_leaves)
 
-    def tally(self) -> RegionTally:
-        """Return what adds up the rows that are routed."""
-        n_values = {names: self._n_values(names) for names in self._looked_at}
-        return RegionTally(self._n_boxes, n_values, self._n_leaves)
-
-    def route_batch(self, batch: KeyedBatch) -> Routed:
-        """Put the rows of a batch in the order of their regions."""
-        region = route(batch.keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
+    def route_batch(self, carried: pa.RecordBatch, keys: KeyArray) -> Routed:
+        """Put the rows of a batch in the order of their regions: their keys, and the columns that are carried along."""
+        region = route(keys, self._where, self._masks, self._first, self._leaf, self._tree, self._complete)
         first, order = shared.group_items(region, self._n_boxes)
-        values = {names: self._values(batch.keys, names) for names in self._looked_at}
-        return Routed(waiting_rows(batch.keys, batch.batch, order), first, region, values, order)
+        values = {names: self._values(keys, names) for names in self._looked_at}
+        taken = carried.take(pa.array(order)) if carried.num_columns else carried
+        arrays = [*(pa.array(word[order]) for word in keys), *map(without_dictionary, taken.columns)]
+        names = [*(f"word {word}" for word in range(len(keys))), *carried.schema.names]
+        return Routed(pa.RecordBatch.from_arrays(arrays, names=names), first, region, values, order)
 
     def _values(self, keys: KeyArray, names: tuple[str, ...]) -> CodeArray:
         """Return (n_rows,) the number of the combination of these attributes' leaves."""
@@ -241,14 +210,6 @@ class RegionFiles:
                 with explain_file_errors():
                     file.seek(0)
                     yield from pa.ipc.open_stream(file)
-
-
-def waiting_rows(keys: KeyArray, carried: pa.RecordBatch, order: IntArray | CodeArray) -> pa.RecordBatch:
-    """Return keys and carried columns in one batch, in another order."""
-    taken = carried.take(pa.array(order)) if carried.num_columns else carried
-    arrays = [*(pa.array(word[order]) for word in keys), *map(without_dictionary, taken.columns)]
-    names = [*(f"word {word}" for word in range(len(keys))), *(f"carried {name}" for name in carried.schema.names)]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def part_rows(batches: Iterable[pa.RecordBatch], n_words: int, n_rows: int) -> Iterator[tuple[KeyArray, pa.Table]]:

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from shoal.core.arrays import IntArray, KeyArray
+from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.errors import InputError, UsageError
-from shoal.core.progress import Progress
+from shoal.core.progress import Progress, Silent
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.spark.counting import LocatePartition, count_partitions, sample_partitions
-from shoal.plan.counted import LocatedBatch, Thinning
+from shoal.engines.spark.rewriting import chance_for
+from shoal.plan.cells import KeyLayout, Run, RunStack
+from shoal.plan.counted import Factored, LocatedBatch, Thinning, pack_keys
 from shoal.sources.base import Source
 from shoal.sources.spark.session import explain_failures, quiet, spark_session
-from shoal.sources.spark.shipping import pieces_of, stream_pieces
+from shoal.sources.spark.shipping import (
+    CHUNK_ROWS,
+    PIECES,
+    Form,
+    carry,
+    collect_pieces,
+    hold,
+    make_piece,
+    pieces_of,
+    spark_schema,
+    stream_pieces,
+    unpack_message,
+)
 from shoal.sources.spark.source import SparkSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 Found = TypeVar("Found", CountedCells, SampledCells)
@@ -106,3 +124,223 @@ def make_ready(session: SparkSession) -> None:
     others = sorted({*found.to_pylist()} - {here})
     if others:
         raise UsageError(f"every worker of Spark needs shoal {here}, as the driver has it; found: {', '.join(others)}")
+
+
+# Cells, or a sample of them, counted where the partitions are and merged as a tree.
+
+FAN_IN = 8  # pieces that a worker merges into one
+
+
+class Merger:
+    """Adds up cells that were counted apart; values keep the order in which they come."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = tuple(columns)
+        self._dictionaries = tuple(GrowingDictionary() for _ in columns)
+        self._stack = RunStack()
+        self._layout = KeyLayout.of_bits([1] * len(columns))
+
+    def add(self, factors: Factored, counts: IntArray) -> list[KeyArray]:
+        """Take cells, given the indices and the values of each column, and their records; return the values' codes."""
+        tables = [dictionary.codes(values) for dictionary, (_, values) in zip(self._dictionaries, factors, strict=True)]
+        sizes = [dictionary.size for dictionary in self._dictionaries]
+        if not self._layout.holds(sizes):
+            wider = KeyLayout.roomy(sizes)
+            if self._stack.n_held:
+                self._stack.relay(self._layout, wider)
+            self._layout = wider
+        run = Run(pack_keys(factors, tables, self._layout), counts)
+        self._stack.push(run.lay_out(self._layout, self._layout))  # in order: the codes are new
+        return tables
+
+    def add_batch(self, cells: pa.RecordBatch) -> None:
+        """Take cells: a column of coded values for each attribute, and their records."""
+        *columns, counts = cells.columns
+        self.add([factor_column(column) for column in columns], np.array(counts, dtype=np.int64))
+
+    def exceeds(self, most_cells: int) -> bool:
+        """Whether there are more cells than that."""
+        return self._stack.n_held > most_cells and len(self._stack.total().counts) > most_cells
+
+    def total(self) -> CountedCells:
+        """Return all of them."""
+        run = self._stack.total()
+        return CountedCells(self._columns, self._dictionaries, self._layout, run, int(run.counts.sum()))
+
+
+def count_partitions(source: SparkSource, columns: Sequence[str], most_cells: int | None = None) -> CountedCells | None:
+    """Return the cells of all rows; None if there are more than *most_cells*, which no process will hold then."""
+    wanted, form = source.select_columns(columns)
+    most = sys.maxsize if most_cells is None else most_cells
+    with explain_failures(source.name):
+        pieces = pieces_of(wanted, CountPartition(form, tuple(columns)))
+        with hold(
+            _merge_as_tree(pieces, len(source.partitions), partial(_merge_cells, tuple(columns), most))
+        ) as waiting:
+            if max(waiting.entries) > most:
+                return None
+            merger = Merger(columns)
+            for _, cells in waiting.batches():
+                merger.add_batch(cells)
+                if merger.exceeds(most):
+                    return None
+            return merger.total()
+
+
+def _merge_cells(columns: tuple[str, ...], most_cells: int, group: pa.Table) -> pa.Table:
+    """Return one piece, or a few large ones, for neighbouring ones; one without cells if there are too many."""
+    merger = Merger(columns)
+    number = group.column("partition")[0].as_py() // FAN_IN
+    for entries, message in zip(*group.sort_by("partition").select(["entries", "message"]).columns, strict=True):
+        if entries.as_py() <= most_cells:
+            merger.add_batch(unpack_message(message.as_buffer()))
+        if entries.as_py() > most_cells or merger.exceeds(most_cells):
+            return pa.Table.from_batches([carry(PIECES, number, most_cells + 1, b"")])
+    return pa.Table.from_batches([make_piece(number, batch) for batch in cell_batches(merger.total())])
+
+
+def _merge_as_tree(pieces: DataFrame, n_pieces: int, merge: Callable[[pa.Table], pa.Table]) -> DataFrame:
+    """Have each few neighbouring pieces merged by a task until few are left, so that values keep the rows' order."""
+    from pyspark.sql import functions
+
+    while n_pieces > FAN_IN:
+        with quiet():
+            neighbours = functions.floor(functions.col("partition") / FAN_IN).alias("neighbours")
+            pieces = pieces.groupBy(neighbours).applyInArrow(lambda group: merge(group), spark_schema(PIECES))
+        n_pieces = -(-n_pieces // FAN_IN)
+    return pieces
+
+
+# What the engine does inside a partition: the work of the local engine, on a source that is this partition.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountPartition:
+    """Reduces a partition to its cells."""
+
+    form: Form
+    columns: tuple[str, ...]
+
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the cells: a column of coded values for each attribute, and their records."""
+        source = self.form.open(number, batches)
+        if source is not None:
+            yield from cell_batches(LocalEngine(1).count(source, self.columns, Silent()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocatePartition:
+    """Finds the cell of every row of a partition."""
+
+    form: Form
+    counted: CountedCells
+    carried: tuple[str, ...]
+
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the cells of rows, and beside them the columns that are carried along."""
+        source = self.form.open(number, batches)
+        if source is None:
+            return
+        for located in LocalEngine(1).locate(source, self.counted, self.carried, Silent()):
+            columns = [pa.array(located.cells.astype(np.int32)), *located.batch.columns]
+            yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+
+
+def cell_batches(counted: CountedCells) -> Iterator[pa.RecordBatch]:
+    """Yield cells as coded values and their records, some at a time."""
+    columns = []
+    for place, dictionary in enumerate(counted.dictionaries):
+        codes = counted.codes(place).astype(np.int32) - np.int32(1)
+        columns.append(pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), dictionary.values))
+    columns.append(pa.array(counted.run.counts))
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+    for start in range(0, batch.num_rows, CHUNK_ROWS):
+        yield batch.slice(start, CHUNK_ROWS)
+
+
+# A sample of a table with too many cells for the driver, drawn where the partitions are and merged as a tree.
+#
+# What a partition tells is one message: every value of each column with its records, and the sampled cells in terms of
+# these values.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SamplePartition:
+    """Draws the same share of every partition; a task that runs twice draws the same records."""
+
+    form: Form
+    columns: tuple[str, ...]
+    share: float
+    secret: bytes
+
+    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one message."""
+        source = self.form.open(number, batches)
+        if source is None:
+            return
+        rng = chance_for(self.secret, f"sample {number}").generator
+        thinning = Thinning.of_share(self.share, len(self.columns), lambda: rng)
+        looked = LocalEngine(1).look(source, self.columns, Silent(), thinning)
+        assert isinstance(looked, SampledCells)  # noqa: S101  with a fixed share it always is
+        yield sample_message(looked)
+
+
+class SampleMerger:
+    """Adds up samples of the same share; values keep the order in which they come."""
+
+    def __init__(self, columns: Sequence[str], share: float) -> None:
+        self._cells, self._share = Merger(columns), share
+        self._tallies: list[IntArray] = [np.zeros(1, dtype=np.int64) for _ in columns]
+        self._n_rows = 0
+
+    def add(self, message: pa.RecordBatch) -> None:
+        """Take what one partition, or several together, tell."""
+        *lists, counts = (column.flatten() for column in message.columns[:-1])
+        factors = [(codes.to_numpy(), values) for values, _, codes in zip(*[iter(lists)] * 3, strict=True)]
+        tables = self._cells.add(factors, counts.to_numpy())
+        for place, (table, records) in enumerate(zip(tables, lists[1::3], strict=True)):
+            longer = max(int(table.max()) + 1 - len(self._tallies[place]), 0)
+            self._tallies[place] = np.pad(self._tallies[place], (0, longer))
+            self._tallies[place][table.astype(np.int64)] += records.to_numpy()
+        self._n_rows += int(message.columns[-1][0].as_py())
+
+    def total(self) -> SampledCells:
+        """Return all of it."""
+        return SampledCells.of(self._cells.total(), self._share, tuple(self._tallies), self._n_rows)
+
+
+def sample_message(looked: SampledCells) -> pa.RecordBatch:
+    """Return a sample as one row of lists.
+
+    For each column its values, the records of each and last of those without one, and the sampled cells' indices among
+    the values, -1 for none; then the cells' records, and how many rows were read.
+    """
+    lists: list[pa.Array] = []
+    for place, dictionary in enumerate(looked.dictionaries):
+        codes = looked.sample.codes(place).astype(np.int32) - np.int32(1)
+        lists += [dictionary.values, pa.array(np.roll(looked.tallies[place], -1)), pa.array(codes)]
+    lists.append(pa.array(looked.sample.run.counts))
+    columns = [pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values) for values in lists]
+    columns.append(pa.array([looked.n_rows], pa.int64()))
+    return pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+
+
+def sample_partitions(source: SparkSource, columns: Sequence[str], share: float, secret: bytes) -> SampledCells:
+    """Return all values of *columns* with their records, and a *share* of the records as cells."""
+    wanted, form = source.select_columns(columns)
+    with explain_failures(source.name):
+        pieces = pieces_of(wanted, SamplePartition(form, tuple(columns), share, secret))
+        merger = SampleMerger(columns, share)
+        few = _merge_as_tree(pieces, len(source.partitions), partial(_merge_samples, tuple(columns), share))
+        for _, message in collect_pieces(few):
+            merger.add(message)
+    return merger.total()
+
+
+def _merge_samples(columns: tuple[str, ...], share: float, group: pa.Table) -> pa.Table:
+    """Return one message for neighbouring ones."""
+    merger = SampleMerger(columns, share)
+    for message in group.sort_by("partition").column("message"):
+        merger.add(unpack_message(message.as_buffer()))
+    number = group.column("partition")[0].as_py() // FAN_IN
+    return pa.Table.from_batches([make_piece(number, sample_message(merger.total()))])

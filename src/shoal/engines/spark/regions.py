@@ -8,6 +8,8 @@ import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,24 +21,20 @@ from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget
 from shoal.engines.regions.planning import Division, PlannedRegion, RegionPlanner, Settled
-from shoal.engines.regions.routing import RegionCounts, RegionTally, Routed, Router, part_rows
-from shoal.engines.spark.ordering import chance_for, order_rows, scatter
+from shoal.engines.regions.routing import RegionCounts, Routed, Router, part_rows
+from shoal.engines.spark.rewriting import RowsOnSpark, chance_for, scatter
 from shoal.policy.policy import Policy
-from shoal.release.columns import without_dictionary
-from shoal.release.regions import Findings, Numbering, Pooled, RegionalColumns, RegionalPublication, Renumbering
-from shoal.release.witness import ROW
+from shoal.release.figures import Findings
+from shoal.release.regions import RegionalPublication
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,
     exchange,
-    on_partitions,
-    pieces_of,
     receive,
     route,
-    stream_pieces,
     unpack_message,
 )
-from shoal.sources.spark.source import SparkSource, keep
+from shoal.sources.spark.source import SparkSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,19 +74,11 @@ class LargerOnSpark:
                 work = PlanRegion(division.planner(counts), regions, n_heaps, secret)
                 sent = exchange(_to_regions(rows, len(division.tree.leaves), regions), len(regions))
                 planned = self._persist(route(sent, work), held)
-                pooled = Pooled(division.trees, len(self.policy.names("quasi")))
-                numbering = Numbering(self.policy, division.trees, self.looked)
-                renumbering = _add_findings(planned, len(regions), pooled, numbering)
+                findings = _add_findings(planned, len(regions))
                 step.advance(n_records)
-        waiting = RowsOnSpark(planned, n_heaps, OrderRows(renumbering, secret))
-        return RegionalPublication(
-            self.policy,
-            self.source,
-            self.looked,
-            pooled,
-            numbering.columns(pooled.published),
-            waiting,
-            counts.n_dropped,
+        waiting = RowsOnSpark(self.source.name, planned.where(f"destination != {FINDINGS}"), n_heaps, secret)
+        return RegionalPublication.of(
+            self.policy, self.source, self.looked, division.trees, findings, counts.n_dropped, waiting
         )
 
     def _route(self, division: Division) -> DataFrame:
@@ -99,12 +89,12 @@ class LargerOnSpark:
 
     def _counts(self, division: Division, rows: DataFrame) -> RegionCounts:
         """Return the counts of all partitions, which are those of all rows."""
-        tally = division.router().tally()
+        counts = division.router().counts()
         for message in collect_messages(rows, COUNTS).values():
-            add_counts(tally, message)
-        if int(tally.sizes.sum()) + tally.n_dropped != self.looked.n_rows:
+            add_counts(counts, message)
+        if int(counts.sizes.sum()) + counts.n_dropped != self.looked.n_rows:
             raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
-        return tally.counts()
+        return counts
 
     @staticmethod
     def _persist(pieces: DataFrame, held: ExitStack) -> DataFrame:
@@ -112,39 +102,6 @@ class LargerOnSpark:
         found = pieces.persist()
         held.callback(_unpersist, found)
         return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowsOnSpark:
-    """The rows of all planned regions, which Spark keeps until they are published."""
-
-    planned: DataFrame
-    n_heaps: int
-    order: OrderRows
-
-    def heaps(self) -> Iterator[pa.Table]:
-        """Yield all rows in random order, for the driver to write."""
-        with explain_failures("the release"):
-            for _, batch in stream_pieces(pieces_of(self._send(), self.order)):
-                yield pa.table(batch)
-
-    def frame(self, publication: RegionalPublication) -> DataFrame:
-        """Return the published rows in random order, and last their places in the source; Spark keeps them."""
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        (names,) = publication.parts
-        work = PublishRows(self.order, publication.columns, tuple(names))
-        with explain_failures(publication.source.name):
-            rows = on_partitions(self._send(), work, from_arrow_schema(work.schema(publication.source.schema)))
-            frame = keep(rows.toDF(*names, ROW))
-            if frame.count() != publication.n_rows:
-                raise InputError(f"{publication.source.name} changed while it was being read; nothing was published")
-        return frame
-
-    def _send(self) -> DataFrame:
-        from pyspark.sql import functions
-
-        return exchange(self.planned.where(functions.col("destination") != FINDINGS), self.n_heaps)
 
 
 def _unpersist(pieces: DataFrame) -> None:
@@ -165,19 +122,12 @@ def _to_regions(rows: DataFrame, n_boxes: int, regions: Sequence[Settled]) -> Da
     return rows.where(box != COUNTS).withColumn("destination", functions.get(table, box))
 
 
-def _add_findings(planned: DataFrame, n_regions: int, pooled: Pooled, numbering: Numbering) -> list[Renumbering]:
-    """Add up what all regions found, in their order; return what the numbers of each become."""
+def _add_findings(planned: DataFrame, n_regions: int) -> Findings:
+    """Add up what all regions found, in their order."""
     messages = collect_messages(planned, FINDINGS)
     if sorted(messages) != list(range(n_regions)):
         raise InputError("not every region was planned; nothing was published")
-    renumbering = []
-    for number in range(n_regions):
-        findings = read_findings(messages[number])
-        pooled.add(findings)
-        renumbering.append(numbering.add(findings.quasi, findings.sensitive))
-        if findings.labelled is not None:
-            pooled.labelled.append(renumbering[-1].rows(findings.labelled))
-    return renumbering
+    return reduce(add, (read_findings(messages[number]) for number in range(n_regions)))
 
 
 def collect_messages(pieces: DataFrame, destination: int) -> dict[int, pa.RecordBatch]:
@@ -210,17 +160,17 @@ class RoutePartition:
         source = self.form.open(number, batches)
         if source is None:
             return
-        tally, waiting, first_row = self.router.tally(), list[Routed](), sum(self.n_rows[:number])
+        counts, waiting, first_row = self.router.counts(), list[Routed](), sum(self.n_rows[:number])
         mine = replace(self.looked, n_rows=self.n_rows[number])
         for part in LocalEngine(1).locate_keys(source, mine, self.carried, Silent(), self.router.route_batch):
-            tally.add(part)
+            counts.add(part)
             waiting.append(replace(part, rows=part.place_rows(first_row)))
             first_row += len(part.region)
             if sum(one.rows.num_rows for one in waiting) >= ROWS_AT_ONCE:
                 yield from _pieces(waiting)
                 waiting = []
         yield from _pieces(waiting)
-        yield COUNTS, counts_message(tally)
+        yield COUNTS, counts_message(counts)
 
 
 def _pieces(waiting: list[Routed]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -234,22 +184,22 @@ def _pieces(waiting: list[Routed]) -> Iterator[tuple[int, pa.RecordBatch]]:
             yield box, batch
 
 
-def counts_message(tally: RegionTally) -> pa.RecordBatch:
+def counts_message(counts: RegionCounts) -> pa.RecordBatch:
     """Return what a partition counted as one row of lists: all that is not zero, by places in the tables."""
-    tables = [tally.sizes, *tally.values.values()]
+    tables = [counts.sizes, *counts.values.values()]
     lists = [list_ for table in tables for list_ in (np.flatnonzero(table), table[table != 0])]
     columns = [pa.ListArray.from_arrays(pa.array([0, len(one)], pa.int32()), pa.array(one)) for one in lists]
-    columns.append(pa.array([tally.n_dropped], pa.int64()))
+    columns.append(pa.array([counts.n_dropped], pa.int64()))
     return pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
 
 
-def add_counts(tally: RegionTally, message: pa.RecordBatch) -> None:
+def add_counts(counts: RegionCounts, message: pa.RecordBatch) -> None:
     """Add what a partition counted."""
     *lists, dropped = message.columns
     arrays = [column.flatten().to_numpy() for column in lists]
-    for table, places, records in zip([tally.sizes, *tally.values.values()], arrays[::2], arrays[1::2], strict=True):
+    for table, places, records in zip([counts.sizes, *counts.values.values()], arrays[::2], arrays[1::2], strict=True):
         table.reshape(-1)[places] += records
-    tally.n_dropped += int(dropped[0].as_py())
+    counts.n_dropped += int(dropped[0].as_py())
 
 
 # Regions planned in parallel, each by a task of its own: the code of the local engine, on rows sent to the task.
@@ -267,7 +217,7 @@ class PlanRegion:
     secret: bytes
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the findings, or why there are none, and then the rows under the region's own numbers."""
+        """Yield the findings, or why there are none, and then the rows as they wait to be published."""
         rows = [batch for _, batch in receive(batches)]
         try:
             planned = self._plan(number, rows)
@@ -299,43 +249,3 @@ def read_findings(message: pa.RecordBatch) -> Findings:
 
 def _pickle(found: Findings | ShoalError) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"findings": pa.array([pickle.dumps(found)], pa.binary())})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OrderRows:
-    """Puts the rows of a heap in random order, under the numbers of the whole table."""
-
-    renumbering: Sequence[Renumbering]  # of each region
-    secret: bytes
-
-    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield all of them as they wait to be published."""
-        pieces = [self.renumbering[region].rows(batch) for region, batch in receive(batches)]
-        yield from order_rows(pieces, self.secret, number)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PublishRows:
-    """Puts rows in order and writes out what they publish."""
-
-    order: OrderRows
-    columns: RegionalColumns
-    names: tuple[str, ...]
-
-    def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield published rows, the columns named by their places."""
-        for batch in self.order(number, batches):
-            yield self._publish(pa.table(batch))
-
-    def schema(self, source: pa.Schema) -> pa.Schema:
-        """Return the types of what is published, given those of the source."""
-        n_numbers = len(self.columns.quasi) + len(self.columns.sensitive)
-        numbers = [pa.field(f"published {place}", pa.int32()) for place in range(n_numbers)]
-        carried = [source.field(name) for name in self.columns.carried]
-        waiting = pa.schema([*numbers, *carried, pa.field(ROW, pa.int64())])
-        return self._publish(pa.Table.from_batches([], waiting)).schema
-
-    def _publish(self, waiting: pa.Table) -> pa.RecordBatch:
-        published = self.columns.publish(waiting, self.names)
-        arrays = [without_dictionary(column) for column in published.columns]
-        return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])

@@ -1,28 +1,31 @@
-"""Rewriting rows by a plan where their partitions are.
+"""Rewriting rows by a plan where their partitions are, and putting them in random order there.
 
 A task may run twice: a worker is lost, or Spark tries a slow one again. So nothing in a partition is drawn anew: deals
-and orders follow from one secret of the run and from the partition's number, and both runs make the same rows.
+and orders follow from one secret of the run and from the numbers of partitions and heaps, and both runs make the same
+rows. Each row is sent to a random heap, and each heap is put in random order by the task that receives it: every order
+is equally likely.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core import kernels
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
-from shoal.core.randomness import Chance
+from shoal.core.randomness import Chance, shuffle_within
 from shoal.engines.local import CountedCells, LocalEngine
-from shoal.engines.spark.ordering import chance_for, heaps_for, order_rows, scatter
-from shoal.plan.plan import SPLIT, WITHHELD, Assignment, Dealer
-from shoal.release.columns import CellColumn, SensitiveColumn, encode_values, without_dictionary
+from shoal.plan.plan import SPLIT, Assignment, Dealer
 from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.publication import ClassPublication
+from shoal.release.rows import RowColumns, RowNumbers, plain_batch
 from shoal.release.witness import ROW
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
@@ -30,24 +33,27 @@ from shoal.sources.spark.shipping import (
     Shared,
     collect_pieces,
     exchange,
-    hold,
     on_partitions,
     pieces_of,
     receive,
     route,
+    stream_pieces,
 )
 from shoal.sources.spark.source import SparkSource, keep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ROWS_PER_HEAP = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planned:
-    """All cells and where their records go."""
+    """All cells, where their records go, and under which numbers these wait."""
 
     counted: CountedCells
     assignment: Assignment
+    numbers: RowNumbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,30 +86,27 @@ class RewritePartition:
     form: Form
     planned: Shared[Planned]
     quotas: Mapping[int, PartitionQuotas]
-    sensitive: tuple[str, ...]
     carried: tuple[str, ...]
     n_heaps: int
     secret: bytes
     n_rows: tuple[int, ...]  # of each partition
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield heaps and the rows that go there, as :class:`RowColumns` takes them."""
+        """Yield heaps and the rows that go there, as they wait to be published."""
         source = self.form.open(number, batches)
         if source is None:
             return
-        counted, assignment = self.planned.value.counted, self.planned.value.assignment
+        planned = self.planned.value
         mine = self.quotas.get(number, PartitionQuotas(np.zeros(0, np.int64), np.zeros(0, np.int64)))
-        assignment = replace(assignment, quota=mine.of(len(assignment.quota)))
+        assignment = replace(planned.assignment, quota=mine.of(len(planned.assignment.quota)))
         dealer = Dealer(assignment, chance_for(self.secret, f"deal {number}"))
-        sensitive = [CellColumn.of(counted, name).index for name in self.sensitive]
         first_row = sum(self.n_rows[:number])
-        for place, located in enumerate(LocalEngine(1).locate(source, counted, self.carried, Silent())):
-            targets = dealer.deal(located.cells)
-            shown = np.flatnonzero(targets != WITHHELD)
-            cells, carried = located.cells[shown], located.batch.take(pa.array(shown)).columns
-            rows = RowColumns.waiting(targets[shown], [index[cells] for index in sensitive], carried, first_row + shown)
-            first_row += len(targets)
-            yield from scatter(rows, self.n_heaps, self.secret, number, place)
+        for place, located in enumerate(LocalEngine(1).locate(source, planned.counted, self.carried, Silent())):
+            rows = first_row + np.arange(len(located.cells))
+            first_row += len(located.cells)
+            beside = dict(zip(self.carried, located.batch.columns, strict=True)) | {ROW: pa.array(rows)}
+            waiting = planned.numbers.wait(located.cells, dealer.deal(located.cells), beside)
+            yield from scatter(waiting, self.n_heaps, self.secret, number, place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,80 +124,78 @@ class OrderHeap:
 class PublishHeap:
     """Puts the rows of a heap in random order, and spells out what they publish."""
 
-    ordered: OrderHeap
+    order: OrderHeap
     columns: Shared[RowColumns]
+    names: tuple[str, ...]
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield published rows."""
-        for waiting in self.ordered(number, batches):
-            yield self.columns.value.plain(waiting)
+        """Yield published rows, the columns named by their places."""
+        for waiting in self.order(number, batches):
+            yield self._publish(waiting)
+
+    def schema(self, source: pa.Schema) -> pa.Schema:
+        """Return the types of what is published, given those of the source."""
+        columns = self.columns.value
+        n_numbers = (1 if columns.by_class else len(columns.quasi)) + len(columns.sensitive)
+        numbers = [pa.array([], pa.int32())] * n_numbers
+        beside = {name: pa.array([], source.field(name).type) for name in columns.carried}
+        arrays = [*numbers, *beside.values(), pa.array([], pa.int64())]
+        names = [*(str(place) for place in range(n_numbers)), *beside, ROW]
+        return self._publish(pa.RecordBatch.from_arrays(arrays, names=names)).schema
+
+    def _publish(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
+        published = plain_batch(self.columns.value.publish(waiting, self.names))
+        return published.rename_columns([str(place) for place in range(published.num_columns)])
 
 
-def rewrite_frame(publication: GeneralizedPublication, source: SparkSource, chance: Chance) -> DataFrame:
-    """Return the published rows in random order, and last their places in the source; Spark keeps them."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsOnSpark:
+    """Rows on their way to heaps, which Spark makes or keeps until they are published."""
 
+    name: str  # of the source
+    pieces: DataFrame
+    n_heaps: int
+    secret: bytes
+
+    def heaps(self) -> Iterator[pa.Table]:
+        """Yield all rows in random order, for the driver to write."""
+        with explain_failures(self.name):
+            for _, batch in stream_pieces(pieces_of(exchange(self.pieces, self.n_heaps), OrderHeap(self.secret))):
+                yield pa.table(batch)
+
+    def frame(self, publication: ClassPublication) -> DataFrame:
+        """Return the published rows in random order, and last their places in the source; Spark keeps them."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        names = publication.column_names
+        work = PublishHeap(OrderHeap(self.secret), Shared(publication.columns), tuple(names))
+        with explain_failures(self.name):
+            schema = from_arrow_schema(work.schema(publication.source.schema))
+            rows = on_partitions(exchange(self.pieces, self.n_heaps), work, schema)
+            frame = keep(rows.toDF(*names, ROW))
+            if frame.count() != publication.n_rows:
+                raise InputError(f"{self.name} changed while it was being read; nothing was published")
+        return frame
+
+
+def rewrite(publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int) -> RowsOnSpark:
+    """Return all rows under the numbers of a plan that the driver made."""
     with explain_failures(source.name):
-        columns = RowColumns.of(publication)
-        sent, work = _send_rows(publication, source, chance, len(source.partitions))
-        rows = on_partitions(
-            sent, PublishHeap(OrderHeap(work.secret), Shared(columns)), from_arrow_schema(columns.schema())
-        )
-        frame = keep(rows.toDF(*columns.names, ROW))
-        _check(frame.count(), publication, source)
-    return frame
-
-
-def rewrite_rows(
-    publication: GeneralizedPublication, source: SparkSource, chance: Chance, holding: ExitStack
-) -> Iterator[pa.RecordBatch]:
-    """Return the published rows in random order for the driver to write; they wait in Spark until *holding* is left."""
-    with explain_failures(source.name):
-        sent, work = _send_rows(publication, source, chance, heaps_for(publication.n_rows))
-        waiting = holding.enter_context(hold(pieces_of(sent, OrderHeap(work.secret))))
-        _check(sum(waiting.entries), publication, source)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        columns = RowColumns.of(publication)
-        with explain_failures(source.name):
-            for _, batch in waiting.batches():
-                yield columns.publish(batch)
-
-    return batches()
-
-
-def _check(n_rows: int, publication: GeneralizedPublication, source: SparkSource) -> None:
-    if n_rows != publication.n_rows:
-        raise InputError(f"{source.name} changed while it was being read; nothing was published")
-
-
-def _send_rows(
-    publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int
-) -> tuple[DataFrame, RewritePartition]:
-    """Return all rows at their heaps, and the work that sends them there."""
-    wanted, work = prepare_partition_work(publication, source, chance, n_heaps)
-    return exchange(route(wanted, work), n_heaps), work
+        wanted, work = prepare_partition_work(publication, source, chance, n_heaps)
+        return RowsOnSpark(source.name, route(wanted, work), n_heaps, work.secret)
 
 
 def prepare_partition_work(
     publication: GeneralizedPublication, source: SparkSource, chance: Chance, n_heaps: int
 ) -> tuple[DataFrame, RewritePartition]:
     """Return what Spark sends to the tasks, and what is done in each partition."""
-    counted = publication.counted
+    counted, carried = publication.counted, publication.columns.carried
     assignment = publication.plan.assignment.relocate(len(counted.run.counts), publication.encoding.kept)
-    planned = Shared(Planned(counted, assignment))
-    carried = tuple(publication.policy.names("insensitive"))
+    planned = Shared(Planned(counted, assignment, publication.numbers))
     wanted, form = source.select_columns(list(dict.fromkeys([*counted.columns, *carried])))
-    return wanted, RewritePartition(
-        form=form,
-        planned=planned,
-        quotas=_quotas(source, planned, chance),
-        sensitive=tuple(one.name for one in publication.encoding.problem.sensitive),
-        carried=carried,
-        n_heaps=n_heaps,
-        secret=chance.keys(4).tobytes(),
-        n_rows=source.partitions,
-    )
+    quotas = _quotas(source, planned, chance)
+    secret = chance.keys(4).tobytes()
+    return wanted, RewritePartition(form, planned, quotas, carried, n_heaps, secret, source.partitions)
 
 
 def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> dict[int, PartitionQuotas]:
@@ -208,79 +209,57 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
     return draw_quotas(assignment, held_by, np.random.default_rng(chance.keys(4)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SensitiveRows:
-    """What rows publish of one sensitive attribute."""
-
-    own: pa.Array
-    generalized: SensitiveColumn | None
-
-    def values(self, targets: CodeArray, index: CodeArray) -> pa.Array:
-        """Return the values of rows, given their targets and the places of their own values."""
-        return encode_values(index, self.own) if self.generalized is None else self.generalized.values(targets, index)
+# Rows of all tasks in random order, and the same whenever a task is run again.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowColumns:
-    """All published columns.
+def heaps_for(n_rows: int) -> int:
+    """Return how many heaps these rows are to have."""
+    return max(-(-n_rows // ROWS_PER_HEAP), 1)
 
-    A row waits as its target, the places of its sensitive values, what is carried, and its place in the source.
+
+def scatter(
+    batch: pa.RecordBatch, n_heaps: int, secret: bytes, number: int, place: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield heaps and the rows that go there, of the batch at *place* of the partition *number*."""
+    heaps = _heaps(_keys(secret, f"heap {number} {place}", batch.num_rows), n_heaps)
+    first, order = kernels.group_items(heaps, n_heaps)
+    ordered = batch.take(pa.array(order))
+    for heap in np.flatnonzero(np.diff(first)).tolist():
+        yield heap, ordered.slice(first[heap], first[heap + 1] - first[heap])
+
+
+def order_rows(pieces: Sequence[pa.RecordBatch], secret: bytes, heap: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a heap, which must always come in the same order, in random order."""
+    if pieces:
+        rows = pa.Table.from_batches(pieces).combine_chunks()
+        order = np.arange(rows.num_rows)
+        shuffle_within(np.array([0, rows.num_rows]), order, _keys(secret, f"order {heap}", rows.num_rows))
+        yield from rows.take(pa.array(order)).combine_chunks().to_batches()
+
+
+def chance_for(secret: bytes, use: str) -> Chance:
+    """Return the chance of one use."""
+    own = _stream(secret, use, 32)
+    return Chance(np.random.default_rng(int.from_bytes(own)), own)
+
+
+def _heaps(keys: KeyArray, n_heaps: int) -> CodeArray:
+    """Return (n_rows,) ``key * n_heaps / 2**64``, rounded down.
+
+    >>> _heaps(np.array([0, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64), 4).tolist()
+    [0, 1, 2, 3]
     """
+    half, low_bits, number = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(n_heaps)
+    low = (keys & low_bits) * number >> half
+    return (((keys >> half) * number + low) >> half).astype(np.int32)
 
-    class_of_target: CodeArray | None
-    quasi: Mapping[str, pa.Array]  # what each class publishes
-    sensitive: Mapping[str, SensitiveRows]
-    carried: pa.Schema
-    names: tuple[str, ...]
 
-    @classmethod
-    def of(cls, publication: GeneralizedPublication) -> RowColumns:
-        """Write down what all classes publish."""
-        problem, plan, counted = publication.encoding.problem, publication.plan, publication.counted
-        everything = np.arange(plan.n_classes, dtype=np.int32)
-        columns = zip(problem.sensitive, publication.sensitive_columns, strict=True)
-        carried = publication.policy.names("insensitive")
-        return cls(
-            class_of_target=None if plan.targets is None else plan.targets.class_of,
-            quasi={column.attribute.name: column.values(everything) for column in publication.columns},
-            sensitive={
-                one.name: SensitiveRows(counted.dictionaries[counted.columns.index(one.name)].values, labels)
-                for one, labels in columns
-            },
-            carried=pa.schema([publication.source.schema.field(name) for name in carried]),
-            names=tuple(publication.parts[0]),
-        )
+def _keys(secret: bytes, use: str, n_keys: int) -> KeyArray:
+    return np.frombuffer(bytearray(_stream(secret, use, 8 * n_keys)), dtype=np.uint64)
 
-    @staticmethod
-    def waiting(
-        targets: CodeArray, sensitive: Sequence[CodeArray], carried: Sequence[pa.Array], rows: IntArray
-    ) -> pa.RecordBatch:
-        """Return rows as they wait."""
-        arrays = [pa.array(targets), *map(pa.array, sensitive), *map(without_dictionary, carried), pa.array(rows)]
-        return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
 
-    def publish(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
-        """Return what rows that wait publish; texts by dictionaries."""
-        targets, *sensitive = (column.to_numpy() for column in waiting.columns[: 1 + len(self.sensitive)])
-        classes = pa.array(targets if self.class_of_target is None else self.class_of_target[targets])
-        arrays = {name: values.take(classes) for name, values in self.quasi.items()}
-        for (name, column), index in zip(self.sensitive.items(), sensitive, strict=True):
-            arrays[name] = column.values(targets, index)
-        names = [*self.names, ROW]
-        arrays |= dict(zip([*self.carried.names, ROW], waiting.columns[1 + len(self.sensitive) :], strict=True))
-        return pa.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
-
-    def plain(self, waiting: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the same spelled out, columns named by their places."""
-        arrays = [without_dictionary(column) for column in self.publish(waiting).columns]
-        return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
-
-    def schema(self) -> pa.Schema:
-        """Return the types of what is published, columns named by their places."""
-        nothing = np.zeros(0, dtype=np.int32)
-        carried = [pa.array([], field.type) for field in self.carried]
-        rows = np.zeros(0, dtype=np.int64)
-        return self.plain(self.waiting(nothing, [nothing] * len(self.sensitive), carried, rows)).schema
+def _stream(secret: bytes, use: str, n_bytes: int) -> bytes:
+    return hashlib.shake_256(secret + use.encode()).digest(n_bytes)
 
 
 # Which partition fills how many places of each class: the quotas of cells whose records go to several.

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -29,10 +29,9 @@ from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.k_anonymity import KAnonymity
 from shoal.plan.counted import CountedCells
-from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
-from shoal.release.columns import CellColumn
+from shoal.release.columns import PublishedColumn
 from shoal.release.forms.base import EXACT, LABELS, Form, OwnColumn, Section, quote
 from shoal.release.forms.classes import Classes, GeneralizedPublication
 from shoal.release.release import CLASS
@@ -436,6 +435,11 @@ class AgreedPublication(GeneralizedPublication):
         return [[*self.agreed.quasi, self.agreed.sensitive]]
 
     @property
+    def column_names(self) -> list[str]:
+        """The number of the class, and the attributes."""
+        return [CLASS, *self.parts[0]]
+
+    @property
     def own_entries(self) -> Mapping[str, Any]:
         """Which plan it is."""
         return {
@@ -457,36 +461,15 @@ class AgreedPublication(GeneralizedPublication):
         """The plan, byte for byte."""
         return {PLAN_FILE: self.plan_file}
 
-    def _publish(self, heap: pa.Table, sensitive: Sequence[CellColumn], carried: Sequence[str]) -> pa.RecordBatch:
-        batch = GeneralizedPublication._publish(self, heap, sensitive, carried)  # noqa: SLF001 - slots forbid super()
-        number = heap.column(0).combine_chunks().to_numpy() + 1
-        return pa.RecordBatch.from_arrays([pa.array(number, pa.int32()), *batch.columns], [CLASS, *batch.schema.names])
 
+def publish_agreed(
+    own: Mapping[str, Any], policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
+) -> AgreedPublication:
+    """Prepare what is published by a plan, once the records have found their classes.
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AgreedPublishing:
-    """Makes the publication of a plan, once the records have found their classes."""
-
-    agreed: AgreedPlan
-    plan_file: bytes
-    left_out: tuple[str, ...]
-
-    def __call__(
-        self, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
-    ) -> AgreedPublication:
-        """Prepare what is published."""
-        if not isinstance(plan, Plan):
-            raise TypeError("a plan of an agency has classes, and nothing else")
-        common = Agreed.prepare(policy, source, counted, encoding, plan)
-        return AgreedPublication(
-            policy,
-            source,
-            counted,
-            encoding,
-            plan,
-            common.columns,
-            common.sensitive_columns,
-            self.agreed,
-            self.plan_file,
-            self.left_out,
-        )
+    *own* has what an :class:`AgreedPublication` knows of its plan. A row's number is that of its class, so that it can
+    be published as it is.
+    """
+    found = AgreedPublication.of(policy, source, counted, encoding, plan, **own)
+    numbers = PublishedColumn.of_values(pa.array(np.arange(1, found.plan.n_classes + 1, dtype=np.int32)))
+    return replace(found, columns=replace(found.columns, quasi={CLASS: numbers, **found.columns.quasi}))

@@ -15,10 +15,9 @@ from shoal.methods.microaggregation.mdav import Grouping
 from shoal.methods.microaggregation.planning import centres
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
-from shoal.plan.problem import Attribute
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
-from shoal.release.columns import ClassColumn, ValueColumn
+from shoal.release.columns import PublishedColumn
 from shoal.release.forms.base import EXACT, RECORDS, Form, quote
 from shoal.release.forms.classes import Classes
 from shoal.taxonomies.scales import iso_day
@@ -43,7 +42,9 @@ class Averages(Classes):
     no_levels: ClassVar[str] = "Hierarchies do not show in the data: quasi columns hold averages of groups."
 
     @classmethod
-    def column(cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+    def column(
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
+    ) -> PublishedColumn:
         """Return the centres of the classes in one quasi attribute."""
         del counted
         return centre_column(place, encoding, plan, policy.method)
@@ -88,7 +89,7 @@ class Averages(Classes):
         return f"Variation kept: {1 - evidence['search']['variation_lost']:.1%}."
 
 
-def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) -> ValueColumn:
+def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) -> PublishedColumn:
     """Average the source's values of the quasi attribute at *place*, class by class."""
     if not isinstance(method, Microaggregation):
         raise TypeError(f"method {method.name} does not say how numbers are averaged")
@@ -100,22 +101,14 @@ def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) ->
     found = centres(problem, place, cells, grouping, method)
     steps = np.unique(found.steps[~found.missing])
     index = np.where(found.missing, -1, np.searchsorted(steps, found.steps)).astype(np.int32)
-    attribute = problem.quasi[place]
-    return ValueColumn(attribute, index, _entries(attribute, steps, method.decimals))
+    return PublishedColumn(index, _spell_centres(problem.quasi[place].taxonomy, steps, method.decimals))
 
 
-def _entries(attribute: Attribute, steps: IntArray, decimals: int) -> pa.Array:
+def _spell_centres(taxonomy: Taxonomy, steps: IntArray, decimals: int) -> pa.Array:
     """Return what is published for each of these centres; equal ones, and no others, are equal."""
-    taxonomy = attribute.taxonomy
     if taxonomy.scale.kind == "number":
         return pa.array(steps / 10.0**decimals if decimals else steps)
     if taxonomy.scale.kind == "date":
         return pa.array([iso_day(day) for day in steps.tolist()], pa.string())
-    return pa.array([_text(taxonomy, leaf) for leaf in steps.tolist()], pa.string())
-
-
-def _text(taxonomy: Taxonomy, leaf: int) -> str:
-    """Return the source's value of a leaf as text."""
-    cover = taxonomy.cover(leaf, leaf + 1)
-    (text,) = cover["values"] if "values" in cover else cover["prefixes"]
-    return str(text)
+    covers = [taxonomy.cover(leaf, leaf + 1) for leaf in steps.tolist()]
+    return pa.array([str((cover.get("values") or cover["prefixes"])[0]) for cover in covers], pa.string())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.plan.counted import CountedCells
     from shoal.policy.encoding import Encoding
     from shoal.policy.policy import Policy
-    from shoal.release.publication import PlannedPublication
+    from shoal.release.publication import Publication
     from shoal.release.sliced.table import SlicedTable
     from shoal.sources.base import Source
 
@@ -120,7 +120,7 @@ class Form(ABC):
     @abstractmethod
     def prepare(
         cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
-    ) -> PlannedPublication:
+    ) -> Publication:
         """Prepare what the plan publishes of the table."""
 
     # What is read.
@@ -323,6 +323,6 @@ def read_form(manifest: Mapping[str, Any]) -> Form:
 
 def publish_plan(
     policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
-) -> PlannedPublication:
+) -> Publication:
     """Prepare what a plan of the policy's method publishes of the table."""
     return find_form(policy.method.form).prepare(policy, source, counted, encoding, plan)

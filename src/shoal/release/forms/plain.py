@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
-from shoal.release.columns import ClassColumn, ValueColumn
+from shoal.release.columns import PublishedColumn
 from shoal.release.forms.base import RECORDS, Form
 from shoal.release.forms.classes import Classes
 
@@ -31,10 +33,16 @@ class Plain(Classes):
     no_levels: ClassVar[str] = "No hierarchy was used: quasi columns hold values, not labels."
 
     @classmethod
-    def column(cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan) -> ClassColumn:
+    def column(
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
+    ) -> PublishedColumn:
         """Return the values that all records of a class have in common."""
         del policy
-        return ValueColumn.of(encoding.problem.quasi[place], counted, encoding, plan)
+        of_cells = PublishedColumn.of_cells(counted, encoding.problem.quasi[place].name)
+        cells = np.arange(len(plan.assignment.class_of)) if encoding.kept is None else encoding.kept
+        index = np.empty(plan.n_classes, dtype=np.int32)
+        index[plan.assignment.class_of] = of_cells.index[cells]  # no record is withheld, so each class has some
+        return PublishedColumn(index, of_cells.values)
 
     def _describe_row(self) -> str:
         return f"{RECORDS}."

@@ -24,13 +24,12 @@ from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
-from shoal.release.columns import CellColumn, PublishedColumn
+from shoal.release.columns import PublishedColumn
+from shoal.release.figures import Guarantee, LevelTally, bucket_shares
 from shoal.release.forms.base import Form, OwnColumn, Section, quote
-from shoal.release.guarantees import Guarantee
-from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows
+from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
 from shoal.release.sliced.expected import SlicedRows, measure_slices
 from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
-from shoal.release.tallies import LevelTally, bucket_shares
 from shoal.sources.base import Source
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility
@@ -96,7 +95,22 @@ class Slices(Form):
         """Write down what every cell publishes in every column."""
         if not isinstance(plan, SlicedPlan):
             raise TypeError(f"the form {cls.name} is made of a plan of buckets")
-        return SlicedPublication.of(policy, source, counted, encoding, plan)
+        problem, quasi_columns, entries = encoding.problem, *label_regions(counted, encoding, plan)
+        columns = tuple(
+            (
+                *(
+                    quasi_columns.get((place, number)) or PublishedColumn.of_cells(counted, problem.quasi[place].name)
+                    for place in part.quasi
+                ),
+                *(PublishedColumn.of_cells(counted, problem.sensitive[place].name) for place in part.sensitive),
+            )
+            for number, part in enumerate(plan.parts)
+        )
+        warnings = plan.warnings if problem.sensitive else (_NOTHING_SENSITIVE, *plan.warnings)
+        told = describe_plan(policy, source, counted, encoding, plan) | {"warnings": warnings, "entries": entries}
+        publication = SlicedPublication(**told, columns=columns)
+        _refuse_clashes(publication.column_names)
+        return publication
 
     @property
     def class_columns(self) -> tuple[str, ...]:
@@ -183,32 +197,11 @@ class Slices(Form):
 class SlicedPublication(PlannedPublication):
     """Several parts: what stands in one row, but in different parts, need not be of one record.
 
-    ``columns`` has the quasi and sensitive columns of each part; ``labels`` those quasi attributes that are
-    published by the labels of regions.
+    ``columns`` has the quasi and sensitive columns of each part; their numbers are those of counted cells.
     """
 
     plan: SlicedPlan
-    columns: tuple[tuple[CellColumn, ...], ...]
-    labels: Mapping[int, PublishedColumn]  # by place
-
-    @classmethod
-    def of(
-        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: SlicedPlan
-    ) -> SlicedPublication:
-        """Write down what every cell publishes in every column; column names that would clash are refused."""
-        problem = encoding.problem
-        regions = RegionColumns.of(counted, encoding, plan)
-        names = [attribute.name for attribute in problem.quasi]
-        columns = tuple(
-            (
-                *(regions.columns.get((j, number)) or CellColumn.of(counted, names[j]) for j in part.quasi),
-                *(CellColumn.of(counted, problem.sensitive[place].name) for place in part.sensitive),
-            )
-            for number, part in enumerate(plan.parts)
-        )
-        publication = cls(policy, source, counted, encoding, plan, columns, regions.labels)
-        _refuse_clashes(publication.column_names)
-        return publication
+    columns: tuple[tuple[PublishedColumn, ...], ...]
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
@@ -232,18 +225,6 @@ class SlicedPublication(PlannedPublication):
     def own_entries(self) -> Mapping[str, Any]:
         """The number of buckets."""
         return {"buckets": self.plan.n_buckets}
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the method says, and what a table without sensitive attribute does not promise."""
-        return self.plan.warnings if self.encoding.problem.sensitive else (_NOTHING_SENSITIVE, *self.plan.warnings)
-
-    def quasi_entry(self, place: int) -> dict[str, Any]:
-        """Return the attribute's labels, if it has some, or how its values are read."""
-        if place in self.labels:
-            return self.labels[place].describe()
-        scale = self.encoding.problem.quasi[place].taxonomy.scale
-        return {"role": "quasi", "kind": scale.kind, **scale.reading()}
 
     def find_cells(self) -> IntArray:
         """Return the cells of the problem of which some record is in a bucket."""
@@ -289,27 +270,23 @@ class SlicedPublication(PlannedPublication):
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
         """Return the rows by ascending number of their bucket; buckets are numbered at random."""
-        located = self._locate(engine, chance, progress)
-        number = chance.order(self.plan.n_buckets).astype(np.int32) + np.int32(1)
-        buckets = np.append(number, np.int32(0))[located.bucket]  # the last entry is for WITHHELD
-        return PublishedRows(self._batches(located, buckets, chance, progress), buckets)
-
-    def _locate(self, engine: Engine, chance: Chance, progress: Progress) -> _Located:
-        """Deal the rows of the source to buckets."""
-        carried = [name for part in self.plan.parts for name in part.carried]
-        batches = list(engine.locate(self.source, self.counted, carried, progress))
+        names = [name for part in self.plan.parts for name in part.carried]
+        batches = list(engine.locate(self.source, self.counted, names, progress))
         cells = np.concatenate([batch.cells.astype(np.int32) for batch in batches])
-        bucket = assign_buckets(
-            self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept), cells, chance
-        )
+        assignment = self.plan.assignment.relocate(len(self.counted.run.counts), self.encoding.kept)
+        bucket = assign_buckets(assignment, cells, chance)
         sizes = np.bincount(bucket[bucket != WITHHELD], minlength=self.plan.n_buckets)
         if len(bucket) != self.counted.n_rows or not np.array_equal(sizes, self.plan.sizes):
             raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
-        return _Located(cells, bucket, pa.Table.from_batches([batch.batch for batch in batches]) if carried else None)
+        carried = pa.Table.from_batches([batch.batch for batch in batches])
+        number = chance.order(self.plan.n_buckets).astype(np.int32) + np.int32(1)
+        buckets = np.append(number, np.int32(0))[bucket]  # the last entry is for WITHHELD
+        return PublishedRows(self._batches(cells, carried, buckets, chance, progress), buckets)
 
     def _batches(
-        self, located: _Located, buckets: CodeArray, chance: Chance, progress: Progress
+        self, cells: CodeArray, carried: pa.Table, buckets: CodeArray, chance: Chance, progress: Progress
     ) -> Iterator[pa.RecordBatch]:
+        """Yield all parts of rows, given (n_source_rows,) their cells, what is carried, and numbers of buckets."""
         rows = np.flatnonzero(buckets)
         of_row = buckets[rows] - np.int32(1)
         orders = [rows[chance.order_within(of_row, self.plan.n_buckets)] for _ in self.plan.parts]
@@ -322,26 +299,12 @@ class SlicedPublication(PlannedPublication):
                 arrays = [pa.array(leading[start:stop])]
                 for part, columns, order in zip(self.plan.parts, self.columns, orders, strict=True):
                     here = order[start:stop]
-                    cells = located.cells[here]
-                    arrays += [column.take(cells) for column in columns]
-                    arrays += located.take_carried(part.carried, here)
+                    arrays += [column.take(cells[here]) for column in columns]
+                    if part.carried:
+                        taken = carried.select(list(part.carried)).take(pa.array(here))
+                        arrays += [column.combine_chunks() for column in taken.columns]
                 yield pa.RecordBatch.from_arrays(arrays, names=names)
                 step.advance(stop - start)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Located:
-    """The rows of the source, in its order."""
-
-    cells: CodeArray  # (n_source_rows,) counted cell
-    bucket: CodeArray  # (n_source_rows,) of the plan, or WITHHELD
-    carried: pa.Table | None  # (n_source_rows rows) insensitive attributes; None: there are none
-
-    def take_carried(self, names: Sequence[str], rows: IntArray) -> list[pa.Array]:
-        """Return the insensitive values of some rows."""
-        if self.carried is None or not names:
-            return []
-        return [column.combine_chunks() for column in self.carried.select(list(names)).take(pa.array(rows)).columns]
 
 
 def _refuse_clashes(names: Sequence[str]) -> None:
@@ -357,62 +320,40 @@ def _refuse_clashes(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RegionColumns:
-    """The labels of every generalized quasi attribute, and what cells publish of it in each of its parts."""
+def label_regions(
+    counted: CountedCells, encoding: Encoding, plan: SlicedPlan
+) -> tuple[dict[tuple[int, int], PublishedColumn], dict[str, Mapping[str, Any]]]:
+    """Return what cells publish of generalized quasi attributes, by their places and those of parts; and the entries.
 
-    labels: Mapping[int, PublishedColumn]  # by the attribute's place
-    columns: Mapping[tuple[int, int], CellColumn]  # by that and the part's place
-
-    @classmethod
-    def of(cls, counted: CountedCells, encoding: Encoding, plan: SlicedPlan) -> RegionColumns:
-        """Write down the labels of the regions that occur."""
-        shown = plan.pieces(encoding.problem.cells.counts).cell
-        used = {number: _find_used(part, shown) for number, part in enumerate(plan.parts) if part.lo is not None}
-        labels: dict[int, PublishedColumn] = {}
-        columns: dict[tuple[int, int], CellColumn] = {}
-        for place in sorted({place for number in used for place in plan.parts[number].quasi}):
-            holders = [number for number, part in enumerate(plan.parts) if place in part.quasi]
-            ranges = [_ranges(plan.parts[number], place, used.get(number)) for number in holders]
-            lo, hi = np.concatenate(ranges, axis=1)
-            leaves = kernels.occurring(encoding.problem.cells.codes[place][shown])
-            label = labels[place] = PublishedColumn.of(encoding.problem.quasi[place], lo, hi, leaves)
-            first = 0
-            for number in holders:
-                of_region = np.full(plan.parts[number].n_values, -1, dtype=np.int32)
-                of_region[used[number]] = label.label_of_class[first : first + len(used[number])]
-                first += len(used[number])
-                of_cell = _at_counted(of_region[plan.parts[number].values], counted, encoding)
-                columns[place, number] = CellColumn(of_cell, label.labels)
-        return cls(labels, columns)
+    Only regions with a published record have labels, and entries of the manifest.
+    """
+    shown = plan.pieces(encoding.problem.cells.counts).cell
+    counted_cells = shown if encoding.kept is None else encoding.kept[shown]
+    columns: dict[tuple[int, int], PublishedColumn] = {}
+    entries: dict[str, Mapping[str, Any]] = {}
+    for place in sorted({place for part in plan.parts if part.lo is not None for place in part.quasi}):
+        holders = [number for number, part in enumerate(plan.parts) if place in part.quasi]
+        lo, hi = np.concatenate([_ranges(plan.parts[number], place, shown) for number in holders], axis=1)
+        leaves = kernels.occurring(encoding.problem.cells.codes[place][shown])
+        attribute = encoding.problem.quasi[place]
+        labels = PublishedColumn.of_ranges(attribute, lo, hi, leaves)
+        entries[attribute.name] = labels.entry or {}
+        for number, index in zip(holders, np.split(labels.index, len(holders)), strict=True):
+            of_cell = np.full(len(counted.run.counts), -1, dtype=np.int32)
+            of_cell[counted_cells] = index
+            columns[place, number] = PublishedColumn(of_cell, labels.values)
+    return columns, entries
 
 
-def _find_used(part: Part, shown: IntArray) -> IntArray:
-    """Return the regions with a published record."""
-    occurs = np.zeros(part.n_values, dtype=np.bool_)
-    occurs[part.values[shown]] = True
-    return np.flatnonzero(occurs)
-
-
-def _ranges(part: Part, place: int, used: IntArray | None) -> CodeArray:
-    """Return (2, n_used) the first leaf of an attribute in each region that occurs, and the one after the last."""
-    if part.lo is None or part.hi is None or used is None:
+def _ranges(part: Part, place: int, cells: IntArray) -> CodeArray:
+    """Return (2, n_cells) the first leaf of an attribute in the regions of cells, and the one after the last."""
+    if part.lo is None or part.hi is None:
         raise PolicyError(
             "slicing: an attribute is in a generalized part and in another that is not; generalize all parts that "
             "share attributes, or none"
         )
-    column = part.quasi.index(place)
-    return np.stack([part.lo[used, column], part.hi[used, column]])
-
-
-def _at_counted(of_cell: CodeArray, counted: CountedCells, encoding: Encoding) -> CodeArray:
-    """Return (n_counted_cells,) what is given for the problem's cells; -1 for cells that are not among them."""
-    n_counted = len(counted.run.counts)
-    if encoding.kept is None:
-        return of_cell[:n_counted]
-    at_counted = np.full(n_counted, -1, dtype=np.int32)
-    at_counted[encoding.kept] = of_cell[: len(encoding.kept)]
-    return at_counted
+    column, regions = part.quasi.index(place), part.values[cells]
+    return np.stack([part.lo[regions, column], part.hi[regions, column]])
 
 
 def assign_buckets(assignment: Assignment, cells: CodeArray, chance: Chance) -> CodeArray:
@@ -446,12 +387,12 @@ def measure_beliefs(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple
     """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
     pieces = plan.pieces(problem.cells.counts)
     beliefs = Beliefs(problem, plan.parts, pieces, plan.n_buckets)
-    reached: dict[int, float] = {}
+    reached: dict[int, Guarantee] = {}
     for place, requirement in enumerate(problem.requirements):
         worst = float(_smallest_crowd(problem, plan)) if requirement.values is None else beliefs.worst(place)
-        weaker = min if requirement.model.achieved_is == "at least" else max
-        reached[requirement.number] = weaker(reached.get(requirement.number, worst), worst)
-    return tuple(Guarantee(model, reached[i]) for i, model in enumerate(policy.privacy))
+        found = Guarantee(policy.privacy[requirement.number], worst)
+        reached[requirement.number] = found.weaken(reached.get(requirement.number, found))
+    return tuple(reached[number] for number in sorted(reached))
 
 
 def _smallest_crowd(problem: Problem, plan: SlicedPlan) -> int:

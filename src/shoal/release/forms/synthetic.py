@@ -22,11 +22,11 @@ from shoal.plan.counted import CountedCells
 from shoal.plan.synthetic import Domain, SyntheticPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
+from shoal.release.columns import PublishedColumn
+from shoal.release.figures import Guarantee
 from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Form, Section, quote
-from shoal.release.guarantees import Guarantee
-from shoal.release.publication import Engine, PlannedPublication, PublishedRows
+from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
 from shoal.sources.base import Source
-from shoal.taxonomies.tree import Cover
 from shoal.utility.base import Utility
 
 _BATCH_ROWS = 1 << 20
@@ -84,7 +84,16 @@ class Synthetic(Form):
         """Write down the labels of all columns."""
         if not isinstance(plan, SyntheticPlan):
             raise TypeError(f"the form {cls.name} is made of a plan of drawn rows")
-        return SyntheticPublication.of(policy, source, counted, encoding, plan)
+        columns = {
+            domain.name: label_leaves(domain, policy.attributes[domain.name].role, codes)
+            for domain, codes in zip(plan.domains, plan.codes, strict=True)
+        }
+        told = describe_plan(policy, source, counted, encoding, plan) | {
+            "n_rows": plan.n_rows,  # which is not the number of records
+            "n_dropped": 0,  # how many records lack a value is not told
+            "entries": {name: column.entry for name, column in columns.items()},
+        }
+        return SyntheticPublication(**told, columns=columns)
 
     @property
     def class_columns(self) -> tuple[str, ...]:
@@ -184,76 +193,16 @@ def _mean(values: Iterable[float]) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SyntheticColumn:
-    """One attribute: its rows, and the labels that they have, which are those of leaves."""
-
-    domain: Domain
-    role: str
-    codes: CodeArray  # (n_rows,)
-    labels: pa.Array  # (n_labels,) distinct, sorted
-    covers: tuple[Cover, ...]  # (n_labels,)
-    label_of: CodeArray  # (n_leaves,) -1: no row has it
-
-    @classmethod
-    def of(cls, domain: Domain, role: str, codes: CodeArray) -> SyntheticColumn:
-        """Write down the labels of the leaves that synthetic rows have."""
-        tree = domain.taxonomy
-        leaves = sorted(kernels.occurring(codes).tolist(), key=tree.leaf_labels.__getitem__)
-        label_of = np.full(domain.size, -1, dtype=np.int32)
-        label_of[leaves] = np.arange(len(leaves), dtype=np.int32)
-        return cls(
-            domain=domain,
-            role=role,
-            codes=codes,
-            labels=pa.array([tree.leaf_labels[leaf] for leaf in leaves], pa.string()),
-            covers=tuple(tree.cover(leaf, leaf + 1) for leaf in leaves),
-            label_of=label_of,
-        )
-
-    def values(self, start: int, stop: int) -> pa.DictionaryArray:
-        """Return what the rows from *start* on, below *stop*, publish."""
-        return pa.DictionaryArray.from_arrays(pa.array(self.label_of[self.codes[start:stop]]), self.labels)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the manifest's entry: every label that occurs with the values it stands for."""
-        scale = self.domain.taxonomy.scale
-        labels = dict(zip(self.labels.to_pylist(), self.covers, strict=True))
-        return {"role": self.role, "kind": scale.kind, **scale.reading(), "labels": labels}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class SyntheticPublication(PlannedPublication):
     """Rows drawn from noisy counts: whatever is published of them follows from the noisy counts and the policy."""
 
     plan: SyntheticPlan
-    columns: tuple[SyntheticColumn, ...]  # quasi attributes, then sensitive ones
-
-    @classmethod
-    def of(
-        cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: SyntheticPlan
-    ) -> SyntheticPublication:
-        """Write down the labels of all columns."""
-        columns = tuple(
-            SyntheticColumn.of(domain, policy.attributes[domain.name].role, codes)
-            for domain, codes in zip(plan.domains, plan.codes, strict=True)
-        )
-        return cls(policy, source, counted, encoding, plan, columns)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of synthetic rows, which is not that of the records."""
-        return self.plan.n_rows
-
-    @property
-    def n_dropped(self) -> int:
-        """Nothing: how many records lack a value is not told."""
-        return 0
+    columns: Mapping[str, PublishedColumn]  # by attributes; numbers are leaves
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
         """All attributes in the order of the source."""
-        known = {column.domain.name for column in self.columns}
-        return [[name for name in self.source.schema.names if name in known]]
+        return [[name for name in self.source.schema.names if name in self.columns]]
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
@@ -269,14 +218,6 @@ class SyntheticPublication(PlannedPublication):
             "randomness": "operating system; a seed repeats no differentially private table",
             "synthetic": distances(self.encoding.problem.cells.codes, self.encoding.problem.cells.counts, self.plan),
         }
-
-    def quasi_entry(self, place: int) -> dict[str, Any]:
-        """Return the attribute's labels."""
-        return self.columns[place].describe()
-
-    def sensitive_column(self, place: int) -> SyntheticColumn:
-        """Return the labels of a sensitive attribute."""
-        return self.columns[len(self.encoding.problem.quasi) + place]
 
     def find_cells(self) -> IntArray:
         """Return none: no record is published."""
@@ -298,11 +239,22 @@ class SyntheticPublication(PlannedPublication):
         return PublishedRows(self._batches(progress), nobodys=True)
 
     def _batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:
-        columns = {column.domain.name: column for column in self.columns}
-        (names,) = self.parts
+        codes = {domain.name: codes for domain, codes in zip(self.plan.domains, self.plan.codes, strict=True)}
+        names = self.column_names
         with progress.step("writing", self.n_rows) as step:
             for start in range(0, self.n_rows, _BATCH_ROWS):
                 stop = min(start + _BATCH_ROWS, self.n_rows)
-                arrays = [columns[name].values(start, stop) for name in names]
-                yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+                arrays = [self.columns[name].take(codes[name][start:stop]) for name in names]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
                 step.advance(stop - start)
+
+
+def label_leaves(domain: Domain, role: str, codes: CodeArray) -> PublishedColumn:
+    """Label the leaves that synthetic rows have."""
+    tree = domain.taxonomy
+    leaves = sorted(kernels.occurring(codes).tolist(), key=tree.leaf_labels.__getitem__)
+    label_of = np.full(domain.size, -1, dtype=np.int32)
+    label_of[leaves] = np.arange(len(leaves), dtype=np.int32)
+    labels = {tree.leaf_labels[leaf]: tree.cover(leaf, leaf + 1) for leaf in leaves}
+    entry = {"role": role, "kind": tree.scale.kind, **tree.scale.reading(), "labels": labels}
+    return PublishedColumn(label_of, pa.array(list(labels), pa.string()), entry)

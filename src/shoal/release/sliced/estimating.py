@@ -104,58 +104,36 @@ class _Folded:
     spread: FloatArray  # (n,) product of (mu^2 + V + N), less product of mu^2
     variance: FloatArray  # (n,) of the answer, divided by the bucket's records
 
-    def join(self, part: _Entries, n_groups: int) -> _Folded:
-        """Fold one part more: every group goes with every group of the part in its bucket."""
-        first = np.searchsorted(part.bucket, self.bucket)
-        width = np.searchsorted(part.bucket, self.bucket, side="right") - first
+    def join(self, table: SlicedTable, part: PartMoments) -> _Folded:
+        """Fold one part more: every group goes with every group of the part in its bucket.
+
+        The part's numbers are those of its entries that count; entries of other groups are 0.
+        """
+        codes = table.parts[part.part].codes
+        rows = np.flatnonzero(part.counts[codes])
+        codes, buckets = codes[rows], table.bucket[rows]
+        pair, entry = number_rows([buckets, part.group[codes]], len(rows))
+        bucket, size = buckets[entry].astype(np.int64), table.sizes[buckets[entry]]  # ascending, as pairs are
+        first = np.searchsorted(bucket, self.bucket)
+        width = np.searchsorted(bucket, self.bucket, side="right") - first
         if width.sum() > MOST_COMBINATIONS:
             raise UsageError(f"the groups have {width.sum()} combinations in buckets; name fewer attributes in `by`")
         here = np.repeat(np.arange(len(self.bucket)), width)
         there = np.arange(len(here)) - np.repeat(np.cumsum(width) - width, width) + np.repeat(first, width)
+        numbers = part.mean[codes]
+        mu = np.bincount(pair, weights=numbers) / size
+        others = size - np.bincount(pair)
+        own = (np.bincount(pair, weights=(numbers - mu[pair]) ** 2) + others * mu**2) / size  # V
+        noise = np.maximum(np.bincount(pair, weights=(part.square - part.mean**2)[codes]) / size, 0.0)  # N
+        apart = (own / np.maximum(size - 1, 1))[there]  # V / (n - 1), 0 in a bucket of one
+        mu, own, noise = mu[there], own[there], noise[there]
         mean, spread, before = self.mean[here], self.spread[here], self.mean[here] ** 2
-        mu, own, noise = part.mean[there], part.own[there], part.noise[there]
         return _Folded(
             self.bucket[here],
-            self.group[here] * n_groups + part.group[there],
+            self.group[here] * part.n_groups + part.group[codes[entry]].astype(np.int64)[there],
             mean * mu,
             spread * (mu**2 + own + noise) + before * (own + noise),
-            self.variance[here] * (mu**2 - part.apart[there])
-            + spread * (own + part.apart[there] + noise)
-            + before * noise,
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entries:
-    """One part's numbers in each bucket, for each group, the entries of other groups being 0."""
-
-    bucket: IntArray  # (n,) ascending
-    group: IntArray  # (n,)
-    mean: FloatArray  # (n,) mu
-    own: FloatArray  # (n,) V
-    apart: FloatArray  # (n,) V / (n - 1), 0 in a bucket of one
-    noise: FloatArray  # (n,) N
-
-    @classmethod
-    def of(cls, table: SlicedTable, moments: PartMoments) -> _Entries:
-        """Sum up the entries that count, bucket by bucket and group by group."""
-        codes = table.parts[moments.part].codes
-        rows = np.flatnonzero(moments.counts[codes])
-        codes, bucket = codes[rows], table.bucket[rows]
-        pair, first = number_rows([bucket, moments.group[codes]], len(rows))
-        size = table.sizes[bucket[first]]
-        mean = moments.mean[codes]
-        mu = np.bincount(pair, weights=mean) / size
-        others = size - np.bincount(pair)
-        own = (np.bincount(pair, weights=(mean - mu[pair]) ** 2) + others * mu**2) / size
-        noise = np.bincount(pair, weights=(moments.square - moments.mean**2)[codes]) / size
-        return cls(
-            bucket[first].astype(np.int64),
-            moments.group[codes[first]].astype(np.int64),
-            mu,
-            own,
-            own / np.maximum(size - 1, 1),
-            np.maximum(noise, 0.0),
+            self.variance[here] * (mu**2 - apart) + spread * (own + apart + noise) + before * noise,
         )
 
 
@@ -166,7 +144,7 @@ def _answers(table: SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, 
     n = table.n_buckets
     folded = _Folded(np.arange(n), np.zeros(n, dtype=np.int64), np.ones(n), np.zeros(n), np.zeros(n))
     for part in moments:
-        folded = folded.join(_Entries.of(table, part), part.n_groups)
+        folded = folded.join(table, part)
     size = table.sizes[folded.bucket].astype(np.float64)
     groups, place = np.unique(folded.group, return_inverse=True)
     value, variance = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,19 +79,21 @@ class SlicedRows(Rows):
 
     def answer(self, queries: Queries) -> FloatArray:
         """Return (n_queries,) the expected counts."""
-        places = queries.places.tolist()
-        tree = _AskedTree.of(self, places)
-        n_queries = queries.starts.shape[1]
-        shares = []
-        for part in tree.parts:
-            asked = [(place, self.held[part.number][place]) for place in part.places]
-            longest = max((len(column.lo) for _, column in asked), default=1)
-            table = np.zeros((n_queries, len(asked), longest))
-            for j, (place, column) in enumerate(asked):
-                at = places.index(place)
-                table[:, j, : len(column.lo)] = column.within(queries.starts[at], queries.stops[at])
-            shares.append(table)
-        return np.array([tree.answer([table[query] for table in shares]) for query in range(n_queries)])
+        needed = find_parts(self.parts, queries.places.tolist())
+        links = tree_of([self.parts[number] for number in needed])
+        groups = {link.part: self.groups(link.shared, needed[link.parent]) for link in links}
+        asked: dict[int, list[int]] = {}  # by parts, in an order in which parents come first
+        for local in (0, *(link.part for link in links)):
+            before = {place for places in asked.values() for place in places}
+            held = self.held[needed[local]]
+            asked[local] = [place for place in queries.places.tolist() if place in held and place not in before]
+        made: dict[int, _AskedPart] = {}
+        for local in reversed(asked):
+            children = [(made[link.part], groups[link.part][0]) for link in links if link.parent == local]
+            group = groups.get(local, (np.zeros(len(self.records), dtype=np.int32), 1))
+            columns = {place: self.held[needed[local]][place] for place in asked[local]}
+            made[local] = _AskedPart.of(self.records, columns, group, children, queries)
+        return np.array([made[0].sums(query)[0] for query in range(queries.starts.shape[1])])
 
     def groups(self, shared: Collection[int], holder: int) -> tuple[CodeArray, int]:
         """Return (n_rows,) the number of each row's bucket and values of shared attributes, and how many there are."""
@@ -113,68 +115,48 @@ class SlicedRows(Rows):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AskedPart:
-    """Entries of one part that are equal in all that is asked and linked."""
+    """Entries of one part that are equal in all that is asked and linked, and the parts that are linked to it."""
 
-    number: int
-    places: tuple[int, ...]  # asked here
+    shares: FloatArray  # (n_queries, n_asked, n_ranges) of each attribute's ranges, that is asked for
     item: CodeArray  # (n_asked, n_entries)
     records: FloatArray  # (n_entries,)
     up: CodeArray  # (n_entries,) group in which the part is linked to its parent; one for the first part
     size: FloatArray  # (n_groups,) records
-    down: tuple[tuple[int, CodeArray], ...]  # each child's place in the order, and (n_entries,) its group
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _AskedTree:
-    """The parts that a set of attributes needs, parents first."""
-
-    parts: tuple[_AskedPart, ...]
+    children: tuple[tuple[_AskedPart, CodeArray], ...]  # each with (n_entries,) its group
 
     @classmethod
-    def of(cls, rows: SlicedRows, places: Sequence[int]) -> _AskedTree:
-        """Find the parts, and put their equal entries together."""
-        wanted = [str(place) for place in places]
-        names = [[str(place) for place in part] for part in rows.parts]
-        needed = find_parts(names, wanted)
-        links = tree_of([names[number] for number in needed])
-        order = [0, *(link.part for link in links)]
-        groups = {link.part: rows.groups([int(place) for place in link.shared], needed[link.parent]) for link in links}
-        left = list(places)
-        found = []
-        for local in order:
-            number = needed[local]
-            asked = tuple(place for place in left if place in rows.held[number])
-            left = [place for place in left if place not in asked]
-            up, n_groups = groups.get(local, (np.zeros(len(rows.records), dtype=np.int32), 1))
-            children = [link.part for link in links if link.parent == local]
-            items = [rows.held[number][place].item for place in asked]
-            entry, first = number_rows([up, *(groups[child][0] for child in children), *items], len(rows.records))
-            found.append(
-                _AskedPart(
-                    number,
-                    asked,
-                    np.array([item[first] for item in items], dtype=np.int32).reshape(len(items), len(first)),
-                    np.bincount(entry, weights=rows.records, minlength=len(first)).astype(np.float64),
-                    up[first],
-                    np.bincount(up, weights=rows.records, minlength=n_groups).astype(np.float64),
-                    tuple((order.index(child), groups[child][0][first]) for child in children),
-                )
-            )
-        return cls(tuple(found))
+    def of(
+        cls,
+        records: FloatArray,
+        columns: Mapping[int, Column],
+        group: tuple[CodeArray, int],
+        children: Sequence[tuple[_AskedPart, CodeArray]],
+        queries: Queries,
+    ) -> _AskedPart:
+        """Put equal entries together; *columns* are the attributes that are asked about here, by their places."""
+        up, n_groups = group
+        items = [column.item for column in columns.values()]
+        entry, first = number_rows([up, *(group for _, group in children), *items], len(records))
+        longest = max((len(column.lo) for column in columns.values()), default=1)
+        shares = np.zeros((queries.starts.shape[1], len(columns), longest))
+        for j, (place, column) in enumerate(columns.items()):
+            at = queries.places.tolist().index(place)
+            shares[:, j, : len(column.lo)] = column.within(queries.starts[at], queries.stops[at])
+        return cls(
+            shares,
+            np.array([item[first] for item in items], dtype=np.int32).reshape(len(items), len(first)),
+            np.bincount(entry, weights=records, minlength=len(first)).astype(np.float64),
+            up[first],
+            np.bincount(up, weights=records, minlength=n_groups).astype(np.float64),
+            tuple((child, group[first]) for child, group in children),
+        )
 
-    def answer(self, shares: Sequence[FloatArray]) -> float:
-        """Return the expected count, given the share of each range of each part's attributes that is asked for."""
-        means: dict[int, FloatArray] = {}
-        for place in range(len(self.parts) - 1, -1, -1):
-            part = self.parts[place]
-            weights = part.records
-            for child, group in part.down:
-                weights = weights * means[child][group]
-            sums = group_sums(part.item, shares[place], weights, part.up, len(part.size))
-            if place == 0:
-                return float(sums[0])
-            means[place] = sums / np.where(part.size > 0, part.size, 1.0)
-        return 0.0
+    def sums(self, query: int) -> FloatArray:
+        """Return (n_groups,) the expected count of what one query asks for here and in all parts linked to this."""
+        weights = self.records
+        for child, group in self.children:
+            weights = weights * (child.sums(query) / np.where(child.size > 0, child.size, 1.0))[group]
+        return group_sums(self.item, self.shares[query], weights, self.up, len(self.size))
 
 
 def _columns(problem: Problem, part: Part, cell: IntArray) -> dict[int, Column]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,53 +141,90 @@ def shares(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any
     It is 0 or 1 where values are published as they are. Records under a label lie evenly over what it covers: its
     values, or the width of its interval; of a label without an end that the condition cuts, half of them.
     """
+    asked = _Condition.of(name, entry, condition)
     labels = entry.get("labels")
     if labels is None:
-        return meets(values, name, entry, condition).astype(np.float64)
-    share = {label: _share(cover, name, entry, condition) for label, cover in labels.items()}
-    share[None] = _share({"missing": True}, name, entry, condition)
+        return asked.meets(values).astype(np.float64)
+    share = {label: asked.share(cover, entry) for label, cover in labels.items()}
+    share[None] = asked.share({"missing": True}, entry)
     return np.array([share.get(value, 0.0) for value in values.to_pylist()], dtype=np.float64)
 
 
-def meets(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any) -> BoolArray:
-    """Return (n_values,) whether each value meets the condition."""
-    form = entry.get("format")
-    if isinstance(condition, tuple):
-        low, high, dates = _ends(name, condition, form)
-        numbers, valid = days(values, form) if dates else decimal_numbers(values)
-        return np.asarray(valid & (numbers >= low) & (numbers < high))
-    found = np.zeros(len(values), dtype=np.bool_)
-    for value in _list_values(condition):
-        found |= _equal(values, entry, value)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What is asked of one attribute: numbers or days within two ends, or some values."""
 
+    dated: bool  # whether numbers are days since 1970
+    form: str | None  # how texts write dates
+    ends: tuple[float, float] | None
+    values: Collection[Any] = ()
 
-def _equal(values: pa.Array, entry: Mapping[str, Any], value: Any) -> BoolArray:
-    if value is None:
-        return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
-    number = _number(value)
-    day = _day(value, entry.get("format")) if entry["kind"] == "date" or _is_date(value) else None
-    if number is not None or day is not None:
-        numbers, valid = decimal_numbers(values) if day is None else days(values, entry.get("format"))
-        return np.asarray(valid & (numbers == (number if day is None else day)))
-    same = pc.equal(texts(values), texts(pa.array([value]))[0])
-    return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
+    @classmethod
+    def of(cls, name: str, entry: Mapping[str, Any], condition: Any) -> _Condition:
+        """Read a condition; a range of anything but numbers or dates is refused."""
+        form = entry.get("format")
+        if not isinstance(condition, tuple):
+            several = isinstance(condition, set | frozenset | list)
+            return cls(entry["kind"] == "date", form, None, condition if several else (condition,))
+        dated = any(isinstance(end, str | datetime.date) for end in condition)
+        ends = [_place(end, form) if dated else _number(end) for end in condition]
+        if any(end is not None and found is None for end, found in zip(condition, ends, strict=True)):
+            raise UsageError(f"{name!r}: a range needs two numbers or two dates; give several values as a set or list")
+        low, high = ends
+        return cls(dated, form, (-math.inf if low is None else low, math.inf if high is None else high))
 
+    def meets(self, values: pa.Array) -> BoolArray:
+        """Return (n_values,) whether each value meets the condition."""
+        if self.ends is not None:
+            numbers, valid = days(values, self.form) if self.dated else decimal_numbers(values)
+            return np.asarray(valid & (numbers >= self.ends[0]) & (numbers < self.ends[1]))
+        found = np.zeros(len(values), dtype=np.bool_)
+        for value in self.values:
+            found |= self._equals(values, value)
+        return found
 
-def _share(cover: Mapping[str, Any], name: str, entry: Mapping[str, Any], condition: Any) -> float:
-    """Return the share of a label's records that meet the condition."""
-    missing = float(not isinstance(condition, tuple) and any(value is None for value in _list_values(condition)))
-    among = cover.get("values")
-    if cover.get("any"):
-        among = list({value: None for other in entry["labels"].values() for value in other.get("values", ())})
-    if among:
-        hits = int(meets(pa.array(among, pa.string()), name, entry, condition).sum())
-        together = bool(cover.get("missing", False))
-        return (hits + missing * together) / (len(among) + together)
-    interval = _interval(cover, entry)
-    if interval is None:
-        return missing if "missing" in cover else UNKNOWN
-    return _overlap(*interval, name, entry, condition)
+    def _equals(self, values: pa.Array, value: Any) -> BoolArray:
+        if value is None:
+            return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+        number = _number(value)
+        day = _place(value, self.form) if self.dated or isinstance(value, datetime.date) else None
+        if number is not None or day is not None:
+            numbers, valid = decimal_numbers(values) if day is None else days(values, self.form)
+            return np.asarray(valid & (numbers == (number if day is None else day)))
+        same = pc.equal(texts(values), texts(pa.array([value]))[0])
+        return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
+
+    def share(self, cover: Mapping[str, Any], entry: Mapping[str, Any]) -> float:
+        """Return the share of a label's records that meet the condition."""
+        missing = float(any(value is None for value in self.values))
+        among = cover.get("values")
+        if cover.get("any"):
+            among = list({value: None for other in entry["labels"].values() for value in other.get("values", ())})
+        if among:
+            hits = int(self.meets(pa.array(among, pa.string())).sum())
+            together = bool(cover.get("missing", False))
+            return (hits + missing * together) / (len(among) + together)
+        interval = _interval(cover, entry)
+        if interval is None:
+            return missing if "missing" in cover else UNKNOWN
+        return self._overlap(*interval)
+
+    def _overlap(self, start: float, stop: float, whole: bool) -> float:
+        """Return the share of an interval that meets the condition."""
+        width = stop - start
+        if self.ends is not None:
+            low, high = self.ends
+            if whole:
+                low, high = (end if math.isinf(end) else math.ceil(end) for end in self.ends)
+            if low <= start and high >= stop:
+                return 1.0
+            common = min(stop, high) - max(start, low)
+            return 0.0 if common <= 0 else UNKNOWN if math.isinf(width) else common / width
+        read = [_place(value, self.form, dated=self.dated) for value in self.values if value is not None]
+        inside = len({number for number in read if number is not None and start <= number < stop})
+        if not inside:
+            return 0.0
+        return UNKNOWN if math.isinf(width) else inside / width if whole else 0.0
 
 
 def _interval(cover: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, float, bool] | None:
@@ -200,56 +237,14 @@ def _interval(cover: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float
         cover = {"from": prefix + "0" * rest, "through": prefix + "9" * rest}
     if "from" not in cover:
         return None
-    inclusive = "through" in cover
+    inclusive, dated = "through" in cover, entry["kind"] == "date"
     low, high = cover["from"], cover["through" if inclusive else "below"]
-    ends = []
-    for end, none in ((low, -math.inf), (high, math.inf)):
-        number = none if end is None else _day(end, None) if entry["kind"] == "date" else _number_of(end)
-        if number is None:
-            return None
-        ends.append(float(number))
-    whole = inclusive or entry["kind"] == "date" or all(end is None or isinstance(end, int) for end in (low, high))
-    return ends[0], ends[1] + inclusive, whole
-
-
-def _overlap(start: float, stop: float, whole: bool, name: str, entry: Mapping[str, Any], condition: Any) -> float:
-    """Return the share of an interval that meets the condition."""
-    width = stop - start
-    if isinstance(condition, tuple):
-        low, high, _ = _ends(name, condition, entry.get("format"))
-        if whole:
-            low, high = (end if math.isinf(end) else math.ceil(end) for end in (low, high))
-        if low <= start and high >= stop:
-            return 1.0
-        common = min(stop, high) - max(start, low)
-        return 0.0 if common <= 0 else UNKNOWN if math.isinf(width) else common / width
-    dated = entry["kind"] == "date"
-    asked = {_day(v, entry.get("format")) if dated else _number_of(v) for v in _list_values(condition) if v is not None}
-    inside = sum(1 for number in asked if number is not None and start <= number < stop)
-    if not inside:
-        return 0.0
-    return UNKNOWN if math.isinf(width) else inside / width if whole else 0.0
-
-
-def _list_values(condition: Any) -> Iterable[Any]:
-    several = isinstance(condition, set | frozenset | list)
-    return condition if several else (condition,)
-
-
-def _ends(name: str, condition: tuple[Any, Any], form: str | None) -> tuple[float, float, bool]:
-    """Return both ends as numbers, or as days since 1970, and whether they are days."""
-    dates = any(isinstance(end, str) or _is_date(end) for end in condition)
-    ends = []
-    for end, none in zip(condition, (-math.inf, math.inf), strict=True):
-        number = none if end is None else _day(end, form) if dates else _number(end)
-        if number is None:
-            raise UsageError(f"{name!r}: a range needs two numbers or two dates; give several values as a set or list")
-        ends.append(number)
-    return ends[0], ends[1], dates
-
-
-def _is_date(value: Any) -> bool:
-    return isinstance(value, datetime.date)
+    start = -math.inf if low is None else _place(low, None, dated=dated)
+    stop = math.inf if high is None else _place(high, None, dated=dated)
+    if start is None or stop is None:
+        return None
+    whole = inclusive or dated or all(end is None or isinstance(end, int) for end in (low, high))
+    return start, stop + inclusive, whole
 
 
 def _number(value: Any) -> float | None:
@@ -257,15 +252,9 @@ def _number(value: Any) -> float | None:
     return float(value) if known else None
 
 
-def _number_of(value: Any) -> float | None:
-    """Return the number that a value is, or that its text reads as."""
-    number, valid = decimal_numbers(pa.array([str(value)]))
-    return float(number[0]) if valid[0] else None
-
-
-def _day(value: Any, form: str | None) -> float | None:
-    """Return a date, or a text that is one, as days since 1970."""
-    number, valid = days(
-        pa.array([value.isoformat() if _is_date(value) else str(value)]), None if _is_date(value) else form
-    )
-    return float(number[0]) if valid[0] else None
+def _place(value: Any, form: str | None, *, dated: bool = True) -> float | None:
+    """Return a date, or a text that is one, as days since 1970, or the number that a text reads as; None if none is."""
+    is_date = isinstance(value, datetime.date)
+    text = pa.array([value.isoformat() if is_date else str(value)])
+    numbers, valid = days(text, None if is_date else form) if dated else decimal_numbers(text)
+    return float(numbers[0]) if valid[0] else None

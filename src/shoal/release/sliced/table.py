@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts
 
 BUCKET = "bucket"
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,23 +282,14 @@ def two_tables(table: SlicedTable, manifest: Mapping[str, Any]) -> tuple[pa.Tabl
             f"the table of sensitive values has a column {COUNT!r} of its own; rename the attribute {COUNT!r} in the "
             "data and in the policy"
         )
-    quasi = _bucket_column(table.bucket)
-    for other, part in enumerate(table.parts):
-        if other != place:
-            shown = part.distinct.take(pa.array(part.codes))
-            quasi |= dict(zip(names[other], shown.columns, strict=True))
-    part = table.parts[place]
-    key = table.bucket.astype(np.int64) * part.n_codes + part.codes
-    distinct, counts = np.unique(key, return_counts=True)
-    values = part.distinct.take(pa.array(distinct % part.n_codes))
-    sensitive = _bucket_column(distinct // part.n_codes)
-    sensitive |= dict(zip(names[place], values.columns, strict=True))
-    order = [(name, "ascending") for name in sensitive]
-    return pa.table(quasi), pa.table({**sensitive, COUNT: counts}).sort_by(order)
-
-
-def _bucket_column(bucket: AnyIntArray) -> dict[str, Any]:
-    return {BUCKET: pa.array(bucket.astype(np.int32) + np.int32(1))}
+    rows = {BUCKET: pa.array(table.bucket + np.int32(1))}
+    quasi, sensitive = dict(rows), dict(rows)
+    for number, part in enumerate(table.parts):
+        shown = dict(zip(names[number], part.distinct.take(pa.array(part.codes)).columns, strict=True))
+        (sensitive if number == place else quasi).update(shown)
+    keys = list(sensitive)
+    counted = pa.table(sensitive).group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, COUNT])
+    return pa.table(quasi), counted.sort_by([(name, "ascending") for name in keys])
 
 
 def _sensitive_part(manifest: Mapping[str, Any]) -> int:
@@ -316,7 +308,7 @@ def _sensitive_part(manifest: Mapping[str, Any]) -> int:
     return holders[0]
 
 
-def tree_of(parts: Sequence[Sequence[str]]) -> tuple[Link[str], ...]:
+def tree_of(parts: Sequence[Sequence[T]]) -> tuple[Link[T], ...]:
     """Return how all parts but the first are linked to those before; overlaps that form no tree are refused."""
     links = link_parts(parts)
     if links is None:
@@ -324,7 +316,7 @@ def tree_of(parts: Sequence[Sequence[str]]) -> tuple[Link[str], ...]:
     return links
 
 
-def find_parts(parts: Sequence[Sequence[str]], names: Collection[str]) -> tuple[int, ...]:
+def find_parts(parts: Sequence[Sequence[T]], names: Collection[T]) -> tuple[int, ...]:
     """Return the fewest parts found that have these attributes and all that link them.
 
     A part that shares attributes with one other part only can be left out if the others have all that is asked for.
@@ -332,24 +324,20 @@ def find_parts(parts: Sequence[Sequence[str]], names: Collection[str]) -> tuple[
     >>> find_parts([["age"], ["zip", "sex"], ["illness"]], ["age", "illness"])
     (0, 2)
     """
-    wanted = set(names)
+    wanted, kept = set(names), list(range(len(parts)))
+
+    def is_spare(number: int) -> bool:
+        others = [set(parts[other]) for other in kept if other != number]
+        everything = set[T]().union(*others)
+        shared = everything & set(parts[number])
+        return wanted <= everything and any(shared <= other for other in others)
+
     for number, part in enumerate(parts):
         if wanted <= set(part):
             return (number,)
-    kept = list(range(len(parts)))
-    while (spare := _spare(parts, kept, wanted)) is not None:
+    while (spare := next(filter(is_spare, kept), None)) is not None:
         kept.remove(spare)
     return tuple(kept)
-
-
-def _spare(parts: Sequence[Sequence[str]], kept: Sequence[int], wanted: set[str]) -> int | None:
-    for number in kept:
-        others = [set(parts[other]) for other in kept if other != number]
-        everything = set[str]().union(*others)
-        shared = everything & set(parts[number])
-        if others and wanted <= everything and any(shared <= other for other in others):
-            return number
-    return None
 
 
 def overlap(parts: Sequence[Sequence[str]]) -> bool:
