@@ -32,6 +32,7 @@ from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn, key_ranges, read_ranges
 from shoal.release.figures import count_sizes
 from shoal.release.regions import hide_among
+from shoal.release.rows import RowNumbers
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import open_arrow
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
@@ -302,6 +303,32 @@ def test_keys_of_ranges_are_as_wide_as_they_have_to_be() -> None:
         keys = key_ranges(tree, np.minimum(lo, 31), np.minimum(hi, tree.n_leaves), 7)
         assert keys.dtype == kind
         assert [ends.tolist() for ends in read_ranges(tree, keys - 7)] == [[0, 31], [min(50_000, tree.n_leaves)] * 2]
+
+
+def test_rows_wait_under_numbers_of_one_type_whether_or_not_a_region_generalizes() -> None:
+    """Shuffling takes batches of one type: here ranges are so many that their keys need 64 bits."""
+    values = [f"v{number:05}" for number in range(50_000)]
+    table = pa.table({"s": pa.array(values), "a": pa.array([1] * len(values))})
+    counted = LocalEngine().count(opened(table, 50_000), ("s", "a"), Silent())
+    tree = from_nested({"*": values})
+    codes = (np.zeros(len(values), np.int32), np.arange(len(values), dtype=np.int32))
+    cells = Cells(codes, np.ones(len(values), dtype=np.int64))
+    problem = Problem((Attribute("a", from_nested({"*": ["1"]})),), (Attribute("s", tree),), cells, ())
+    lo, hi, one_class = np.array([[0]], np.int32), np.array([[1]], np.int32), np.zeros(len(values), np.int64)
+    whole = (np.full((len(values), 1), -1, np.int32), np.zeros((len(values), 1), np.int32))
+    some = (whole[0].copy(), whole[1].copy())
+    some[0][0], some[1][0] = 0, 50_000
+    found = []
+    for ranges in (whole, some):
+        plan = Plan.of_pieces(lo, hi, len(values), np.arange(len(values)), one_class, cells.counts, None, ranges)
+        numbers = RowNumbers.of(counted, problem, plan, [np.zeros(1, np.int32)])
+        cell, _, _, target = plan.pieces(cells.counts)
+        found.append(numbers.wait(cell, target, {}))
+    assert found[0].schema == found[1].schema
+    keys = np.array([key_ranges(tree, np.array([0]), np.array([50_000])).item()])
+    column = PublishedColumn.of_sensitive(problem.sensitive[0], counted, codes[1], codes[1][1:], keys)
+    published = column.take(found[1].column(1).to_numpy()).to_pylist()
+    assert Counter(published) == Counter(["*", *values[1:]])
 
 
 def test_tallied_sizes_have_the_risks_of_all_sizes() -> None:

@@ -143,9 +143,13 @@ def key_ranges(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, first: int 
     >>> key_ranges(tree, np.array([0, 1]), np.array([2, 2])).tolist()
     [2, 5]
     """
-    width = taxonomy.n_leaves + 1
-    keys = first + lo.astype(np.int64) * width + hi
-    return keys.astype(np.int32) if first + width**2 < 1 << 31 else keys
+    keys = first + lo.astype(np.int64) * (taxonomy.n_leaves + 1) + hi
+    return keys.astype(key_type(taxonomy, first))
+
+
+def key_type(taxonomy: Taxonomy, first: int) -> type[np.signedinteger[Any]]:
+    """Return the type of numbers that are keys of ranges from *first* on, or below it indices of values."""
+    return np.int32 if first + (taxonomy.n_leaves + 1) ** 2 < 1 << 31 else np.int64
 
 
 def read_ranges(taxonomy: Taxonomy, keys: AnyIntArray) -> tuple[CodeArray, CodeArray]:

@@ -18,6 +18,7 @@ from shoal.release.columns import (
     PublishedColumn,
     encode_values,
     key_ranges,
+    key_type,
     source_values,
     value_indices,
     without_dictionary,
@@ -34,21 +35,23 @@ class RowNumbers:
 
     class_of: CodeArray | None  # (n_targets,) None: targets are classes
     quasi: Sequence[AnyIntArray]  # (n_classes,) each; all quasi attributes, or one for all of them: the class
-    own: Sequence[CodeArray]  # (n_counted_cells,) of each sensitive attribute: the index of its value, -1 if missing
+    own: Sequence[AnyIntArray]  # (n_counted_cells,) of each sensitive attribute: the index of its value, -1 if missing
     ranged: Sequence[AnyIntArray]  # (n_targets,) of each that has generalized values: the number of the range, or KEPT
 
     @classmethod
     def of(cls, counted: CountedCells, problem: Problem, plan: Plan, quasi: Sequence[AnyIntArray]) -> RowNumbers:
         """Number what the targets of a plan publish of sensitive attributes; *quasi* tells what its classes do."""
-        own = [value_indices(counted, one.name) for one in problem.sensitive]
-        if plan.targets is None:
-            return cls(None, quasi, own, ())
-        ranged = []
+        own: list[AnyIntArray] = []
+        ranged: list[AnyIntArray] = []
         for place, one in enumerate(problem.sensitive):
-            lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
-            keys = key_ranges(one.taxonomy, lo, hi, len(source_values(counted, one.name)))
-            ranged.append(np.where(lo == KEPT, KEPT, keys).astype(keys.dtype))
-        return cls(plan.targets.class_of, quasi, own, ranged)
+            n_values = len(source_values(counted, one.name))
+            # in all regions of one type, whether or not some of their records publish a range
+            own.append(value_indices(counted, one.name).astype(key_type(one.taxonomy, n_values)))
+            if plan.targets is not None:
+                lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
+                keys = key_ranges(one.taxonomy, lo, hi, n_values)
+                ranged.append(np.where(lo == KEPT, KEPT, keys).astype(keys.dtype))
+        return cls(None if plan.targets is None else plan.targets.class_of, quasi, own, ranged)
 
     def wait(self, cells: IntArray, targets: CodeArray, beside: Mapping[str, pa.Array]) -> pa.RecordBatch:
         """Return the rows that are published under their numbers, and *beside* these what is carried along."""
