@@ -29,9 +29,8 @@ from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.release.forms.agreed import MODELS
-from shoal.reports.internal import internal_report
+from shoal.reports.internal import Recorder, internal_report
 from shoal.reports.pages import public_report
-from shoal.reports.recorded import Recorder
 from shoal.verify.verifier import verify
 
 N = 500
@@ -340,7 +339,7 @@ def test_what_cannot_be_recorded_leaves_what_was_there(
         if broken in path.name:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shoal.reports.recorded._write", full)
+    monkeypatch.setattr("shoal.reports.internal._write", full)
     recorder = Recorder.of(copy)
     with pytest.raises(UsageError, match="No space left on device; nothing was recorded"):
         recorder.write({"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,13 +14,12 @@ from hypothesis import strategies as st
 
 from shoal.reports.frontier import Point, frontier
 from shoal.reports.plots import (
-    Interval,
     Plot,
     associations,
+    attack_risks,
     attribute_loss,
     class_sizes,
     histogram,
-    intervals,
     plot_style,
     risks,
     sensitive_shares,
@@ -42,6 +42,10 @@ RISK_BEFORE = dict(zip(RISK_KEYS, (10, 9, 1, 8, 1.0, 0.9, 0.9), strict=True))
 RISK_AFTER = dict(zip(RISK_KEYS, (10, 2, 5, 0, 0.2, 0.2, 0.2), strict=True))
 
 
+def attack(name: str, value: float, low: float, high: float) -> dict[str, Any]:
+    return {"name": name, "risk": {"value": value, "low": low, "high": high}}
+
+
 def of_name(name: str) -> list[Plot]:
     """Return every kind of plot with a name in all places that take one."""
     return [
@@ -51,7 +55,7 @@ def of_name(name: str) -> list[Plot]:
         sensitive_shares(name, [{"value": name, "whole": 0.2, "lowest": 0.1, "highest": 0.4}]),
         associations([{"pair": [name, "b"], "before": 0.8, "after": 0.3}]),
         frontier([Point(name, 0.1, 0.8, href=name, rank=1), Point("b", 0.2, 0.7, dominated=True)]),
-        intervals([Interval(name, 0.1, -0.2, 0.3, name)]),
+        attack_risks([attack(name, 0.1, -0.2, 0.3)]),
         histogram([name, "b"], [3, 5], title=name, head=name),
     ]
 
@@ -62,7 +66,7 @@ EMPTY = [
     sensitive_shares("x", []),
     associations([]),
     frontier([]),
-    intervals([]),
+    attack_risks([]),
     histogram([], []),
 ]
 
@@ -207,15 +211,15 @@ def test_associations_strongest_first() -> None:
 
 
 def test_an_interval_is_full_only_where_it_lies_above_zero() -> None:
-    plot = intervals([Interval("a", 0.3, 0.1, 0.5), Interval("b", 0.02, 0.0, 0.05, "few targets")])
+    plot = attack_risks([attack("a", 0.3, 0.1, 0.5), attack("b", 0.02, 0.0, 0.05)])
     assert len(marks(plot, "circle", "plot-after")) == 1 + 1
     assert len(marks(plot, "circle", "plot-hollow")) == 1 + 1
-    assert plot.rows == (("a", "30%", "10%", "50%", ""), ("b", "2%", "0%", "5%", "few targets"))
+    assert plot.rows == (("a", "30%", "10%", "50%"), ("b", "2%", "0%", "5%"))
     assert "1 of 2 is surely above 0" in plot.description
 
 
 def test_intervals_far_below_zero_are_cut_at_the_edge() -> None:
-    across = marks(intervals([Interval("a", 0.0, -9.0, 0.5)]), "line", "plot-range")[0]
+    across = marks(attack_risks([attack("a", 0.0, -9.0, 0.5)]), "line", "plot-range")[0]
     assert 0 < float(across["x1"]) < float(across["x2"])
 
 

@@ -15,11 +15,12 @@ from shoal.policy import profiling
 from shoal.policy.policy import Policy
 from shoal.policy.profiling import profile_columns
 from shoal.sources.base import SourceOptions
+from shoal.sources.frames import ArrowSource
 from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
 from shoal.studio import feasibility as foreseeing
 from shoal.studio.feasibility import Forecast, Grouping, Groupings, Looked, costs
-from shoal.studio.tables import HeldTable, OpenedTable, TableCache, bars_of, first_rows
+from shoal.studio.tables import OpenedTable, TableCache, bars_of, first_rows
 
 
 def opened(path: Path, columns: tuple[str, ...], **options: object) -> OpenedTable:
@@ -104,7 +105,7 @@ def test_rows_and_bars_are_those_of_the_file_whether_held_or_read(people: Path) 
     asked = opened(people, ("age", "town", "illness"))
     assert cache.find(asked) is asked.source
     held = cache.take(asked)
-    assert isinstance(held, HeldTable)
+    assert isinstance(held, ArrowSource)
     assert cache.find(opened(people, ("age", "town", "illness"))) is held
     parts = open_parquet(people, SourceOptions(), batch_rows=500)
     rows = pq.read_table(people).to_pylist()
@@ -130,8 +131,8 @@ def test_the_cache_stays_within_its_bound_and_lets_go(people: Path, tmp_path: Pa
     sizes = [large.take(each).table.nbytes for each in (first, second)]
     assert large.n_bytes == sum(sizes)
     cache = TableCache(max(sizes))
-    assert isinstance(cache.take(first), HeldTable)
-    assert isinstance(cache.take(second), HeldTable)
+    assert isinstance(cache.take(first), ArrowSource)
+    assert isinstance(cache.take(second), ArrowSource)
     assert cache.n_bytes <= max(sizes)
     assert cache.find(first) is first.source, "the older one went"
     assert TableCache(100).take(first) is first.source, "too large to be held"

@@ -10,17 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 from shoal.cli import (
-    agency,
     anonymize,
     attack,
     audit,
     compare,
     demo,
-    init,
     key,
     ledger,
     link,
     policy,
+    service,
     studio,
     verify,
 )
@@ -60,7 +59,7 @@ def _root(
 
 
 app.command("demo")(demo.demo)
-app.command("init")(init.init)
+app.command("init")(policy.init)
 app.command("audit")(audit.audit)
 app.command("anonymize")(anonymize.anonymize)
 app.command("verify")(verify.verify)
@@ -71,7 +70,7 @@ app.command("studio")(studio.studio)
 app.add_typer(policy.app, name="policy")
 app.add_typer(key.app, name="key")
 app.add_typer(ledger.app, name="ledger")
-app.add_typer(agency.app, name="agency")
+app.add_typer(service.app, name="agency")
 
 
 class _NoPandas(MetaPathFinder):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting, say
+from shoal.cli.console import JsonOption, answer, bars, out, plain, reporting, say
 from shoal.cli.publishing import show_findings
+from shoal.core.wording import attack_text, counted_text
 
 if TYPE_CHECKING:
     from shoal.attacks.base import Refusal, Tally, Trials
@@ -47,17 +48,16 @@ def attack(
     with reporting(json_output):
         from shoal.attacks.base import NO_CONTROL, Refusal, Trials, verdict
         from shoal.attacks.running import attack, read_findings
-        from shoal.cli.bars import bars
         from shoal.policy.policy import Policy
 
+        read = None if policy is None else Policy.load(policy)
         recorder = judging = None
         if record:
-            from shoal.policy.policy import Policy
-            from shoal.reports.recorded import Recorder
+            from shoal.reports.internal import Recorder
             from shoal.sources.opening import open_source
 
             recorder = Recorder.of(folder)
-            judging = open_source(source, None if policy is None else Policy.load(policy).source)
+            judging = open_source(source, None if read is None else read.source)
         with bars() as progress:
             found = attack(
                 folder,
@@ -73,40 +73,35 @@ def attack(
             )
         tried = [each for each in found if isinstance(each, Trials)]
         refused = [each for each in found if isinstance(each, Refusal)]
-        findings = read_findings(folder, () if policy is None else Policy.load(policy).accept)
-        told = {
+        findings = read_findings(folder, () if read is None else read.accept)
+        results = {
             "attacks": [{**each.as_dict(), "verdict": verdict(each)} for each in tried],
             "refused": [each.as_dict() for each in refused],
             "notes": [] if control is not None else [NO_CONTROL],
             "findings": [finding.as_dict() for finding in findings],
         }
         if recorder is not None and judging is not None:
-            recorder.write(told, {"name": judging.name, "sha256": judging.digest()})
+            recorder.write(results, {"name": judging.name, "sha256": judging.digest()})
         if json_output:
-            answer(told)
-        else:
-            show(tried, refused, controlled=control is not None)
-            if recorder is not None:
-                say(f"Recorded in {recorder.folder}.", markup=False)
-            show_findings(findings)
+            answer(results)
+            return
+        show(tried, refused, controlled=control is not None)
+        if recorder is not None:
+            say(f"Recorded in {plain(recorder.folder)}.")
+        show_findings(findings)
 
 
 def show(tried: Sequence[Trials], refused: Sequence[Refusal], *, controlled: bool) -> None:
     """Tell a steward what was found, the greatest risk first, then what has no meaning here."""
-    from rich.markup import escape
+    from shoal.attacks.base import NO_CONTROL
 
-    from shoal.attacks.base import NO_CONTROL, Attack
-    from shoal.core.registry import discover
-    from shoal.core.wording import attack_text
-
-    titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
     ordered = sorted(tried, key=lambda each: -each.risk.value)
     finding = sum(each.risk.low > 0 for each in ordered)
-    attacks = "1 attack" if len(ordered) == 1 else f"{len(ordered)} attacks"
-    say(f"[bold]{finding or 'None'} of {attacks} found more than chance explains.[/]")
+    say(f"[bold]{finding or 'None'} of {counted_text(len(ordered), 'attack')} found more than chance explains.[/]")
     if not controlled:
         say(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.")
-    _table(ordered, titles)
+    if ordered:
+        _show_table(ordered)
     said: dict[str, list[str]] = {}
     for each in ordered:
         for note in each.notes:
@@ -119,21 +114,17 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], *, controlled: boo
     for head, lines in (("Notes", notes), ("Not tried", [(attack_text(no.as_dict()), no.reason) for no in refused])):
         if lines:
             out().print(f"\n[bold]{head}[/]")
-        for name, text in lines:
-            say(f"{name}: {escape(text)}.")
+        say(*(f"{name}: {plain(text)}." for name, text in lines))
 
 
-def _table(tried: Sequence[Trials], titles: Mapping[str, str]) -> None:
+def _show_table(tried: Sequence[Trials]) -> None:
     """Show the counts, the risk and its meaning of every attack."""
-    from rich.markup import escape
     from rich.table import Table
 
-    from shoal.attacks.base import verdict
-    from shoal.core.wording import attack_text
+    from shoal.attacks.base import Attack, verdict
+    from shoal.core.registry import discover
 
-    if not tried:
-        return
-    wide = out().width >= WIDE
+    kinds, wide = discover("shoal.attacks", Attack), out().width >= WIDE
     table = Table(box=None, padding=(1, 2, 0, 0))
     table.add_column("attack", min_width=20)
     for head in ("right", "baseline", "control", "risk"):
@@ -142,14 +133,13 @@ def _table(tried: Sequence[Trials], titles: Mapping[str, str]) -> None:
         table.add_column("verdict", min_width=20)
     for each in tried:
         risk = each.risk
-        colour = "red" if risk.low > 0 else "green"
-        told = f"[{colour}]{verdict(each)}[/]"
-        what = f"[bold]{escape(attack_text(each.as_dict()))}[/]\n{titles[each.attack]}"
+        conclusion = f"[{'red' if risk.low > 0 else 'green'}]{verdict(each)}[/]"
+        what = f"[bold]{plain(attack_text(each.as_dict()))}[/]\n{kinds[each.attack].title}"
         table.add_row(
-            what if wide else f"{what}\n{told}",
+            what if wide else f"{what}\n{conclusion}",
             *map(_format_tally, (each.success, each.baseline, each.control)),
             f"{risk.value:.3f}\n{risk.low:.3f} to {risk.high:.3f}",
-            *([told] if wide else []),
+            *([conclusion] if wide else []),
         )
     out().print(table)
 

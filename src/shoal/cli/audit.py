@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, print_table, reporting, say
+from shoal.cli.console import JsonOption, answer, bars, out, plain, print_table, reporting, say
 from shoal.cli.publishing import DataArgument, show_findings
+from shoal.core.wording import parameters_text, range_text
 
 if TYPE_CHECKING:
     from shoal.audit.population import PopulationUniqueness
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
     from shoal.audit.uniqueness import SetRisk
-    from shoal.audit.units import HouseholdRisk, PersonRisk
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}
 MOST_SETS = 10  # of each kind in the terminal; --json has all
@@ -42,7 +43,6 @@ def audit(
     """Say how easily people could be found if the table were published as it is. Nothing is written."""
     with reporting(json_output):
         from shoal.audit.audit import audit as run
-        from shoal.cli.bars import bars
 
         with bars() as progress:
             found = run(
@@ -62,36 +62,57 @@ def audit(
 
 def show(found: Audit) -> None:
     """Tell a steward what the audit found, the most important first."""
-    from rich.markup import escape
-
-    say(f"[bold]{escape(found.headline)}[/]")
+    whom = "records" if found.persons is None else "people"
+    say(f"[bold]{plain(found.headline)}[/]")
     say(
         f"Somebody who knows these of a person in the table finds the right record with a probability of "
         f"{found.prosecutor.mean:.1%} on average, {found.prosecutor.highest:.1%} at worst."
     )
-    for warning in found.warnings:
-        say(f"[yellow]Warning:[/] {escape(warning)}.")
+    say(*(f"[yellow]Warning:[/] {plain(warning)}." for warning in found.warnings))
     _show_persons(found)
-    _show_searchers(found)
+    _show_searchers(found, whom)
     _show_classes(found)
-    _show_models(found)
     _show_sensitive(found)
-    _show_sets(found)
-    show_special(found.special, "records" if found.persons is None else "people")
+    _show_sets(found, whom)
+    _show_special(found.special, whom)
     if found.uniqueness is not None:
-        show_uniqueness(found.uniqueness)
+        _show_uniqueness(found.uniqueness)
     _show_columns(found)
     show_findings(found.findings, ", if the table were published as it is")
 
 
 def _show_persons(found: Audit) -> None:
-    if found.persons is not None:
-        show_persons(found.persons, found.smallest_class)
-    if found.households is not None:
-        show_households(found.households)
+    """Tell how persons and records differ, and the risk that any member of a household is found."""
+    if (risk := found.persons) is not None:
+        rows = {
+            "people": f"{risk.persons:,}",
+            "records of one, on average": f"{risk.mean_records:.2f}",
+            "records of one, at most": f"{risk.most_records:,}",
+            "k counted in people": f"{risk.smallest_class:,}",
+            "k counted in records": f"{found.smallest_class:,}",
+            "people alone in a class": f"{risk.lone_persons:,} ({risk.lone_persons / risk.persons:.1%})",
+            "classes of several records, all of one person": f"{risk.unseen_classes:,}",
+            "people with records in several classes": f"{risk.persons_in_several_classes:,}",
+        }
+        if risk.records_without_person:
+            rows["records that name nobody (one person a class)"] = f"{risk.records_without_person:,}"
+        print_table(f"People (by {risk.unit}) and records", ("", ""), rows.items())
+    if (homes := found.households) is not None:
+        rows = {
+            "households": f"{homes.households:,}",
+            "members of one, at most": f"{homes.largest:,}",
+            "households of a class, at least": f"{homes.households_of_a_class:,}",
+            "chance that any member is found, highest": f"{homes.highest:.1%}",
+            "chance that any member is found, mean": f"{homes.mean:.1%}",
+            "chance of a member alone, mean": f"{homes.mean_of_members:.1%}",
+            "households with a member alone in a class": f"{homes.with_lone_member:,}",
+        }
+        if homes.records_without_household:
+            rows["records that name no household"] = f"{homes.records_without_household:,}"
+        print_table(f"Households (by {homes.column})", ("", ""), rows.items())
 
 
-def _show_searchers(found: Audit) -> None:
+def _show_searchers(found: Audit, whom: str) -> None:
     def row(who: str, risk: SearchRisk) -> tuple[str, ...]:
         return (who, f"{risk.highest:.1%}", f"{risk.mean:.1%}", *(f"{share:.1%}" for _, share in risk.share_above))
 
@@ -102,7 +123,6 @@ def _show_searchers(found: Audit) -> None:
     if not found.populations:
         rows.append(row("journalist (no population given: at most the prosecutor's)", found.prosecutor))
     rows.append(("marketer (expects to match, of all records)", "", f"{found.marketer:.1%}"))
-    whom = "records" if found.persons is None else "people"
     above = (f"{whom} above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
     print_table("Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
     for risk in found.populations:
@@ -115,7 +135,7 @@ def _show_searchers(found: Audit) -> None:
 
 def _show_classes(found: Audit) -> None:
     rows = [
-        (_range(entry["from"], entry["to"]), f"{entry['classes']:,}", f"{entry['records']:,}")
+        (range_text(entry["from"], entry["to"]), f"{entry['classes']:,}", f"{entry['records']:,}")
         for entry in found.class_sizes
         if entry["classes"]
     ]
@@ -124,21 +144,21 @@ def _show_classes(found: Audit) -> None:
     print_table(title, ("records of a class", "classes", "records"), rows)
 
 
-def _show_models(found: Audit) -> None:
-    from shoal.core.wording import parameters_text
-
-    rows = []
-    for verdict in found.models:
-        parameters = verdict.model.model_dump(mode="json", exclude_none=True)
-        asked = parameters_text(parameters)
-        mark = "yes" if verdict.holds else "no"
-        rows.append((verdict.model.name, asked, mark, f"{verdict.achieved:.4g}", f"{verdict.records_missed:,}"))
-    heads = ("model", "asked", "holds", "achieved", "records in classes that miss it")
-    print_table("What the policy asks for, before any protection", heads, rows)
-
-
 def _show_sensitive(found: Audit) -> None:
+    """Show what is asked for, and what classes tell of sensitive attributes."""
     rows = [
+        (
+            verdict.model.name,
+            parameters_text(verdict.model.model_dump(mode="json", exclude_none=True)),
+            "yes" if verdict.holds else "no",
+            f"{verdict.achieved:.4g}",
+            f"{verdict.records_missed:,}",
+        )
+        for verdict in found.models
+    ]
+    heads: tuple[str, ...] = ("model", "asked", "holds", "achieved", "records in classes that miss it")
+    print_table("What the policy asks for, before any protection", heads, rows)
+    attributes = [
         (
             risk.attribute,
             f"{risk.certain_records:,} ({risk.certain_records / found.records:.1%})",
@@ -150,37 +170,40 @@ def _show_sensitive(found: Audit) -> None:
         )
         for risk in found.sensitive
     ]
-    heads = (
-        "attribute",
-        "records whose class gives it away",
-        "distinct l",
-        "simple l",
-        "entropy l",
-        "recursive c (l = 2 / 3)",
-        "t (equal / ordered)",
-    )
-    print_table("What classes tell of sensitive attributes", heads, rows)
+    heads = ("attribute", "records whose class gives it away", "distinct l", "simple l", "entropy l")
+    heads += ("recursive c (l = 2 / 3)", "t (equal / ordered)")
+    print_table("What classes tell of sensitive attributes", heads, attributes)
 
 
-def _show_sets(found: Audit) -> None:
-    whom = "records" if found.persons is None else "people"
+def _show_sets(found: Audit, whom: str) -> None:
     heads = ("attributes", f"unique {whom}", "share", "combinations", f"{whom} each")
-    alone = [risk for risk in found.sets if len(risk.attributes) == 1]
     largest = max(len(risk.attributes) for risk in found.sets)
-    print_table("Each attribute alone", heads, map(_set_row, alone))
-    if largest > 1:
-        worst = [risk for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
-        title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
-        print_table(title, heads, map(_set_row, worst))
+    print_table("Each attribute alone", heads, [_set_row(risk) for risk in found.sets if len(risk.attributes) == 1])
+    worst = [_set_row(risk) for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
+    title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
+    print_table(title, heads, worst)
     title = f"Smallest sets that make more than {found.threshold:.1%} of the {whom} unique"
-    if found.minimal_sets:
-        print_table(title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
-        if len(found.minimal_sets) > MOST_SETS:
-            out().print(f"and {len(found.minimal_sets) - MOST_SETS:,} more (--json lists all)")
-    else:
+    print_table(title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
+    _say_more(found.minimal_sets)
+    if not found.minimal_sets:
         out().print(f"\n{title}: none of up to {largest} attributes.")
     steps = [(f"+ {risk.attributes[-1]}", *_set_row(risk)[1:]) for risk in found.fastest_order]
     print_table("The fastest way to single people out", heads, steps)
+
+
+def _set_row(risk: SetRisk) -> tuple[str, ...]:
+    return (
+        ", ".join(risk.attributes),
+        f"{risk.unique_records:,}",
+        f"{risk.unique_share:.1%}",
+        f"{risk.combinations:,}",
+        f"{risk.mean_class:,.1f}",
+    )
+
+
+def _say_more(sets: Sequence[object]) -> None:
+    if len(sets) > MOST_SETS:
+        out().print(f"and {len(sets) - MOST_SETS:,} more (--json lists all)")
 
 
 def _show_columns(found: Audit) -> None:
@@ -203,62 +226,15 @@ def _show_columns(found: Audit) -> None:
         out().print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
 
 
-def _set_row(risk: SetRisk) -> tuple[str, ...]:
-    return (
-        ", ".join(risk.attributes),
-        f"{risk.unique_records:,}",
-        f"{risk.unique_share:.1%}",
-        f"{risk.combinations:,}",
-        f"{risk.mean_class:,.1f}",
-    )
-
-
-def _range(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def show_persons(risk: PersonRisk, smallest_class: int) -> None:
-    """Tell how persons and records differ."""
-    rows = [
-        ("people", f"{risk.persons:,}"),
-        ("records of one, on average", f"{risk.mean_records:.2f}"),
-        ("records of one, at most", f"{risk.most_records:,}"),
-        ("k counted in people", f"{risk.smallest_class:,}"),
-        ("k counted in records", f"{smallest_class:,}"),
-        ("people alone in a class", f"{risk.lone_persons:,} ({risk.lone_persons / risk.persons:.1%})"),
-        ("classes of several records, all of one person", f"{risk.unseen_classes:,}"),
-        ("people with records in several classes", f"{risk.persons_in_several_classes:,}"),
-    ]
-    if risk.records_without_person:
-        rows.append(("records that name nobody (one person a class)", f"{risk.records_without_person:,}"))
-    print_table(f"People (by {risk.unit}) and records", ("", ""), rows)
-
-
-def show_households(risk: HouseholdRisk) -> None:
-    """Tell the risk that any member of a household is found."""
-    rows = [
-        ("households", f"{risk.households:,}"),
-        ("members of one, at most", f"{risk.largest:,}"),
-        ("households of a class, at least", f"{risk.households_of_a_class:,}"),
-        ("chance that any member is found, highest", f"{risk.highest:.1%}"),
-        ("chance that any member is found, mean", f"{risk.mean:.1%}"),
-        ("chance of a member alone, mean", f"{risk.mean_of_members:.1%}"),
-        ("households with a member alone in a class", f"{risk.with_lone_member:,}"),
-    ]
-    if risk.records_without_household:
-        rows.append(("records that name no household", f"{risk.records_without_household:,}"))
-    print_table(f"Households (by {risk.column})", ("", ""), rows)
-
-
-def show_special(risk: SpecialRisk, whom: str) -> None:
+def _show_special(risk: SpecialRisk, whom: str) -> None:
     """Tell which attributes carry the risk; *whom* are records or people."""
     if not risk.unique_records:
         return
+    sizes = [f"{size}" for size in range(1, len(risk.by_size))] + [f"more than {risk.largest}"]
     rows = [
-        (f"{size}", f"{count:,}", f"{count / risk.unique_records:.1%}")
-        for size, count in enumerate(risk.by_size, start=1)
+        (size, f"{count:,}", f"{count / risk.unique_records:.1%}")
+        for size, count in zip(sizes, risk.by_size, strict=True)
     ]
-    rows[-1] = (f"more than {risk.largest}", *rows[-1][1:])
     title = f"How many attributes single out each of the {risk.unique_records:,} unique {whom}, at least"
     print_table(title, ("attributes", whom, f"share of unique {whom}"), rows)
     sets = [
@@ -267,8 +243,7 @@ def show_special(risk: SpecialRisk, whom: str) -> None:
     ]
     title = f"Riskiest combinations: all of these attributes single {whom} out, fewer of them do not"
     print_table(title, ("attributes", whom, "share of the score"), sets)
-    if len(risk.sets) > MOST_SETS:
-        out().print(f"and {len(risk.sets) - MOST_SETS:,} more (--json lists all)")
+    _say_more(risk.sets)
     shares = [(name, f"{share:.1%}") for name, share in risk.contributions]
     title = "Attributes by what they contribute (shares overlap: a combination counts for each of its attributes)"
     print_table(title, ("attribute", "share of the score"), shares)
@@ -281,20 +256,17 @@ def show_special(risk: SpecialRisk, whom: str) -> None:
         )
 
 
-def show_uniqueness(found: PopulationUniqueness) -> None:
+def _show_uniqueness(found: PopulationUniqueness) -> None:
     """Tell who is unique in the population, and how far the models agree."""
     rows = []
     for one in found.estimates:
         name = NAMES[one.model] + (" (chosen)" if one.model == found.chosen else "")
-        if one.population_uniques is None:
-            rows.append((name, "none", ""))
-        else:
-            rows.append((name, f"{one.population_uniques:,.0f}", f"{one.population_uniques / found.population:.2%}"))
+        uniques = one.population_uniques
+        figures = ("none", "") if uniques is None else (f"{uniques:,.0f}", f"{uniques / found.population:.2%}")
+        rows.append((name, *figures))
     title = f"Unique in the population of {found.population:,}, of whom {100 * found.fraction:.3g}% are in the table"
     print_table(title, ("model", "unique people", "share of the population"), rows)
-    for one in found.estimates:
-        if one.refusal is not None:
-            say(f"No estimate: {one.refusal}.")
+    say(*(f"No estimate: {one.refusal}." for one in found.estimates if one.refusal is not None))
     say(
         f"Chosen is {NAMES[found.chosen]}: {found.reason}. About {found.expected_in_sample:,.0f} of the "
         f"{found.sample_uniques:,} unique in the table are unique in the population: whoever matches them is right."

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, answer, bars, out, plain, reporting
 from shoal.cli.publishing import DataArgument
+from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from shoal.compare.result import Comparison, Row, Standing
+    from shoal.compare.result import Comparison, Row
 
 WIDE = 110  # columns of a terminal from which every figure has one of its own
 
@@ -69,14 +70,14 @@ def compare(
 ) -> None:
     """Compare what techniques or policies leave to attacks, promise, keep and cost. It is for the data holder alone."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
         from shoal.compare.compare import compare as compared
         from shoal.compare.writing import Wanted
         from shoal.sources.addresses import name_of
 
         wanted = Wanted(csv, picture, markdown, frontier, html)
         wanted.check()
-        kept = _choose_cache(cache, no_cache)
+        if no_cache and cache is not None:
+            raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
         with bars() as progress:
             found = compared(
                 data,
@@ -90,7 +91,7 @@ def compare(
                 targets=targets,
                 predict=predict,
                 seed=seed,
-                cache=kept,
+                cache=not no_cache if cache is None else cache,
                 progress=progress,
             )
         wanted.write(found, title=f"Comparison on {name_of(data)}")
@@ -100,34 +101,26 @@ def compare(
             show(found, out())
 
 
-def _choose_cache(folder: Path | None, no_cache: bool) -> Path | bool:
-    """Return where figures are kept: a folder, or whether they are kept at all."""
-    from shoal.core.errors import UsageError
-
-    if no_cache and folder is not None:
-        raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
-    return folder if folder is not None else not no_cache
-
-
 def show(found: Comparison, console: Console) -> None:
     """Show the table, then what was not possible, and whom it is about."""
-    from rich.markup import escape
+    from shoal.compare.writing import reading
 
     if any(row.reason is None for row in found.rows):
         console.print(_table(found, wide=console.width >= WIDE))
     for row in found.rows:
         if row.reason is not None:
             name = " ".join(filter(None, [row.name, f"({row.parameters})" if row.parameters else ""]))
-            console.print(f"[bold]{escape(name)}[/] was not made: {escape(row.reason)}.", soft_wrap=True)
-    _show_end(found, console)
+            console.print(f"[bold]{plain(name)}[/] was not made: {plain(row.reason)}.", soft_wrap=True)
+    for line in reading(found):
+        console.print(plain(line), soft_wrap=True)
 
 
 def _table(found: Comparison, *, wide: bool) -> Table:
     """Return the table; in a narrow terminal what is kept stands in one column."""
-    from rich.markup import escape
     from rich.table import Table
 
-    from shoal.compare.result import HEADS, MEASURES, RISKS
+    from shoal.compare.result import HEADS, MEASURES, RISKS, share_text
+    from shoal.compare.writing import standing_text
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("release" if found.of_policies else "technique", ratio=1, overflow="fold")
@@ -139,28 +132,22 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     for place, row in enumerate(found.rows):
         if row.reason is not None:
             continue
-        lines = [f"[bold]{escape(row.name)}[/]"]
-        lines += [] if row.settings else [escape(row.parameters)]  # the name tells what was swept, the promise the rest
-        lines.append(f"promise: {escape(row.promise)}")
-        lines += [escape(_standing(stands.get(place)))] if len(stands) > 1 else []
-        kept = {measure: _share(row.kept(measure)) for measure in MEASURES}
+        lines = [f"[bold]{plain(row.name)}[/]"]
+        lines += [] if row.settings else [plain(row.parameters)]  # the name tells what was swept, the promise the rest
+        lines.append(f"promise: {plain(row.promise)}")
+        if len(stands) > 1:
+            stand = stands.get(place)
+            rank = "" if stand is None else f"rank {stand.rank}, score {share_text(stand.score)}: "
+            lines.append(plain(rank + standing_text(stand)))
+        kept = [(name, "-" if (share := row.kept(name)) is None else share_text(share)) for name in MEASURES]
         made = (f"{row.records:,}", f"{row.seconds:.1f}")
         lines += [] if wide else [f"{made[0]} records, {made[1]} s"]
         table.add_row(
             "\n".join(lines),
             *(_risk(row, risk, rated=not found.of_policies) for risk in RISKS),
-            *((*kept.values(), *made) if wide else ["\n".join(f"{name} {share}" for name, share in kept.items())]),
+            *((*(share for _, share in kept), *made) if wide else ["\n".join(map(" ".join, kept))]),
         )
     return table
-
-
-def _standing(stand: Standing | None) -> str:
-    from shoal.compare.result import share_text
-    from shoal.compare.writing import standing_text
-
-    if stand is None:
-        return standing_text(None)
-    return f"rank {stand.rank}, score {share_text(stand.score)}: {standing_text(stand)}"
 
 
 def _risk(row: Row, risk: str, *, rated: bool) -> str:
@@ -173,18 +160,3 @@ def _risk(row: Row, risk: str, *, rated: bool) -> str:
     colour = "red" if trials.risk.low > 0 else "green"
     value, low, high = map(share_text, (trials.risk.value, trials.risk.low, trials.risk.high))
     return f"[{colour}]{value}[/]\n{low} to {high}\n[dim]{said}[/]"
-
-
-def _share(kept: float | None) -> str:
-    from shoal.compare.result import share_text
-
-    return "-" if kept is None else share_text(kept)
-
-
-def _show_end(found: Comparison, console: Console) -> None:
-    from rich.markup import escape
-
-    from shoal.compare.writing import reading
-
-    for line in reading(found):
-        console.print(escape(line), soft_wrap=True)

@@ -7,17 +7,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from enum import StrEnum
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
+
+from shoal.core.errors import FindingsError, ShoalError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from shoal.core.progress import Progress
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 INTERRUPTED = 130
@@ -26,14 +29,7 @@ _LEAST_SPACE = 3 << 30  # with 2 cores 2.5 GB were enough and 2 GB were not: Arr
 _SPACE_PER_CORE = 64 << 20  # stacks and heaps of threads
 
 
-class Engine(StrEnum):
-    """Where rows are worked on."""
-
-    local = "local"
-    spark = "spark"
-
-
-EngineOption: TypeAlias = Annotated[Engine, typer.Option(help="Where rows are worked on.")]
+EngineOption: TypeAlias = Annotated[Literal["local", "spark"], typer.Option(help="Where rows are worked on.")]
 MasterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="With --engine spark: Spark's master, like spark://host:7077; this machine without it."),
@@ -56,8 +52,6 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
     *folder* is where the command publishes. Once the release is there, it is too late for an interrupt: the command
     ends as it would have without.
     """
-    from shoal.core.errors import FindingsError, ShoalError
-
     new = folder is not None and not os.path.lexists(folder)
 
     def is_published() -> bool:
@@ -95,8 +89,6 @@ def _refuse_narrow() -> None:
         return
     import resource
 
-    from shoal.core.errors import UsageError
-
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed = _LEAST_SPACE + _SPACE_PER_CORE * (os.cpu_count() or 1)
     if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
@@ -117,6 +109,12 @@ def _describe_defect(error: Exception, outcome: str) -> str:
         f"unexpected {type(error).__name__}{place}; {outcome}. This is a defect of shoal: please report "
         "it. SHOAL_DEBUG=1 shows more, which may include values of records"
     )
+
+
+def require_packages(what: str, extra: str, *names: str) -> None:
+    """Raise unless the packages are there that an extra of shoal brings."""
+    if absent := [name for name in names if find_spec(name) is None]:
+        raise UsageError(f"{what} needs {', '.join(absent)}; install shoal[{extra}]")
 
 
 def leave(code: int) -> NoReturn:
@@ -166,6 +164,14 @@ def answer(content: Any) -> None:
     sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def reply(json_output: bool, content: Any, *lines: str | Table) -> None:
+    """Answer a program with *content*, or people with *lines*."""
+    if json_output:
+        answer(content)
+    else:
+        say(*lines)
+
+
 def out() -> Console:
     """Return the console for answers to people."""
     from rich.console import Console
@@ -180,9 +186,25 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def say(text: str, *, markup: bool = True) -> None:
-    """Print a line of an answer to people, however long it is."""
-    out().print(text, soft_wrap=True, markup=markup)
+def say(*lines: str | Table) -> None:
+    """Print lines of an answer to people, however long they are."""
+    console = out()
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def plain(text: object) -> str:
+    """Return a text that the console prints as it is, without taking any of it for markup."""
+    from rich.markup import escape
+
+    return escape(str(text))
+
+
+def bars() -> AbstractContextManager[Progress]:
+    """Return the progress of a command, as :func:`shoal.cli.bars.bars` shows it."""
+    from shoal.cli.bars import bars as show_bars
+
+    return show_bars()
 
 
 def make_table(*heads: str, headed: bool = True) -> Table:
@@ -197,15 +219,13 @@ def make_table(*heads: str, headed: bool = True) -> Table:
 
 def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under a title; nothing if there are none. Columns of numbers are aligned to the right."""
-    from rich.markup import escape
-
     listed = list(rows)
     if not listed:
         return
-    out().print(f"\n[bold]{escape(title)}[/]")
+    out().print(f"\n[bold]{plain(title)}[/]")
     shown = make_table(*heads, headed=any(heads))
     for number, column in enumerate(shown.columns):
         column.justify = "right" if listed[0][number][:1].isdigit() and number else "left"
     for row in listed:
-        shown.add_row(*map(escape, row))
+        shown.add_row(*map(plain, row))
     out().print(shown)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, reporting, say
+from shoal.cli.console import JsonOption, answer, bars, reporting, say
 
 if TYPE_CHECKING:
     from shoal.audit.result import Audit
@@ -29,8 +29,6 @@ def demo(
 ) -> None:
     """Generate hospital stays, draft a policy, audit, anonymize and verify them, and say what it did."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
-
         with bars() as progress:
             story = run_demo(folder or Path("shoal-demo"), rows, seed, progress)
         if json_output:
@@ -63,19 +61,6 @@ class Story:
 
 def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
     """Generate data into *folder* and go through every command on them."""
-    from shoal.release.release import refuse_existing, writing
-
-    refuse_existing(folder)
-    with writing(folder):
-        folder.mkdir(parents=True)
-    try:
-        return _run_steps(folder, rows, seed, progress)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _run_steps(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
     import yaml
 
     from shoal.anonymize import anonymize
@@ -83,21 +68,28 @@ def _run_steps(folder: Path, rows: int, seed: int | None, progress: Progress) ->
     from shoal.core.errors import VerificationError
     from shoal.datasets.hospital_files import write_stays
     from shoal.policy.drafting import draft_policy
-    from shoal.release.release import write_text
+    from shoal.release.release import refuse_existing, write_text, writing
     from shoal.sources.opening import open_source
     from shoal.verify.verifier import verify
 
-    data = write_stays(folder / "stays.csv", rows, seed, progress)
-    draft = draft_policy(data, progress=progress)
-    write_text(folder / "draft.yaml", draft.text)
-    policy = folder / "policy.yaml"
-    write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
-    before = audit(data, policy, progress=progress)
-    release = anonymize(data, policy, out=folder / "release", seed=seed, progress=progress)
-    verification = verify(folder / "release", source=open_source(data), progress=progress)
-    if not verification.verified:
-        raise VerificationError("; ".join(verification.failures))
-    return Story(folder, draft, before, release, verification)
+    refuse_existing(folder)
+    with writing(folder):
+        folder.mkdir(parents=True)
+    try:
+        data = write_stays(folder / "stays.csv", rows, seed, progress)
+        draft = draft_policy(data, progress=progress)
+        write_text(folder / "draft.yaml", draft.text)
+        policy = folder / "policy.yaml"
+        write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
+        before = audit(data, policy, progress=progress)
+        release = anonymize(data, policy, out=folder / "release", seed=seed, progress=progress)
+        verification = verify(folder / "release", source=open_source(data), progress=progress)
+        if not verification.verified:
+            raise VerificationError("; ".join(verification.failures))
+        return Story(folder, draft, before, release, verification)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def demo_policy() -> dict[str, Any]:
@@ -111,60 +103,50 @@ def demo_policy() -> dict[str, Any]:
 
 def show_story(story: Story) -> None:
     """Say in plain words what was protected and what it cost."""
+    folder, manifest, utility = story.folder, story.release.manifest, story.release.utility
+    reached = {entry["model"]: entry["achieved"] for entry in manifest["guarantees"]}
+    done = sum(check.done for check in story.verification.checks)
     parts = {
-        "The data": f"{story.audit.rows:,} generated hospital stays, one row per patient, in {story.folder}/stays.csv.",
-        "The policy": _policy(story),
-        "The danger": _danger(story.audit),
-        "The release": _release(story.release),
-        "The proof": _proof(story.verification),
-        "The cost": _cost(story.release),
-        "The findings": _findings(story),
-        "Look at": f"{story.folder}/release/public, the folder to share, and "
-        f"{story.folder}/release/internal/report.html, which is for you alone.",
+        "The data": f"{story.audit.rows:,} generated hospital stays, one row per patient, in {folder}/stays.csv.",
+        "The policy": (
+            f"shoal init drafted {folder}/draft.yaml and left {story.draft.n_questions} questions open. With these "
+            f"answered, and trees for occupation and diagnosis, it is {folder}/policy.yaml: "
+            f"{', '.join(story.audit.quasi)} may be known to others, diagnosis must stay secret, patient is never "
+            "published, cost is rounded to thousands."
+        ),
+        "The danger": _describe_danger(story.audit),
+        "The release": (
+            f"{manifest['rows']:,} rows in {story.release.evidence['risk_after']['classes']:,} classes, "
+            f"{manifest['withheld']:,} withheld. Everybody shares all quasi-identifiers with at least "
+            f"{reached['k-anonymity'] - 1:.0f} others, and within each class the diagnosis is as uncertain as among "
+            f"{reached['entropy-l-diversity']:.1f} equally likely ones."
+        ),
+        "The proof": (
+            f"shoal verify read the written file again, with the source: {len(story.verification.guarantees)} "
+            f"guarantees and {done} other checks hold, and every published row matches a source row of its own."
+        ),
+        "The cost": (
+            f"{utility['um']:.0%} of the information is kept: a published value spans on average "
+            f"{utility['ncp']:.1%} of its domain; diagnosis is published as it is. "
+            f"It took {sum(story.release.evidence['seconds'].values()):.1f} seconds."
+        ),
+        "The findings": _describe_findings(story),
+        "Look at": f"{folder}/release/public, the folder to share, and {folder}/release/internal/report.html, which "
+        "is for you alone.",
     }
-    for head, text in parts.items():
-        say(f"[bold]{head}.[/] {text}")
+    say(*(f"[bold]{head}.[/] {text}" for head, text in parts.items()))
 
 
-def _policy(story: Story) -> str:
-    return (
-        f"shoal init drafted {story.folder}/draft.yaml and left {story.draft.n_questions} questions open. With these "
-        f"answered, and trees for occupation and diagnosis, it is {story.folder}/policy.yaml: "
-        f"{', '.join(story.audit.quasi)} may be known to others, diagnosis must stay secret, patient is never "
-        "published, cost is rounded to thousands."
-    )
-
-
-def _danger(found: Audit) -> str:
-    worst = found.minimal_sets[0] if found.minimal_sets else None
-    already = ""
-    if worst is not None:
+def _describe_danger(found: Audit) -> str:
+    certain, already = found.sensitive[0].certain_records, ""
+    if found.minimal_sets:
+        worst = found.minimal_sets[0]
         make = "makes" if len(worst.attributes) == 1 else "make"
         already = f" Just {' and '.join(worst.attributes)} {make} {worst.unique_share:.0%} of them unique."
-    certain = found.sensitive[0].certain_records
     return f"{found.headline}{already} The quasi-identifiers reveal the diagnosis of {certain:,} people with certainty."
 
 
-def _release(release: Release) -> str:
-    manifest = release.manifest
-    reached = {entry["model"]: entry["achieved"] for entry in manifest["guarantees"]}
-    return (
-        f"{manifest['rows']:,} rows in {release.evidence['risk_after']['classes']:,} classes, {manifest['withheld']:,} "
-        f"withheld. Everybody shares all quasi-identifiers with at least {reached['k-anonymity'] - 1:.0f} others, and "
-        f"within each class the diagnosis is as uncertain as among {reached['entropy-l-diversity']:.1f} equally "
-        "likely ones."
-    )
-
-
-def _proof(verification: Verification) -> str:
-    done = sum(check.done for check in verification.checks)
-    return (
-        f"shoal verify read the written file again, with the source: {len(verification.guarantees)} guarantees and "
-        f"{done} other checks hold, and every published row matches a source row of its own."
-    )
-
-
-def _findings(story: Story) -> str:
+def _describe_findings(story: Story) -> str:
     """Say what the promises do not cover: what rounding repaired, and what is left for the steward to decide."""
     left = [one for one in story.release.findings if one.open]
     high = sum(one.severity == "high" for one in left)
@@ -174,13 +156,4 @@ def _findings(story: Story) -> str:
     return (
         f"{before}Rounded, {'no high finding is' if not high else f'{high} high findings are'} open. "
         f"{f'For you to decide: {said}' if left else 'There are no other findings.'}"
-    )
-
-
-def _cost(release: Release) -> str:
-    utility = release.utility
-    return (
-        f"{utility['um']:.0%} of the information is kept: a published value spans on average {utility['ncp']:.1%} of "
-        "its domain; diagnosis is published as it is. "
-        f"It took {sum(release.evidence['seconds'].values()):.1f} seconds."
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, reporting, say
+from shoal.cli.console import JsonOption, plain, reply, reporting
 
 app = typer.Typer(
     help="Make keys of pseudonyms and signatures, and take reversible pseudonyms back.",
@@ -33,26 +33,18 @@ def new(
             from shoal.release.signing import new_signing_key
 
             public = new_signing_key(file)
-            if json_output:
-                answer({"key": str(file), "public_key": str(public)})
-            else:
-                say(
-                    f"{file} is a new key for signing, which only you may read: `shoal anonymize --sign {file}`.",
-                    markup=False,
-                )
-                say(
-                    f"{public} is for everybody who checks your releases: `shoal verify --public-key {public.name}`.",
-                    markup=False,
-                )
+            reply(
+                json_output,
+                {"key": str(file), "public_key": str(public)},
+                plain(f"{file} is a new key for signing, which only you may read: `shoal anonymize --sign {file}`."),
+                plain(
+                    f"{public} is for everybody who checks your releases: `shoal verify --public-key {public.name}`."
+                ),
+            )
             return
         new_key(file)
-        if json_output:
-            answer({"key": str(file), "bytes": KEY_BYTES})
-        else:
-            say(
-                f"{file} is a new key, which only you may read. A lost key cannot be made again: keep a copy.",
-                markup=False,
-            )
+        text = f"{plain(file)} is a new key, which only you may read. A lost key cannot be made again: keep a copy."
+        reply(json_output, {"key": str(file), "bytes": KEY_BYTES}, text)
 
 
 @app.command("open")
@@ -77,8 +69,5 @@ def open_file(
         from shoal.columns.keys import write_opened
 
         done = write_opened(file, column, key, to, domain)
-        if json_output:
-            answer(done)
-        else:
-            say(f"{done['rows']:,} rows with the values of {column!r}  ->  {to}", markup=False)
-            say("This file names people: keep it to yourself.", markup=False)
+        text = plain(f"{done['rows']:,} rows with the values of {column!r}  ->  {to}")
+        reply(json_output, done, text, "This file names people: keep it to yourself.")

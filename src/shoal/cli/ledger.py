@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting, say
+from shoal.cli.console import JsonOption, answer, bars, make_table, out, plain, reply, reporting, say
+from shoal.core.wording import counted_text, join_words
 
 if TYPE_CHECKING:
     from shoal.linking.ledger.checking import Checked
@@ -59,7 +60,6 @@ def check(
 ) -> None:
     """Link the releases anew and settle unfinished ones. Exit code 3: some are below their floor together."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
         from shoal.linking.ledger.checking import check as run
         from shoal.sources.opening import open_source
 
@@ -87,21 +87,15 @@ def add(
 ) -> None:
     """Enter a release of before. It is verified and linked, but not refused."""
     with reporting(json_output):
-        from rich.markup import escape
-
-        from shoal.cli.bars import bars
         from shoal.linking.ledger.entering import add as run
         from shoal.linking.ledger.records import LedgerOptions
 
         with bars() as progress:
             entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress)
-        if json_output:
-            answer({**entered.evidence["ledger"], "warnings": [*entered.warnings, *entered.unsettled]})
-            return
-        entry = entered.evidence["ledger"]
-        say(f"Entered as number {entry['number']}, about {escape(entry['population'])}.")
-        for warning in (*entered.warnings, *entered.unsettled):
-            say(f"[yellow]Warning:[/] {escape(warning)}.")
+        entry, warnings = entered.evidence["ledger"], [*entered.warnings, *entered.unsettled]
+        lines = [f"Entered as number {entry['number']}, about {plain(entry['population'])}."]
+        lines += [f"[yellow]Warning:[/] {plain(warning)}." for warning in warnings]
+        reply(json_output, {**entry, "warnings": warnings}, *lines)
 
 
 @app.command("export")
@@ -114,15 +108,10 @@ def export(
 ) -> None:
     """Write the record for auditors. Entries, guarantees, evaluations and digests; no rows."""
     with reporting(json_output):
-        from rich.markup import escape
-
         from shoal.linking.ledger.checking import export as run
 
         counts = run(ledger, output)
-        if json_output:
-            answer({"out": str(output), **counts})
-        else:
-            say(f"{counts['releases']:,} releases  ->  {escape(str(output))}")
+        reply(json_output, {"out": str(output), **counts}, f"{counts['releases']:,} releases  ->  {plain(output)}")
 
 
 @app.command("floor")
@@ -137,8 +126,6 @@ def floor(
 ) -> None:
     """Set the floor of a population. This is the only way to lower it, and is kept in the record."""
     with reporting(json_output):
-        from rich.markup import escape
-
         from shoal.linking.ledger.book import Ledger
         from shoal.linking.ledger.records import check_floor
 
@@ -147,12 +134,12 @@ def floor(
             name = opened.choose(population)
             before = opened.find_population(name)
             after = opened.set_floor(name, least, warns=warn)
-        if json_output:
-            answer({"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns})
-            return
         what = "warned of" if after.warns else "refused"
-        text = f"The floor of {escape(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}."
-        say(text)
+        reply(
+            json_output,
+            {"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns},
+            f"The floor of {plain(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}.",
+        )
 
 
 @app.command("strike")
@@ -168,23 +155,17 @@ def strike(
         from shoal.linking.ledger.checking import strike as run
 
         entry = run(ledger, number, reason)
-        if json_output:
-            answer(entry_document(entry))
-        else:
-            out().print(f"Release {number} is struck and counts no more.")
+        reply(json_output, entry_document(entry), f"Release {number} is struck and counts no more.")
 
 
 def _show_releases(found: dict[str, Any]) -> None:
     """Print a table for each population, with a line for each release."""
-    from rich.markup import escape
-
-    from shoal.cli.console import make_table
     from shoal.linking.ledger.checking import guarantees_text
 
     for population in found["populations"]:
         what = "warned of" if population["warns"] else "refused"
         floor = population["floor"]
-        say(f"[bold]{escape(population['name'])}[/]: floor {floor:,}, what is below is {what}")
+        say(f"[bold]{plain(population['name'])}[/]: floor {floor:,}, what is below is {what}")
         table = make_table()
         for head in ("", "rows", "l"):
             table.add_column(head, justify="right", no_wrap=True)
@@ -202,9 +183,9 @@ def _show_releases(found: dict[str, Any]) -> None:
                 "-" if each["l"] is None else f"[red]{each['l']:,}[/]" if low else f"{each['l']:,}",
                 each["at"][:10],
                 each["status"],
-                escape(each["recipient"]),
-                escape(each["method"]),
-                escape(guarantees_text(each["guarantees"])),
+                plain(each["recipient"]),
+                plain(each["method"]),
+                plain(guarantees_text(each["guarantees"])),
             )
         out().print(table)
     text = "l: the fewest sensitive values that a release leaves to anybody, with any others that the person is in"
@@ -213,24 +194,18 @@ def _show_releases(found: dict[str, Any]) -> None:
 
 def _show_checked(checked: Checked) -> None:
     """Tell what is left of one population, the worst sets first."""
-    from rich.markup import escape
-
-    from shoal.core.wording import counted_text, join_words
     from shoal.linking.ledger.entering import describe_set, least_failing
 
     verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
-    name, floor = escape(checked.population.name), checked.population.floor
-    releases = counted_text(len(checked.entries), "release")
-    say(f"[bold]{name}[/]: {releases}, {verdict} of {floor:,}.")
+    name, floor = plain(checked.population.name), checked.population.floor
+    say(f"[bold]{name}[/]: {counted_text(len(checked.entries), 'release')}, {verdict} of {floor:,}.")
     for finding in checked.findings:
         fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)
         sets = [*least_failing(finding), *fine]
         for each in sets[:MOST_SHOWN]:
-            which = ("release " if len(each.releases) == 1 else "releases ") + join_words(
-                [str(n) for n in each.releases]
-            )
+            which = f"release{'s' if len(each.releases) > 1 else ''} {join_words([*map(str, each.releases)])}"
             bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
-            say(f"  {escape(describe_set(each, which))}{bound}")
+            say(f"  {plain(describe_set(each, which))}{bound}")
         if len(finding.evaluations) > min(len(sets), MOST_SHOWN):
             say(f"  {len(finding.evaluations):,} sets of releases in all; --json has them.")
         if not finding.complete:
@@ -239,5 +214,4 @@ def _show_checked(checked: Checked) -> None:
         say(f"  Release {number} was unfinished; it is in place, and now published.")
     for entry in checked.entries:
         if entry.status == "unfinished":
-            text = f"  Release {entry.number} is unfinished and counts as published; see `shoal ledger strike`."
-            say(text)
+            say(f"  Release {entry.number} is unfinished and counts as published; see `shoal ledger strike`.")

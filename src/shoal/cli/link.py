@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting, say
+from shoal.cli.console import JsonOption, answer, out, plain, reporting, say
+from shoal.core.wording import counted_text
 
 if TYPE_CHECKING:
-    from shoal.linking.result import PopulationLinkage, Remaining, TargetLinkage
+    from shoal.linking.result import PopulationLinkage, TargetLinkage
 
 MOST_SHOWN = 10  # values of one case in the terminal; --json has all
 
@@ -48,9 +49,7 @@ def link(
 
 def show_target(found: TargetLinkage) -> None:
     """Tell what remains for one person."""
-    from rich.markup import escape
-
-    name = escape(found.sensitive)
+    name = plain(found.sensitive)
     if found.remaining.l == 1:
         text = f"The releases together give away {name}: one value remains."
     elif found.remaining.l:
@@ -58,25 +57,28 @@ def show_target(found: TargetLinkage) -> None:
     else:
         text = f"No value of {name} remains: the person cannot be in all of these releases with the same value."
     say(f"[bold]{text}[/]")
-    _tell(found.remaining)
-    _tell_plan(found, found.remaining.l)
-    for release, left in zip(found.releases, found.alone, strict=True):
-        say(f"{escape(release)} alone leaves {left.l:,}.")
+    shown = list(found.remaining.counts.items())
+    say(*(f"  {count:>7,}  {plain(value)}" for value, count in shown[:MOST_SHOWN]))
+    if len(shown) > MOST_SHOWN:
+        out().print(f"  and {len(shown) - MOST_SHOWN:,} more (--json lists all)")
+    _say_plan(found, found.remaining.l)
+    say(
+        *(
+            f"{plain(release)} alone leaves {left.l:,}."
+            for release, left in zip(found.releases, found.alone, strict=True)
+        )
+    )
 
 
 def show(found: PopulationLinkage) -> None:
     """Tell what remains for everybody, the most important first."""
-    from rich.markup import escape
-
-    name = escape(found.sensitive)
-    values = "value" if found.l == 1 else "values"
-    bounded = "" if found.exact else "at least "
+    values = f"{counted_text(found.l, 'value')} of {plain(found.sensitive)}"
     say(
-        f"[bold]Whoever is in all {len(found.releases)} releases is left with {bounded}{found.l:,} {values} of {name}"
-        f"{'' if not found.exact else ' at worst'}[/] (frequency l {found.frequency_l:.3g}, entropy l "
-        f"{found.entropy_l:.3g})."
+        f"[bold]Whoever is in all {len(found.releases)} releases is left with "
+        f"{f'{values} at worst' if found.exact else f'at least {values}'}[/] (frequency l {found.frequency_l:.3g}, "
+        f"entropy l {found.entropy_l:.3g})."
     )
-    _tell_plan(found, found.l)
+    _say_plan(found, found.l)
     if found.population:
         say(
             f"Of {found.people:,} people {found.people_linked:,} can be in all of the releases; "
@@ -92,7 +94,7 @@ def show(found: PopulationLinkage) -> None:
     if not found.exact:
         say("Classes of a release overlap, so somebody may be in any of several; not all of that is counted in here.")
     for release, alone in zip(found.releases, found.alone, strict=True):
-        say(f"{escape(release)} alone: l = {alone:,}")
+        say(f"{plain(release)} alone: l = {alone:,}")
     say(
         f"Releases of these l can, at worst, leave {found.bound:,} of {found.values:,} values "
         "(Proposition 3.1 of the (l, delta)-diversity paper)."
@@ -101,7 +103,7 @@ def show(found: PopulationLinkage) -> None:
     for number, (l, classes) in enumerate(_cases(found), start=1):
         say(f"{number}. {l:,} of {found.values:,} values:")
         for release, text in zip(found.releases, classes, strict=True):
-            say(f"   {escape(release)}: {escape(text) or 'sliced, without classes'}")
+            say(f"   {plain(release)}: {plain(text) or 'sliced, without classes'}")
 
 
 def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
@@ -116,7 +118,7 @@ def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
     return list(dict.fromkeys(shown))
 
 
-def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int) -> None:
+def _say_plan(found: TargetLinkage | PopulationLinkage, l: int) -> None:
     """Tell what the plan promises, if all releases are by the same one."""
     if found.plan is None:
         return
@@ -128,13 +130,3 @@ def _tell_plan(found: TargetLinkage | PopulationLinkage, l: int) -> None:
     else:
         text += f", which promises {found.promised:,} values: a release does not keep it; run `shoal verify` on each."
     say(text)
-
-
-def _tell(remaining: Remaining) -> None:
-    from rich.markup import escape
-
-    shown = list(remaining.counts.items())
-    for value, count in shown[:MOST_SHOWN]:
-        say(f"  {count:>7,}  {escape(value)}")
-    if len(shown) > MOST_SHOWN:
-        out().print(f"  and {len(shown) - MOST_SHOWN:,} more (--json lists all)")

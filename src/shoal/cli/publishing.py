@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from shoal.cli.console import answer, out, say
+from shoal.cli.console import answer, out, plain, say
+from shoal.core.errors import UsageError
+from shoal.core.wording import counted_text
 
 if TYPE_CHECKING:
     from shoal.core.results import Finding
     from shoal.linking.ledger.records import LedgerOptions
     from shoal.release.release import Release
-
-
-class Format(StrEnum):
-    """Formats of the published file."""
-
-    csv = "csv"
-    parquet = "parquet"
 
 
 # Text, not a path: a path would take an address apart. It must never be printed as it is: see shoal.sources.addresses.
@@ -33,7 +27,8 @@ DataArgument: TypeAlias = Annotated[
 ]
 FolderOption: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")]
 FormatOption: TypeAlias = Annotated[
-    Format | None, typer.Option("--format", help="Format of the published file; as the source without it.")
+    Literal["csv", "parquet"] | None,
+    typer.Option("--format", help="Format of the published file; as the source without it."),
 ]
 SeedOption: TypeAlias = Annotated[
     int | None,
@@ -73,7 +68,6 @@ def read_ledger_options(
     ledger: Path | None, population: str | None, recipient: str | None, floor: int | None, warn: bool
 ) -> LedgerOptions | None:
     """Return what the options of the ledger say; without ``--ledger`` the others are an error."""
-    from shoal.core.errors import UsageError
     from shoal.linking.ledger.records import LedgerOptions
 
     if ledger is not None:
@@ -104,24 +98,23 @@ def answer_release(release: Release, folder: Path, more: Mapping[str, Any]) -> N
 
 def show_end(release: Release) -> None:
     """Say what stands at the end of every release: its place in the ledger, warnings, its folders, and findings."""
-    from rich.markup import escape
-
-    if "ledger" in release.evidence:
-        _show_entry(release.evidence["ledger"])
+    if (entry := release.evidence.get("ledger")) is not None:
+        earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
+        say(f"It is number {entry['number']} in the ledger, about {plain(entry['population'])}, {earlier}.")
+        for found in entry["linked"]:
+            if found["l"] is not None:
+                values = f"{counted_text(found['l'], 'value')} of {plain(found['sensitive'])}"
+                say(f"Together they leave at least {values} to everybody; the floor is {entry['floor']:,}.")
     for warning in release.evidence["warnings"]:
         end = "" if warning.endswith("?") else "."
-        say(f"[yellow]Warning:[/] {escape(warning)}{end}")
-    folder = escape(str(release.folder))
+        say(f"[yellow]Warning:[/] {plain(warning)}{end}")
+    folder = plain(release.folder)
     say(f"The folder to share is {folder}/public; keep {folder}/internal to yourself.")
     show_findings(release.findings)
 
 
 def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
     """Say what no promise covers: what is open, with its fix, then what the policy accepts; *supposed* says when."""
-    from rich.markup import escape
-
-    from shoal.core.wording import counted_text
-
     left = [one for one in findings if one.open]
     high = sum(one.severity == "high" for one in left)
     if left:
@@ -131,23 +124,7 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
     else:
         out().print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
     for one in findings:
-        about = f" ({escape(', '.join(one.about))})" if one.about else ""
+        about = f" ({plain(', '.join(one.about))})" if one.about else ""
         colour = {"high": "red", "medium": "yellow"}.get(one.severity, "blue") if one.open else "green"
-        told = f"{escape(one.text)} {escape(one.fix)}" if one.open else f"accepted: {escape(str(one.accepted))}"
-        say(f"[{colour}]{one.severity}[/] {one.id}{about}: {told}")
-
-
-def _show_entry(entry: Mapping[str, Any]) -> None:
-    """Say under which number a release is in the ledger, and what it leaves with the others."""
-    from rich.markup import escape
-
-    from shoal.core.wording import counted_text
-
-    earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
-    say(f"It is number {entry['number']} in the ledger, about {escape(entry['population'])}, {earlier}.")
-    for found in entry["linked"]:
-        if found["l"] is not None:
-            say(
-                f"Together they leave at least {counted_text(found['l'], 'value')} of {escape(found['sensitive'])} to "
-                f"everybody; the floor is {entry['floor']:,}."
-            )
+        text = f"{plain(one.text)} {plain(one.fix)}" if one.open else f"accepted: {plain(one.accepted)}"
+        say(f"[{colour}]{one.severity}[/] {one.id}{about}: {text}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import answer, leave, out, reporting, say
+from shoal.cli.console import leave, plain, reply, reporting, require_packages, say
+from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.studio.application import Entrance
@@ -25,7 +26,9 @@ def studio(
 ) -> None:
     """Open tables, set roles, run and compare in a browser. Only this machine can reach it, until interrupted."""
     with reporting(json_output):
-        _demand_packages()
+        if os.name != "posix":
+            raise UsageError("the studio runs on Linux and macOS only; the other commands run here too")
+        require_packages("the studio", "studio", "starlette", "uvicorn")
         import threading
         import webbrowser
 
@@ -33,13 +36,15 @@ def studio(
 
         def announce(entrance: Entrance) -> None:
             link = entrance.link()
-            if json_output:
-                answer({"url": link})
-                sys.stdout.flush()
-            else:
-                _announce(link)
-                if sys.stdin.isatty():
-                    threading.Thread(target=_print_links, args=(entrance,), daemon=True).start()
+            reply(
+                json_output,
+                {"url": link},
+                f"The studio is open at {plain(link)}",
+                "The link works once; press Enter for another. Ctrl-C ends the studio and removes what it kept.",
+            )
+            sys.stdout.flush()
+            if not json_output and sys.stdin.isatty():
+                threading.Thread(target=_print_links, args=(entrance,), daemon=True).start()
             if browser:
                 page = entrance.file(link).as_uri()
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()  # some wait for its end
@@ -48,24 +53,7 @@ def studio(
         leave(0)  # one of its threads may be reading
 
 
-def _announce(link: str) -> None:
-    say(f"The studio is open at {link}", markup=False)
-    out().print("The link works once; press Enter for another. Ctrl-C ends the studio and removes what it kept.")
-
-
 def _print_links(entrance: Entrance) -> None:
     """Give another link for each line that is typed."""
     for _ in sys.stdin:
-        say(f"Another link: {entrance.link()}", markup=False)
-
-
-def _demand_packages() -> None:
-    """Raise unless the packages of the studio are there."""
-    from importlib.util import find_spec
-
-    from shoal.core.errors import UsageError
-
-    if os.name != "posix":
-        raise UsageError("the studio runs on Linux and macOS only; the other commands run here too")
-    if absent := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise UsageError(f"the studio needs {', '.join(absent)}; install shoal[studio]")
+        say(f"Another link: {plain(entrance.link())}")

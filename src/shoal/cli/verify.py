@@ -7,8 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import Engine, EngineOption, JsonOption, MasterOption, answer, out, reporting
+from shoal.cli.console import (
+    EngineOption,
+    JsonOption,
+    MasterOption,
+    answer,
+    bars,
+    make_table,
+    out,
+    plain,
+    reporting,
+)
 from shoal.core.errors import UsageError
+from shoal.core.wording import parameters_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,28 +51,37 @@ def verify(
     public_key: Annotated[
         Path | None, typer.Option(help="Public key of the data holder: also check that the release is signed by it.")
     ] = None,
-    engine: EngineOption = Engine.local,
+    engine: EngineOption = "local",
     master: MasterOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
     with reporting(json_output):
-        from shoal.cli.bars import bars
         from shoal.engines.regions.budget import Budget
+        from shoal.policy.policy import Policy
+        from shoal.sources.opening import open_source
         from shoal.verify.verifier import verify
 
-        key = None if public_key is None else _read(public_key)
+        try:
+            key = None if public_key is None else public_key.read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read {public_key}: {error.strerror or 'input or output error'}") from None
         session = _start_session(engine, master)
         limit = Budget.of(memory).limit
-        manifest = _read_manifest(folder)
-        options = _find_options(manifest, policy)
+        manifest, asked = _read_manifest(folder), None if policy is None else Policy.load(policy)
+        options = _find_options(manifest) if asked is None else asked.source
         original = None if source is None else _open_table(source, options, session)
-        populations = _open_populations(manifest, population, policy, options)
+        tables: dict[str, str | Path] = {}
+        if population is not None:
+            tables = dict.fromkeys(_list_populations(manifest), population)
+        elif policy is not None and asked is not None:
+            known = {getattr(model, "population", None) for model in asked.privacy}
+            tables = {name: policy.parent / name for name in _list_populations(manifest) if name in known}
         with bars() as progress:
             verification = verify(
                 folder,
                 source=original,
-                populations=populations,
+                populations={name: open_source(path, options) for name, path in tables.items()},
                 progress=progress,
                 memory=limit,
                 spark=session,
@@ -75,16 +95,9 @@ def verify(
         raise typer.Exit(REJECTED)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror or 'input or output error'}") from None
-
-
-def _start_session(engine: Engine, master: str | None) -> SparkSession | None:
+def _start_session(engine: str, master: str | None) -> SparkSession | None:
     """Return the session whose workers are to check, if Spark is asked for."""
-    if engine is Engine.local:
+    if engine == "local":
         if master is not None:
             raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
         return None
@@ -116,58 +129,36 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _find_options(manifest: dict[str, Any], policy: Path | None) -> SourceOptions:
-    """Read the source as the policy says, or with the texts for missing that the manifest names."""
-    from shoal.policy.policy import Policy
+def _find_options(manifest: dict[str, Any]) -> SourceOptions:
+    """Read the source with the texts for missing that the manifest names."""
     from shoal.sources.base import SourceOptions
 
-    if policy is not None:
-        return Policy.load(policy).source
     try:
         return SourceOptions(missing=manifest["missing"]["tokens"])
     except (ValueError, KeyError, TypeError):
         return SourceOptions()
 
 
-def _open_populations(
-    manifest: dict[str, Any], population: str | None, policy: Path | None, options: SourceOptions
-) -> dict[str, Source]:
-    """Open the population tables that the manifest names: the one given, or those beside the policy."""
-    from shoal.sources.opening import open_source
-
+def _list_populations(manifest: dict[str, Any]) -> list[str]:
     promised = manifest.get("populations")
-    named = [path for path in promised if isinstance(path, str)] if isinstance(promised, dict) else []
-    if population is not None:
-        return dict.fromkeys(named, open_source(population, options))
-    if policy is not None:
-        from shoal.policy.policy import Policy
-
-        known = {getattr(model, "population", None) for model in Policy.load(policy).privacy}
-        return {path: open_source(policy.parent / path, options) for path in named if path in known}
-    return {}
+    return [path for path in promised if isinstance(path, str)] if isinstance(promised, dict) else []
 
 
 def show(verification: Verification, *, with_source: bool) -> None:
     """List every guarantee, claim and check with its verdict."""
-    from rich.markup import escape
-
-    from shoal.cli.console import make_table
-    from shoal.core.wording import parameters_text
-
-    console = out()
     table = make_table("", "checked", "found")
     for promise in verification.guarantees:
-        table.add_row(_mark(promise.ok), promise.model, escape(promise.detail))
+        table.add_row(_mark(promise.ok), promise.model, plain(promise.detail))
     for claim in verification.claims:
         said = f"{parameters_text(claim.parameters)}: {claim.detail}"
-        table.add_row("[yellow]claim[/]", claim.model, escape(said))
+        table.add_row("[yellow]claim[/]", claim.model, plain(said))
     if not verification.guarantees and not verification.claims and verification.may_promise_nothing:
         table.add_row("[yellow]none[/]", "promises", "this release promises nothing about people")
     for check in verification.checks:
-        table.add_row(_mark(check.ok) if check.done else "[yellow]not done[/]", check.name, escape(check.detail))
-    console.print(table)
+        table.add_row(_mark(check.ok) if check.done else "[yellow]not done[/]", check.name, plain(check.detail))
+    out().print(table)
     if not verification.verified:
-        console.print("[bold red]Not verified[/]: do not publish.")
+        out().print("[bold red]Not verified[/]: do not publish.")
         return
     asked = with_source or any(check.name == "truth" for check in verification.checks)
     scope = "" if asked else " (without --source, whether the rows are true was not checked)"
@@ -175,7 +166,7 @@ def show(verification: Verification, *, with_source: bool) -> None:
         scope += ", but for what is only claimed"
     elif not verification.guarantees:
         scope += "; it promises nothing about people"
-    console.print(f"[bold green]Verified[/]{scope}.")
+    out().print(f"[bold green]Verified[/]{scope}.")
 
 
 def _mark(ok: bool) -> str:

@@ -62,7 +62,7 @@ def in_notebook() -> bool:
     return "ipykernel" in sys.modules and hasattr(shell, "kernel")
 
 
-PROVIDERS = ("shoal.reports.notebook", "shoal.reports.recorded")  # modules that register how things are shown
+PROVIDERS = ("shoal.reports.notebook", "shoal.reports.internal")  # modules that register how things are shown
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 _shown_by: dict[str, Callable[..., Any]] = {}

@@ -44,6 +44,15 @@ def size_text(n_bytes: int) -> str:
     return f"{n_bytes / (1 << 30):.3g} GiB" if n_bytes >= 1 << 30 else f"{n_bytes / (1 << 20):.0f} MiB"
 
 
+def range_text(low: int, high: int) -> str:
+    """Write a range of whole numbers.
+
+    >>> range_text(5, 5), range_text(1000, 1999)
+    ('5', '1,000 to 1,999')
+    """
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def percent(share: float) -> str:
     """Return a share as people read it; only 0 is 0%, and only 1 is 100%.
 
@@ -61,10 +70,11 @@ def percent(share: float) -> str:
 def join_words(names: Sequence[str]) -> str:
     """Write names as people do.
 
-    >>> join_words(["a", "b", "c"])
-    'a, b and c'
+    >>> join_words(["a", "b", "c"]), join_words(["a"]), join_words([])
+    ('a, b and c', 'a', '')
     """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _value(value: Any) -> str:

@@ -10,11 +10,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from shoal.core.wording import counted_text, percent
+from shoal.core.wording import attack_text, counted_text, percent, range_text
 from shoal.reports.svg import (
     TEXT,
     WIDTH,
-    BarRow,
     count_text,
     diamond,
     draw_bars,
@@ -157,25 +156,27 @@ def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
 
 def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapping[str, int]]) -> Plot:
     """Draw the records by the size of their class or bucket; the original, if it is given, beside the release."""
-    groups = "buckets" if after and "buckets" in after[0] else "classes"
-    one = "bucket" if groups == "buckets" else "class"
-    earlier = {entry["from"]: entry for entry in before or ()}
-    later = {entry["from"]: entry for entry in after}
-    ends = {entry["from"]: entry["to"] for entry in (*(before or ()), *after)}
-    sizes = {low: _range_text(low, ends[low]) for low in sorted(ends)}
-    legend = (AFTER,) if before is None else (BEFORE, AFTER)
-    sides = (later,) if before is None else (earlier, later)
+    one = "bucket" if after and "buckets" in after[0] else "class"
+    sides = [after] if before is None else [before, after]
+    sizes = {entry["from"]: range_text(entry["from"], entry["to"]) for side in sides for entry in side}
+    by_size = [{entry["from"]: entry for entry in side} for side in sides]
+    bars, rows = {}, []
+    for low in sorted(sizes):
+        entries = [side.get(low, {}) for side in by_size]
+        bars[sizes[low]] = [entry.get("records", 0) for entry in entries]
+        groups = [entry.get("classes", entry.get("buckets", 0)) for entry in entries]
+        cells = [cell for pair in zip(groups, bars[sizes[low]], strict=True) for cell in pair]
+        rows.append((sizes[low], *map(count_text, cells)))
     parts, height = draw_bars(
-        [BarRow(name, tuple(_records(side, low) for side in sides)) for low, name in sizes.items()],
-        legend,
+        bars,
+        (AFTER,) if before is None else (BEFORE, AFTER),
         title=f"records, by the size of their {one}",
         value_text=count_text,
         tick_text=short_count_text,
     )
     heads = [f"size of the {one}"]
-    for when, side in ((" before", before), ("", after) if before is None else (" after", after)):
-        heads += [] if side is None else [f"{_groups(side)}{when}", f"records{when}"]
-    rows = [[name, *(cell for side in sides for cell in _cells(side, low))] for low, name in sizes.items()]
+    for when, side in zip(("",) if before is None else (" before", " after"), sides, strict=True):
+        heads += [f"{'buckets' if side and 'buckets' in side[0] else 'classes'}{when}", f"records{when}"]
     state = _alone(after, one)
     words = f"{state[0].upper()}{state[1:]}." if before is None else f"Before, {_alone(before)}. After, {state}."
     return draw(f"{one.capitalize()} sizes", words, parts, height, heads, rows)
@@ -188,84 +189,57 @@ def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
         return "there are no records"
     alone = sum(entry["records"] for entry in entries if entry["to"] == 1)
     most = max(entries, key=lambda entry: entry["records"])
-    size = _range_text(most["from"], most["to"])
     alone_text = f"{alone:,} of {counted_text(every, 'record')} ({percent(alone / every)})" if alone else "no record"
     alone_text += f" {'is' if alone < 2 else 'are'} alone in {'its' if alone < 2 else 'their'} {one}"
     groups = "buckets" if one == "bucket" else "classes"
     share = most["records"] / every
     where = f"most ({percent(share)}) are" if share > 0.5 else f"the largest part ({percent(share)}) is"
-    return alone_text if most["to"] == 1 else f"{alone_text}; {where} in {groups} of {size}"
-
-
-def _range_text(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _records(side: Mapping[int, Mapping[str, int]], low: int) -> int:
-    return side[low]["records"] if low in side else 0
-
-
-def _groups(entries: Sequence[Mapping[str, int]]) -> str:
-    return "buckets" if entries and "buckets" in entries[0] else "classes"
-
-
-def _cells(side: Mapping[int, Mapping[str, int]], low: int) -> tuple[str, str]:
-    entry = side.get(low, {})
-    return count_text(entry.get("classes", entry.get("buckets", 0))), count_text(entry.get("records", 0))
+    sizes = range_text(most["from"], most["to"])
+    return alone_text if most["to"] == 1 else f"{alone_text}; {where} in {groups} of {sizes}"
 
 
 def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     """Draw what searchers find, as shares of records; the sizes behind them are in the table."""
-    whom = "people" if "counts" in before else "records"
-    shares = {name: (share, _risk_shares(after)[name]) for name, share in _risk_shares(before).items()}
+    one, whom = ("person", "people") if "counts" in before else ("record", "records")
+    measures = {
+        "highest risk": "prosecutor_highest",
+        "mean risk": "prosecutor_mean",
+        "found by a marketer": "marketer",
+    }
+    shares = {name: (before[key], after[key]) for name, key in measures.items()}
+    shares["share of uniques"] = tuple(side["unique_records"] / side["records"] for side in (before, after))
     parts, height = draw_bars(
-        [BarRow(name, values) for name, values in shares.items()],
+        shares,
         (BEFORE, AFTER),
         title=f"risk, or share of {whom}",
         value_text=percent,
         tick_text=percent,
         least=1.0,
     )
+    smallest = [counted_text(side["smallest_class"], one, whom) for side in (before, after)]
     description = (
-        f"The smallest class has {_size(before)} before and {_size(after)} after. Whoever knows that somebody is in "
+        f"The smallest class has {smallest[0]} before and {smallest[1]} after. Whoever knows that somebody is in "
         f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "
         f"at most before and {percent(after['prosecutor_highest'])} after. "
         f"{whom.capitalize()} unique by their quasi-identifiers: {count_text(before['unique_records'])} before, "
         f"{count_text(after['unique_records'])} after."
     )
-    counts = [
-        (name, count_text(before[key]), count_text(after[key]))
-        for name, key in (
-            (whom, "records"),
-            ("classes", "classes"),
-            ("smallest class", "smallest_class"),
-            (f"unique {whom}", "unique_records"),
-        )
-    ]
-    share_rows = [(name, *map(percent, values)) for name, values in shares.items()]
-    heads = ("measure", "before", "after")
-    return draw("Risk of being found", description, parts, height, heads, [*counts, *share_rows])
-
-
-def _risk_shares(figures: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        "highest risk": figures["prosecutor_highest"],
-        "mean risk": figures["prosecutor_mean"],
-        "found by a marketer": figures["marketer"],
-        "share of uniques": figures["unique_records"] / figures["records"],
+    counts = {
+        whom: "records",
+        "classes": "classes",
+        "smallest class": "smallest_class",
+        f"unique {whom}": "unique_records",
     }
-
-
-def _size(figures: Mapping[str, Any]) -> str:
-    one, several = ("person", "people") if "counts" in figures else ("record", "records")
-    return counted_text(figures["smallest_class"], one, several)
+    rows = [(name, count_text(before[key]), count_text(after[key])) for name, key in counts.items()]
+    rows += [(name, *map(percent, values)) for name, values in shares.items()]
+    return draw("Risk of being found", description, parts, height, ("measure", "before", "after"), rows)
 
 
 def attribute_loss(losses: Mapping[str, float]) -> Plot:
     """Draw the loss of each attribute, from 0 (values as they were) to 1 (values say nothing), largest first."""
     ordered = sorted(losses.items(), key=lambda entry: (-entry[1], entry[0]))
     parts, height = draw_bars(
-        [BarRow(name, (loss,)) for name, loss in ordered],
+        {name: (loss,) for name, loss in ordered},
         ((AFTER[0], "lost"),),
         title="information lost: 0% is exact, 100% tells nothing",
         value_text=percent,
@@ -363,49 +337,27 @@ def _describe_associations(shown: Sequence[Mapping[str, Any]], labels: Sequence[
     return words + (f" {hidden:,} weaker {'pair is' if hidden == 1 else 'pairs are'} not shown." if hidden else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A risk that was measured, with the interval that it lies in."""
-
-    name: str
-    value: float
-    low: float
-    high: float
-    note: str = ""
-
-
-def intervals(rows: Sequence[Interval], title: str = "Attacks") -> Plot:
-    """Draw each risk with its interval; a mark is full where the whole interval lies above 0."""
+def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -> Plot:
+    """Draw the risk that each attack found with its interval; a mark is full where all of that lies above 0."""
     legend = (("circle plot-after", "surely more than chance"), ("circle plot-hollow", "may be chance"))
-    ends = [max(end, _LOWEST) for row in rows for end in (row.value, row.low, row.high)]
-    frame = make_frame([row.name for row in rows], ends, title="risk: 0% is what chance gives", row=26.0, legend=legend)
-    parts = frame.parts(percent)
-    for place, row in enumerate(rows):
-        y, (low, high) = frame.middle(place), (frame.scale.place(row.low), frame.scale.place(row.high))
-        tip = f"{row.name}: {_range(row)}" + (f"; {row.note}" if row.note else "")
-        parts.append(range_mark(low, high, y, 4, tip))
-        look = "plot-after" if row.low > 0 else "plot-hollow"
-        parts.append(element("circle", tooltip(tip), cx=frame.scale.place(row.value), cy=y, r=5.0, class_=look))
-    noted = any(row.note for row in rows)
-    heads = ("attack", "risk", "from", "to", *(("note",) if noted else ()))
-    cells = [
-        (row.name, percent(row.value), percent(row.low), percent(row.high), *((row.note,) if noted else ()))
-        for row in rows
-    ]
-    return draw(title, _describe_intervals(rows), parts, frame.height, heads, cells)
-
-
-def _describe_intervals(rows: Sequence[Interval]) -> str:
-    if not rows:
-        return "No attack was tried."
-    worst = max(rows, key=lambda row: row.value)
-    sure = sum(row.low > 0 for row in rows)
-    how_many = "None is" if not sure else f"{sure} of {len(rows)} {'is' if sure == 1 else 'are'}"
-    return f"The largest risk is that of {worst.name}: {_range(worst)}. {how_many} surely above 0."
-
-
-def _range(row: Interval) -> str:
-    return f"{percent(row.value)}, between {percent(row.low)} and {percent(row.high)}"
+    names = [attack_text(one) for one in attacks]
+    found = [tuple(float(one["risk"][end]) for end in ("value", "low", "high")) for one in attacks]
+    ends = [max(end, _LOWEST) for risk in found for end in risk]
+    frame = make_frame(names, ends, title="risk: 0% is what chance gives", row=26.0, legend=legend)
+    parts, texts = frame.parts(percent), []
+    for place, (name, (value, low, high)) in enumerate(zip(names, found, strict=True)):
+        texts.append(f"{name}: {percent(value)}, between {percent(low)} and {percent(high)}")
+        y, look = frame.middle(place), "plot-after" if low > 0 else "plot-hollow"
+        parts.append(range_mark(frame.scale.place(low), frame.scale.place(high), y, 4, texts[-1]))
+        parts.append(element("circle", tooltip(texts[-1]), cx=frame.scale.place(value), cy=y, r=5.0, class_=look))
+    words = "No attack was tried."
+    if found:
+        _, worst = max(zip(found, texts, strict=True), key=lambda each: each[0][0])
+        sure = sum(low > 0 for _, low, _ in found)
+        how_many = "None is" if not sure else f"{sure} of {len(found)} {'is' if sure == 1 else 'are'}"
+        words = f"The largest risk is that of {worst}. {how_many} surely above 0."
+    rows = [(name, *map(percent, risk)) for name, risk in zip(names, found, strict=True)]
+    return draw(title, words, parts, frame.height, ("attack", "risk", "from", "to"), rows)
 
 
 def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:

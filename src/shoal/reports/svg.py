@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
@@ -251,16 +251,8 @@ def _swatch(kind: str, x: float, y: float) -> str:
     return element("circle", cx=x, cy=y, r=5.0, class_=look)
 
 
-@dataclass(frozen=True, slots=True)
-class BarRow:
-    """A row: its name, and a value for each kind of bar; None where there is none."""
-
-    label: str
-    values: tuple[float | None, ...]
-
-
 def draw_bars(
-    rows: Sequence[BarRow],
+    rows: Mapping[str, Sequence[float]],
     legend: Sequence[tuple[str, str]],
     *,
     title: str,
@@ -268,11 +260,14 @@ def draw_bars(
     tick_text: Callable[[float], str],
     least: float = 0.0,
 ) -> tuple[list[str], float]:
-    """Return the parts of a drawing, and its height; bars are as long as their values, which stand behind them."""
-    values = [value for row in rows for value in row.values if value is not None]
+    """Return the parts of a drawing, and its height; bars are as long as their values, which stand behind them.
+
+    Each row has its name, and a value for each entry of the legend.
+    """
+    values = [value for row in rows.values() for value in row]
     behind = max((text_width(value_text(value)) for value in values), default=0.0)
     frame = make_frame(
-        [row.label for row in rows],
+        list(rows),
         values,
         title=title,
         row=_BAR * len(legend) + 10,
@@ -282,13 +277,11 @@ def draw_bars(
     )
     found = frame.parts(tick_text)
     zero = frame.scale.place(0.0)
-    for place, row in enumerate(rows):
+    for place, (label, row) in enumerate(rows.items()):
         top = frame.middle(place) - _BAR * len(legend) / 2
-        for number, (value, (kind, words)) in enumerate(zip(row.values, legend, strict=True)):
-            if value is None:
-                continue
+        for number, (value, (kind, words)) in enumerate(zip(row, legend, strict=True)):
             y, end = top + _BAR * number, frame.scale.place(value)
-            tip = tooltip(f"{row.label}, {words}: {value_text(value)}")
+            tip = tooltip(f"{label}, {words}: {value_text(value)}")
             bar = {"x": min(zero, end), "y": y + 2, "width": abs(end - zero), "height": _BAR - 4}
             found.append(element("rect", tip, **bar, class_=kind.split()[1]))
             found.append(text(max(zero, end) + 5, y + _BAR / 2 + TEXT / 3, value_text(value), "plot-soft"))

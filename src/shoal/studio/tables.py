@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
-from shoal.core.wording import attack_text
 from shoal.release.release import PUBLIC, find_release
-from shoal.reports.plots import Interval, Plot, histogram, intervals
 from shoal.sources.base import Source, SourceOptions
+from shoal.sources.frames import ArrowSource, open_arrow
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import decimal_numbers, texts
 
@@ -30,36 +29,6 @@ MOST_BYTES = 384 << 20  # of all tables together
 MOST_TABLES = 8
 MOST_BARS = 20
 MISSING = "missing"
-
-
-class Readable(Protocol):
-    """What can be looked at: a source, or a table that is held."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-
-    def batches(
-        self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows in their order; texts may come as dictionaries."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldTable:
-    """All rows of a table; each column of texts has one dictionary."""
-
-    schema: pa.Schema
-    table: pa.Table
-
-    def batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        dictionary: Collection[str] = (),  # noqa: ARG002 - texts have theirs already
-    ) -> Iterator[pa.RecordBatch]:
-        """Give the rows as they are held."""
-        yield from self.table.select(list(columns or self.schema.names)).to_batches()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,15 +44,11 @@ class OpenedTable:
     def key(self) -> tuple[str, ...]:
         """A key that is another one whenever the file, how it is read, or what is asked of it is another."""
         found = self.path.stat()
-        return (
-            str(self.path),
-            f"{found.st_mtime_ns} {found.st_size}",
-            self.options.model_dump_json(),
-            *self.columns,
-        )
+        version = f"{found.st_mtime_ns} {found.st_size}"
+        return str(self.path), version, self.options.model_dump_json(), *self.columns
 
-    def read(self, most_bytes: int) -> HeldTable | None:
-        """Read the table; None if it takes more memory than that."""
+    def read(self, most_bytes: int) -> ArrowSource | None:
+        """Read the table, with one dictionary for each column of texts; None if it takes more memory than that."""
         batches: list[pa.RecordBatch] = []
         n_bytes = 0
         for batch in self.source.batches(self.columns, dictionary=self.columns):
@@ -92,7 +57,7 @@ class OpenedTable:
             if n_bytes > most_bytes:
                 return None
         table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-        return HeldTable(pa.schema([self.source.schema.field(name) for name in self.columns]), table)
+        return open_arrow(table, SourceOptions(missing=[]), self.source.name, table.num_rows)
 
 
 class TableCache:
@@ -102,13 +67,13 @@ class TableCache:
         """Begin empty."""
         self._most = most_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[str, ...], HeldTable | None] = OrderedDict()  # None: too large to be held
+        self._held: OrderedDict[tuple[str, ...], ArrowSource | None] = OrderedDict()  # None: too large to be held
 
-    def find(self, opened: OpenedTable) -> Readable:
+    def find(self, opened: OpenedTable) -> Source:
         """Return the table as it is held, or else its source, which reads it."""
         return self._held.get(opened.key) or opened.source
 
-    def take(self, opened: OpenedTable) -> Readable:
+    def take(self, opened: OpenedTable) -> Source:
         """Return the table as it is held, after reading it if it is not; its source if it is too large."""
         with self._lock:
             key = opened.key
@@ -162,7 +127,7 @@ def open_released(folder: Path) -> tuple[OpenedTable, Mapping[str, Any]]:
     return OpenedTable(source, path, options, tuple(source.schema.names)), manifest
 
 
-def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:
+def first_rows(table: Source, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:
     """Return the first rows whose columns contain the texts of *filters*, whatever the case of their letters."""
     wanted = {name: text for name, text in (filters or {}).items() if text and name in table.schema.names}
     names = list(dict.fromkeys([*columns, *wanted]))
@@ -170,10 +135,12 @@ def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapp
     held = 0
     for batch in table.batches(names, dictionary=names):
         some = batch
-        for name, text in wanted.items():
-            some = some.take(pa.array(_containing(some.column(name), text)))
+        for name, text in wanted.items():  # each value is looked at once, however many rows have it
+            indices, values = factor_column(some.column(name))
+            matching = pc.match_substring(texts(values), text, ignore_case=True).to_numpy(zero_copy_only=False)
+            some = some.filter(pa.array(np.append(matching, False)[indices]))  # -1, which is missing, is the last
         some = some.slice(0, most + 1 - held)
-        found.append([_format_texts(some.column(name)) for name in columns])
+        found.append([texts(some.column(name)).fill_null(MISSING).to_pylist() for name in columns])
         held += some.num_rows
         if held > most:
             break
@@ -181,18 +148,7 @@ def first_rows(table: Readable, columns: Sequence[str], most: int, filters: Mapp
     return Rows(tuple(columns), tuple(rows[:most]), more=held > most)
 
 
-def _containing(column: pa.Array, text: str) -> IntArray:
-    """Return the rows whose value contains a text; each value is looked at once, however many rows have it."""
-    indices, values = factor_column(column)
-    matching = pc.match_substring(texts(values), text, ignore_case=True).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(np.append(matching, False)[indices])  # -1, which is missing, is the last
-
-
-def _format_texts(column: pa.Array) -> list[str]:
-    return [MISSING if text is None else str(text) for text in texts(column).to_pylist()]
-
-
-def bars_of(table: Readable, column: str, order: Sequence[str] = ()) -> Bars:
+def bars_of(table: Source, column: str, order: Sequence[str] = ()) -> Bars:
     """Count the values of a column: numbers by intervals where there are many, others by frequency.
 
     Values that *order* names come in that order, the most frequent ones of them if there are too many.
@@ -201,7 +157,9 @@ def bars_of(table: Readable, column: str, order: Sequence[str] = ()) -> Bars:
     if not order and len(distinct) > MOST_BARS:
         numbers, numeric = decimal_numbers(distinct)
         if numeric.all():
-            return _intervals(numbers, records, n_missing)
+            tall, edges = np.histogram(numbers, bins=MOST_BARS, weights=records)
+            ranges = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)]
+            return _make_bars(zip(ranges, tall.astype(int).tolist(), strict=True), n_missing, 0, len(distinct))
     tally = pa.table({"name": texts(distinct), "records": records})
     keys = [("records", "descending"), ("name", "ascending")]
     most = tally.take(pc.select_k_unstable(tally, MOST_BARS, keys)).to_pydict()
@@ -209,13 +167,15 @@ def bars_of(table: Readable, column: str, order: Sequence[str] = ()) -> Bars:
     if order:
         place = {name: rank for rank, name in enumerate(order)}
         frequent.sort(key=lambda bar: (place.get(bar[0], len(place)), bar[0]))
-    n_others = len(distinct) - len(frequent)
-    if n_missing:
-        frequent.append((MISSING, n_missing))
-    return Bars(tuple(name for name, _ in frequent), tuple(count for _, count in frequent), n_others, len(distinct))
+    return _make_bars(frequent, n_missing, len(distinct) - len(frequent), len(distinct))
 
 
-def _count_values(table: Readable, column: str) -> tuple[pa.Array, IntArray, int]:
+def _make_bars(found: Iterable[tuple[str, int]], n_missing: int, n_others: int, n_distinct: int) -> Bars:
+    labels, counts = zip(*found, *([(MISSING, n_missing)] if n_missing else ()), strict=True)
+    return Bars(labels, counts, n_others, n_distinct)
+
+
+def _count_values(table: Source, column: str) -> tuple[pa.Array, IntArray, int]:
     """Return the distinct values of a column, (n_distinct,) the records of each, and those without a value."""
     dictionary, counts = GrowingDictionary(), np.zeros(1, dtype=np.int64)
     for batch in table.batches([column], dictionary=[column]):
@@ -226,16 +186,6 @@ def _count_values(table: Readable, column: str) -> tuple[pa.Array, IntArray, int
         counts[codes] += np.append(present[1:], present[0])
     used = counts[1:] > 0
     return dictionary.values.filter(pa.array(used)), counts[1:][used], int(counts[0])
-
-
-def _intervals(numbers: np.ndarray[Any, Any], records: np.ndarray[Any, Any], n_missing: int) -> Bars:
-    """Count numbers in intervals of equal width."""
-    counts, edges = np.histogram(numbers, bins=MOST_BARS, weights=records)
-    labels = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)]
-    found = [int(count) for count in counts]
-    if n_missing:
-        labels, found = [*labels, MISSING], [*found, n_missing]
-    return Bars(tuple(labels), tuple(found), 0, len(numbers))
 
 
 def label_order(entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -256,15 +206,3 @@ def label_order(entry: Mapping[str, Any]) -> tuple[str, ...]:
 def public_files(folder: Path) -> tuple[Path, ...]:
     """Return the public files of a release."""
     return tuple(sorted(path for path in (folder / PUBLIC).iterdir() if path.is_file() and not path.is_symlink()))
-
-
-def distribution(bars: Bars, title: str) -> Plot:
-    """Return how often a column has which value."""
-    return histogram(bars.labels, bars.counts, title)
-
-
-def attack_plot(found: Mapping[str, Any]) -> Plot | None:
-    """Return the risks that attacks found, the greatest first; None if none was tried."""
-    tried = sorted(found.get("attacks", ()), key=lambda one: -one["risk"]["value"])
-    rows = [Interval(attack_text(one), one["risk"]["value"], one["risk"]["low"], one["risk"]["high"]) for one in tried]
-    return intervals(rows, "Risk by attack") if rows else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ from shoal.attacks.base import FEWEST, Attack
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text
+from shoal.reports.plots import attack_risks
 from shoal.studio.answers import Place, Visit, page
-from shoal.studio.jobs import Job
 from shoal.studio.solutions import (
     demand_solution,
     describe_jobs,
@@ -23,7 +23,6 @@ from shoal.studio.solutions import (
     name_of,
     require_release,
 )
-from shoal.studio.tables import attack_plot
 
 _HERE = "/attacks"
 _KIND = "attack"
@@ -38,6 +37,8 @@ def show(visit: Visit) -> Response:
         return visit.render("nothing_yet.html", title="Attacks")
     jobs = [job for job in visit.studio.jobs.of(visit.project, _KIND) if job.memory.get("run") == run.id]
     done = next((job for job in jobs if job.state == "done"), None)
+    attacks = [] if done is None else done.answer.get("attacks", ())
+    tried = sorted(attacks, key=lambda one: -one["risk"]["value"])
     return visit.render(
         "attacks.html",
         run=run,
@@ -47,15 +48,14 @@ def show(visit: Visit) -> Response:
         attached=visit.project.list_attached(),
         **describe_jobs(jobs),
         done=done,
-        found=[] if done is None else _describe(done),
+        found=_describe(tried),
         refused=[] if done is None else done.answer.get("refused", []),
-        plot=None if done is None else attack_plot(done.answer),
+        plot=attack_risks(tried, "Risk by attack") if tried else None,
     )
 
 
-def _describe(job: Job) -> list[dict[str, Any]]:
-    """Return what each attack found, the greatest risk first, in figures and words."""
-    tried = sorted(job.answer.get("attacks", ()), key=lambda one: -one["risk"]["value"])
+def _describe(tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what each attack found, in figures and words."""
     titles = {name: kind.title for name, kind in discover("shoal.attacks", Attack).items()}
     return [
         {

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from starlette.responses import Response
 
-from shoal.reports.plots import plot_style, release_plots
+from shoal.reports.plots import histogram, plot_style, release_plots
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.studio.answers import Place, Visit, page
@@ -23,7 +23,7 @@ from shoal.studio.solutions import (
     name_of,
     require_release,
 )
-from shoal.studio.tables import OpenedTable, Rows, bars_of, distribution, first_rows, label_order, open_released
+from shoal.studio.tables import OpenedTable, Rows, bars_of, first_rows, label_order, open_released
 
 _HERE = "/results"
 _ROWS = 12
@@ -106,7 +106,7 @@ def _distributions(visit: Visit, job: Job, column: str) -> dict[str, Any]:
         "shared": shared,
         "column": column,
         "sides": [
-            (bars, distribution(bars, f"{column} {when}"))
+            (bars, histogram(bars.labels, bars.counts, f"{column} {when}"))
             for when, bars in (
                 ("before", bars_of(tables.take(source), column)),
                 ("after", bars_of(tables.take(released), column, order)),

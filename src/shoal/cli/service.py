@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, make_table, out, reporting
+from shoal.cli.agency import app as app
+from shoal.cli.console import JsonOption, bars, make_table, plain, reply, reporting, require_packages
+from shoal.core.errors import ShoalError, UsageError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from shoal.agency.client import AgencyClient
 
 
@@ -28,6 +28,7 @@ Database = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://...; else SHOAL_AGENCY_DATABASE, else sqlite:///agency.db."),
 ]
+PACKAGES = ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
 
 
 def make_client(url: str, token_file: Path | None, insecure: bool) -> AgencyClient:
@@ -37,13 +38,11 @@ def make_client(url: str, token_file: Path | None, insecure: bool) -> AgencyClie
     return AgencyClient.at(url, read_token(token_file), insecure=insecure)
 
 
-def say(value: object, form: str = "") -> str:
+def quote(value: object, form: str = "") -> str:
     """Return what a service said as text that neither a terminal nor the console takes for anything else."""
-    from rich.markup import escape
-
     from shoal.agency.client import make_printable
 
-    return escape(make_printable(format(value, form) if form and isinstance(value, int) else value))
+    return plain(make_printable(format(value, form) if form and isinstance(value, int) else value))
 
 
 def amount(number: object, one: str, several: str | None = None) -> str:
@@ -52,16 +51,10 @@ def amount(number: object, one: str, several: str | None = None) -> str:
     >>> amount(1, "class", "classes"), amount(1200, "record")
     ('1 class', '1,200 records')
     """
-    return f"{say(number, ',')} {one if number == 1 else several or f'{one}s'}"
+    return f"{quote(number, ',')} {one if number == 1 else several or f'{one}s'}"
 
 
-def print_lines(*lines: Table | str) -> None:
-    """Print lines and tables for people."""
-    console = out()
-    for line in lines:
-        console.print(line, soft_wrap=True)
-
-
+@app.command("serve")
 def serve(
     database: Database = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; else 127.0.0.1.")] = None,
@@ -72,7 +65,7 @@ def serve(
 ) -> None:
     """Serve an agency over HTTP. Campaigns, plans and registered releases, until interrupted."""
     with reporting(json_output):
-        _demand_packages()
+        require_packages("the agency's service", "agency", *PACKAGES)
         from shoal.agency.service.application import serve as run
         from shoal.agency.service.application import write_port
         from shoal.agency.service.database import open_migrated
@@ -82,34 +75,30 @@ def serve(
 
         def announce(name: str, number: int) -> None:
             address = f"http://{name}:{number}"
-            if json_output:
-                answer({"url": address, "port": number})
-                sys.stdout.flush()
-            else:
-                out().print(f"The agency serves on {address}", soft_wrap=True)
+            reply(json_output, {"url": address, "port": number}, f"The agency serves on {address}")
+            sys.stdout.flush()
             if port_file is not None:
                 write_port(port_file, number)
 
         run(chosen, open_migrated(chosen.database, migrating=migrate), announce)
 
 
+@app.command("migrate")
 def migrate(
     database: Database = None,
     json_output: JsonOption = False,
 ) -> None:
     """Bring a database up to date. It is made if it is not there."""
     with reporting(json_output):
-        _demand_packages()
+        require_packages("the agency's service", "agency", *PACKAGES)
         from shoal.agency.service.database import open_migrated
         from shoal.agency.service.settings import settings
 
         open_migrated(settings(database=database).database, migrating=True)
-        if json_output:
-            answer({"migrated": True})
-        else:
-            out().print("The database is of the newest version.")
+        reply(json_output, {"migrated": True}, "The database is of the newest version.")
 
 
+@app.command("token")
 def token(
     role: Annotated[str, typer.Option(help="agency, owner or client.")],
     name: Annotated[str, typer.Option(help="Whom it is for; owners are told apart by it.")],
@@ -118,30 +107,15 @@ def token(
 ) -> None:
     """Make a token and print it. It is shown this once; the first of an agency is made so."""
     with reporting(json_output):
-        _demand_packages()
+        require_packages("the agency's service", "agency", *PACKAGES)
         from shoal.agency.service.administration import create_first_token
         from shoal.agency.service.settings import settings
 
         made = create_first_token(settings(database=database), name, role)
-        if json_output:
-            answer(made)
-        else:
-            out().print(made["token"], soft_wrap=True, markup=False)
+        reply(json_output, made, plain(made["token"]))
 
 
-def _demand_packages() -> None:
-    """Raise unless the packages of the service are there."""
-    from importlib.util import find_spec
-
-    from shoal.core.errors import UsageError
-
-    absent = [
-        name for name in ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn") if find_spec(name) is None
-    ]
-    if absent:
-        raise UsageError(f"the agency's service needs {', '.join(absent)}; install shoal[agency]")
-
-
+@app.command("open")
 def open_campaign(
     url: Url,
     campaign_file: Annotated[Path, typer.Argument(metavar="CAMPAIGN.YAML", help="Name, columns, values and promise.")],
@@ -154,11 +128,15 @@ def open_campaign(
 ) -> None:
     """Open a campaign. Owners contribute counts to it, unless a distribution is given at once."""
     with reporting(json_output):
-        from shoal.agency.submissions import read_campaign
-        from shoal.core.errors import ShoalError
+        from shoal.agency.distribution import read_distribution
+        from shoal.agency.domain import Domain
+        from shoal.agency.submissions import read_campaign, read_counts
 
         body = read_campaign(campaign_file)
-        given = None if distribution is None else _distribution(distribution, body["domain"])
+        given = None
+        if distribution is not None:
+            given = read_counts(distribution, Domain.of(body["domain"]), probabilities=True)
+            read_distribution(distribution, body["domain"]["sensitive"]["name"])  # a plan could be made from it
         client = make_client(url, token_file, insecure)
         number = str(client.open_campaign(body)["id"])
         try:
@@ -170,24 +148,12 @@ def open_campaign(
             raise type(error)(
                 f"campaign {number} was made, but stays a draft that is good for nothing: {error}"
             ) from None
-        if json_output:
-            answer(client.campaign(number))
-            return
         next_step = "Owners may contribute counts now" if given is None else "Its distribution is known"
-        print_lines(f"Campaign {say(number)} is open. {next_step}; `shoal agency settle` makes the plan.")
+        text = f"Campaign {quote(number)} is open. {next_step}; `shoal agency settle` makes the plan."
+        reply(json_output, client.campaign(number) if json_output else {}, text)
 
 
-def _distribution(path: Path, domain: dict[str, Any]) -> dict[str, Any]:
-    """Read a distribution for sending, and refuse here what no plan could be made from."""
-    from shoal.agency.distribution import read_distribution
-    from shoal.agency.domain import Domain
-    from shoal.agency.submissions import read_counts
-
-    given = read_counts(path, Domain.of(domain), probabilities=True)
-    read_distribution(path, domain["sensitive"]["name"])
-    return given
-
-
+@app.command("status")
 def status(
     url: Url,
     campaign: Campaign,
@@ -202,20 +168,19 @@ def status(
         contributions = client.contributions(campaign)
         reports = client.reports(campaign) if found["state"] in ("planned", "closed") else []
         released = client.releases(campaign)
-        if json_output:
-            reply = {"contributions": contributions, "reports": reports, "releases": released}
-            answer({"campaign": found, **reply})
-            return
-        lines = [f"Campaign {say(campaign)}, {say(found['name'])}: {say(found['state'])}."]
-        lines += [f"{say(entry['owner'])} contributed {say(entry['records'], ',')} records." for entry in contributions]
+        lines = [f"Campaign {quote(campaign)}, {quote(found['name'])}: {quote(found['state'])}."]
         lines += [
-            f"{say(entry['owner'])} has {say(entry['records'], ',')} of {say(entry['needed'], ',')} records."
-            for entry in reports
+            f"{quote(each['owner'])} contributed {quote(each['records'], ',')} records." for each in contributions
         ]
-        lines += [f"{say(entry['owner'])} registered release {say(entry['id'])}." for entry in released]
-        print_lines(*lines)
+        for entry in reports:
+            has = f"{quote(entry['records'], ',')} of {quote(entry['needed'], ',')} records"
+            lines.append(f"{quote(entry['owner'])} has {has}.")
+        lines += [f"{quote(entry['owner'])} registered release {quote(entry['id'])}." for entry in released]
+        content = {"campaign": found, "contributions": contributions, "reports": reports, "releases": released}
+        reply(json_output, content, *lines)
 
 
+@app.command("settle")
 def settle(
     url: Url,
     campaign: Campaign,
@@ -230,16 +195,12 @@ def settle(
     """Have a campaign's plan made. From then on it never changes."""
     with reporting(json_output):
         made = make_client(url, token_file, insecure).settle(campaign, p=p, samples=samples)
-        if json_output:
-            answer(made)
-            return
         classes = amount(made["classes"], "class", "classes")
-        print_lines(
-            f"{classes}; owners publish with {say(made['records'], ',')} records or more.",
-            f"Digest of the plan: {say(made['digest'])}",
-        )
+        text = f"{classes}; owners publish with {quote(made['records'], ',')} records or more."
+        reply(json_output, made, text, f"Digest of the plan: {quote(made['digest'])}")
 
 
+@app.command("close")
 def close(
     url: Url,
     campaign: Campaign,
@@ -249,13 +210,25 @@ def close(
 ) -> None:
     """Close a campaign. No release is registered any more; what is registered stays."""
     with reporting(json_output):
-        reply = make_client(url, token_file, insecure).move(campaign, "closed")
-        if json_output:
-            answer(reply)
-            return
-        print_lines(f"Campaign {say(campaign)} is closed.")
+        closed = make_client(url, token_file, insecure).move(campaign, "closed")
+        reply(json_output, closed, f"Campaign {quote(campaign)} is closed.")
 
 
+@app.command("campaigns")
+def campaigns(
+    url: Url, token_file: TokenFile = None, insecure: Insecure = False, json_output: JsonOption = False
+) -> None:
+    """List the campaigns of an agency."""
+    with reporting(json_output):
+        found = make_client(url, token_file, insecure).campaigns()
+        table = make_table("campaign", "name", "state", "promise")
+        for entry in found:
+            promise = f"l = {quote(entry['l'])}, delta = {quote(entry['delta'])}"
+            table.add_row(quote(entry["id"]), quote(entry["name"]), quote(entry["state"]), promise)
+        reply(json_output, {"campaigns": found}, table if found else "There is no campaign yet.")
+
+
+@app.command("contribute")
 def contribute(
     url: Url,
     campaign: Campaign,
@@ -273,7 +246,6 @@ def contribute(
     with reporting(json_output):
         from shoal.agency.domain import Domain
         from shoal.agency.submissions import count_by_domain, read_counts
-        from shoal.core.errors import UsageError
 
         if (counts is None) == (data is None):
             raise UsageError("give a file of counts or --data with a table of records, and not both")
@@ -281,14 +253,12 @@ def contribute(
         domain = Domain.of(client.campaign(campaign).get("domain"))
         body = count_by_domain(data, domain) if data is not None else read_counts(counts, domain)
         stored = client.contribute(campaign, body)
-        if json_output:
-            answer(stored)
-            return
-        records = sum(row[-1] for row in body["rows"])
+        records = amount(sum(row[-1] for row in body["rows"]), "record")
         combinations = amount(len(body["rows"]), "combination")
-        print_lines(f"Counts of {amount(records, 'record')} in {combinations} are with the agency.")
+        reply(json_output, stored, f"Counts of {records} in {combinations} are with the agency.")
 
 
+@app.command("fetch")
 def fetch(
     url: Url,
     campaign: Campaign,
@@ -300,17 +270,18 @@ def fetch(
     """Fetch a campaign's plan for `shoal agency apply`. Its digest is checked before it is written."""
     with reporting(json_output):
         plan = make_client(url, token_file, insecure).fetch(campaign, output)
-        if json_output:
-            reply = {"plan": str(output), "classes": plan.classes, "records": plan.records, "delta": plan.delta}
-            answer({**reply, "promise": plan.promise.document(), "digest": plan.digest})
-            return
-        print_lines(
-            f"The plan is {say(output)}: {amount(plan.classes, 'class', 'classes')} of {say(', '.join(plan.quasi))}.",
+        content = {"plan": str(output), "classes": plan.classes, "records": plan.records, "delta": plan.delta}
+        classes = f"{amount(plan.classes, 'class', 'classes')} of {quote(', '.join(plan.quasi))}"
+        reply(
+            json_output,
+            {**content, "promise": plan.promise.document(), "digest": plan.digest},
+            f"The plan is {quote(output)}: {classes}.",
             f"Publish by it as soon as there are {plan.records:,} records, and not before.",
             f"Digest: {plan.digest}",
         )
 
 
+@app.command("report")
 def report(
     url: Url,
     campaign: Campaign,
@@ -323,21 +294,17 @@ def report(
     """Tell how many records you have. The agency answers how many are missing."""
     with reporting(json_output):
         from shoal.agency.submissions import count_rows
-        from shoal.core.errors import UsageError
 
         if (records is None) == (data is None):
             raise UsageError("give --records with a number or --data with a table to be counted, and not both")
         client = make_client(url, token_file, insecure)
-        reply = client.report(campaign, count_rows(data) if records is None else records)
-        if json_output:
-            answer(reply)
-            return
-        has = f"{amount(reply['records'], 'record')} of {say(reply['needed'], ',')} that are needed"
-        print_lines(
-            f"{has}: enough." if reply["enough"] is True else f"{has}: wait for {say(reply['missing'], ',')} more."
-        )
+        found = client.report(campaign, count_rows(data) if records is None else records)
+        has = f"{amount(found['records'], 'record')} of {quote(found['needed'], ',')} that are needed"
+        verdict = "enough" if found["enough"] is True else f"wait for {quote(found['missing'], ',')} more"
+        reply(json_output, found, f"{has}: {verdict}.")
 
 
+@app.command("register")
 def register(
     url: Url,
     campaign: Campaign,
@@ -349,34 +316,15 @@ def register(
     """Verify and register a release by the plan. Its manifest and digests are sent, no row."""
     with reporting(json_output):
         from shoal.agency.submissions import make_registration
-        from shoal.cli.bars import bars
 
         client = make_client(url, token_file, insecure)
         with bars() as progress:
             body = make_registration(folder, progress=progress)
-        reply = client.register(campaign, body)
-        if json_output:
-            answer(reply)
-            return
-        print_lines(f"Verified, and registered as release {say(reply['id'])}.")
+        registered = client.register(campaign, body)
+        reply(json_output, registered, f"Verified, and registered as release {quote(registered['id'])}.")
 
 
-def campaigns(
-    url: Url, token_file: TokenFile = None, insecure: Insecure = False, json_output: JsonOption = False
-) -> None:
-    """List the campaigns of an agency."""
-    with reporting(json_output):
-        found = make_client(url, token_file, insecure).campaigns()
-        if json_output:
-            answer({"campaigns": found})
-            return
-        table = make_table("campaign", "name", "state", "promise")
-        for entry in found:
-            promise = f"l = {say(entry['l'])}, delta = {say(entry['delta'])}"
-            table.add_row(say(entry["id"]), say(entry["name"]), say(entry["state"]), promise)
-        print_lines(table if found else "There is no campaign yet.")
-
-
+@app.command("releases")
 def releases(
     url: Url,
     campaign: Campaign,
@@ -392,11 +340,9 @@ def releases(
         client = make_client(url, token_file, insecure)
         found = client.releases(campaign)
         guarantee = client.guarantee(campaign, together)
-        if json_output:
-            answer({"releases": found, "guarantee": guarantee})
-            return
         table = make_table("release", "owner", "rows", "registered (UTC)")
         for entry in found:
-            when = say(entry["at"])[:19].replace("T", " ")
-            table.add_row(say(entry["id"]), say(entry["owner"]), say(entry["rows"], ","), when)
-        print_lines(table if found else "No release is registered yet.", say(guarantee["statement"]))
+            when = quote(entry["at"])[:19].replace("T", " ")
+            table.add_row(quote(entry["id"]), quote(entry["owner"]), quote(entry["rows"], ","), when)
+        lines = (table if found else "No release is registered yet.", quote(guarantee["statement"]))
+        reply(json_output, {"releases": found, "guarantee": guarantee}, *lines)

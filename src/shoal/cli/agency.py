@@ -1,15 +1,15 @@
-"""``shoal agency plan`` and ``apply``: classes that several data owners agree upon, and an owner's release by them."""
+"""``shoal agency``: classes that several data owners agree upon, an owner's release by them; then the service's."""
 
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, out, reporting
+from shoal.cli.console import JsonOption, bars, plain, reply, reporting, say
 from shoal.cli.publishing import (
     DataArgument,
     FloorOption,
@@ -24,10 +24,10 @@ from shoal.cli.publishing import (
     read_ledger_options,
     show_end,
 )
+from shoal.core.errors import UsageError
+from shoal.core.wording import counted_text, parameters_text
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from shoal.agency.planning import Plan
     from shoal.release.forms.agreed import Promise
     from shoal.release.release import Release
@@ -36,7 +36,19 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=str)
 MOST_DIGITS = 100  # of a number before or after its point
 
+app = typer.Typer(
+    help="Releases of several data owners. Plan classes, publish by them, run an agency's service or ask one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
+
+@app.callback()
+def _group() -> None:
+    """Plan releases of several data owners about the same people, make them, and run or ask an agency's service."""
+
+
+@app.command("plan")
 def plan(
     sensitive: Annotated[str, typer.Option(help="The sensitive column.")],
     delta: Annotated[str, typer.Option(help="How probably a release may miss the promise.")],
@@ -86,9 +98,8 @@ def plan(
 ) -> None:
     """Plan classes and records. Releases by the plan keep a promise, except with probability delta."""
     with reporting(json_output):
-        from shoal.agency.distribution import ORDERS, read_distribution
+        from shoal.agency.distribution import ORDERS, count_records, read_distribution
         from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, write_plan
-        from shoal.core.errors import UsageError
         from shoal.taxonomies.builders.listed import read_taxonomy
 
         columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
@@ -96,85 +107,65 @@ def plan(
             raise UsageError("give --counts, or --data with past records, and not both")
         if output.exists():
             raise UsageError(f"{output} exists already; choose another file or remove it first")
+        if data is not None and columns is None:
+            raise UsageError("--data needs --attributes: the quasi columns, with commas")
         wanted = _read_promise(promise, l, k)
         chosen_order = _one_of("order", order, ORDERS)
         chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
         trees = {name: read_taxonomy(path) for name, path in map(_taxonomy, taxonomy or [])}
-        given = counts if data is None else _count(data, columns, sensitive)
-        known = read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees)
-        chosen_arrangement = _one_of("arrangement", arrangement, tuple(ARRANGEMENTS))
-        chosen_records = _one_of("records", records, RECORDS)
+        given = counts if data is None else count_records(data, columns or [], sensitive)
         made = make_plan(
-            known,
+            read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees),
             promise=wanted,
             delta=chance,
             p=least,
             samples=samples,
             eta=error,
-            arrangement=chosen_arrangement,
-            records=chosen_records,
+            arrangement=_one_of("arrangement", arrangement, tuple(ARRANGEMENTS)),
+            records=_one_of("records", records, RECORDS),
         )
         failures = {number: made.failure(number) for number in failure_at or []}
-        _show_plan(made, write_plan(made, output), output, failures, json_output)
+        content = {"plan": str(output), **_describe(made, failures), "digest": write_plan(made, output)}
+        lines = [
+            f"With {number:,} records a release misses it with probability {chance:.3g} at most."
+            for number, chance in failures.items()
+        ]
+        reply(json_output, content, *_explain(made), *lines, f"The plan is {plain(output)}.")
 
 
-def _show_plan(plan: Plan, digest: str, output: Path, failures: dict[int, float], json_output: bool) -> None:
-    """Say what was agreed upon, for programs or for people."""
-    from rich.markup import escape
-
+def _describe(plan: Plan, failures: dict[int, float]) -> dict[str, Any]:
+    """Return what was agreed upon, for programs."""
     from shoal.agency.planning import round_down
 
-    if json_output:
-        answer(
-            {
-                "plan": str(output),
-                "promise": plan.promise.model,
-                plan.promise.parameter: plan.promise.least,
-                "delta": float(plan.delta),
-                "eta": float(plan.eta),
-                "records": plan.records,
-                "n": plan.n,
-                "n_tight": plan.n_tight,
-                "m": float(plan.m),
-                "p": round_down(plan.p),
-                "classes": plan.classes.n_classes,
-                **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
-                "digest": digest,
-            }
-        )
-        return
-    chances = "".join(
-        f"\nWith {number:,} records a release misses it with probability {chance:.3g} at most."
-        for number, chance in failures.items()
-    )
-    out().print(f"{_in_words(plan)}{chances}\nThe plan is {escape(str(output))}.", soft_wrap=True)
+    return {
+        "promise": plan.promise.model,
+        plan.promise.parameter: plan.promise.least,
+        "delta": float(plan.delta),
+        "eta": float(plan.eta),
+        "records": plan.records,
+        "n": plan.n,
+        "n_tight": plan.n_tight,
+        "m": float(plan.m),
+        "p": round_down(plan.p),
+        "classes": plan.classes.n_classes,
+        **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
+    }
 
 
-def _count(data: Path, columns: list[str] | None, sensitive: str) -> pa.Table:
-    """Count past records by the columns that were named."""
-    from shoal.agency.distribution import count_records
-    from shoal.core.errors import UsageError
-
-    if columns is None:
-        raise UsageError("--data needs --attributes: the quasi columns, with commas")
-    return count_records(data, columns, sensitive)
-
-
-def _in_words(plan: Plan) -> str:
+def _explain(plan: Plan) -> list[str]:
     """Say what was agreed upon: classes, records, and what they are worth."""
-    from rich.markup import escape
-
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY
 
-    least, sensitive, classes = plan.promise.least, escape(plan.distribution.sensitive), plan.classes.n_classes
+    least, sensitive = plan.promise.least, plain(plan.distribution.sensitive)
+    classes = counted_text(plan.classes.n_classes, "class", "classes")
+    points = f"{plan.distribution.n_points:,} combinations of quasi values"
     shows = {
         L_DIVERSITY: f"shows the {least} values of {sensitive} that the plan names for it",
         K_ANONYMITY: f"has at least {least} records",
         ENTROPY: f"has values of {sensitive} at least as varied as {least:g} equally frequent ones",
     }[plan.promise.model]
-    numbered = f"[bold]{classes:,} {'class' if classes == 1 else 'classes'}[/]"
     lines = [
-        f"{numbered} of {plan.distribution.n_points:,} combinations of quasi values; p = {float(plan.p):.6g}.",
+        f"[bold]{classes}[/] of {points}; p = {float(plan.p):.6g}.",
         f"Owners must have [bold]{plan.records:,} records[/].",
         f"With these every class {shows}, except with probability {float(plan.delta):g}.",
     ]
@@ -186,12 +177,11 @@ def _in_words(plan: Plan) -> str:
         lines[2] += "\nWhat several such releases leave together is not promised; shoal link tells."
     exact = "taken as exact" + ("." if plan.promise.model == ENTROPY else ": give --eta if it is an estimate.")
     known = f"known up to {float(plan.eta):g}." if plan.eta else exact
-    return "\n".join([*lines, f"This holds for independent records of the distribution in the counts, {known}"])
+    return [*lines, f"This holds for independent records of the distribution in the counts, {known}"]
 
 
 def _read_promise(name: str, l: float | None, k: int | None) -> Promise:
     """Return what was asked for; l and k belong to their own promises."""
-    from shoal.core.errors import UsageError
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
 
     models = {"l-diversity": L_DIVERSITY, "k-anonymity": K_ANONYMITY, "entropy": ENTROPY}
@@ -205,8 +195,6 @@ def _read_promise(name: str, l: float | None, k: int | None) -> Promise:
 
 
 def _one_of(option: str, given: str, known: tuple[Name, ...]) -> Name:
-    from shoal.core.errors import UsageError
-
     found = next((name for name in known if name == given), None)
     if found is None:
         raise UsageError(f"--{option} must be one of {', '.join(known)}, got {given!r}")
@@ -215,8 +203,6 @@ def _one_of(option: str, given: str, known: tuple[Name, ...]) -> Name:
 
 def _number(name: str, text: str) -> Fraction:
     """Read a decimal exactly as it was typed."""
-    from shoal.core.errors import UsageError
-
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -227,14 +213,13 @@ def _number(name: str, text: str) -> Fraction:
 
 
 def _taxonomy(text: str) -> tuple[str, Path]:
-    from shoal.core.errors import UsageError
-
     name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise UsageError(f"--taxonomy must be COLUMN=FILE, got {text!r}")
     return name, Path(path)
 
 
+@app.command("apply")
 def apply(
     plan: Annotated[Path, typer.Argument(help="The agency's plan, as it was sent.")],
     data: DataArgument,
@@ -251,7 +236,6 @@ def apply(
     """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
     with reporting(json_output, folder):
         from shoal.agency.apply import apply_plan
-        from shoal.cli.bars import bars
 
         entering = read_ledger_options(ledger, population, recipient, floor, warn)
         with bars() as progress:
@@ -259,7 +243,7 @@ def apply(
                 plan,
                 data,
                 folder,
-                format=None if format_ is None else format_.value,
+                format=format_,
                 seed=seed,
                 progress=progress,
                 ledger=entering,
@@ -273,24 +257,15 @@ def apply(
 
 def _show_release(release: Release) -> None:
     """Say in plain words what was published."""
-    from rich.markup import escape
-
-    from shoal.core.wording import parameters_text
-
-    console, manifest, evidence = out(), release.manifest, release.evidence
+    manifest, evidence = release.manifest, release.evidence
     (promise,) = manifest["guarantees"]
-    console.print(
+    say(
         f"[bold]Verified and published[/]: {manifest['rows']:,} rows in the plan's {manifest['agreed']['classes']:,} "
-        f"classes  ->  {escape(str(release.data_file))}",
-        soft_wrap=True,
-    )
-    console.print(
+        f"classes  ->  {plain(release.data_file)}",
         f"{promise['model']} ({parameters_text(promise['parameters'])}) holds: the weakest class reaches "
         f"{promise['achieved']:.6g}. The plan asks for {evidence['records_needed']:,} records.",
-        soft_wrap=True,
     )
     if evidence["left_out"]:
-        listed = escape(", ".join(evidence["left_out"]))
-        console.print(f"Left out, since the plan does not know them: {listed}.", soft_wrap=True)
-    console.print(f"The plan goes with the data: public/{manifest['agreed']['file']}.", soft_wrap=True)
+        say(f"Left out, since the plan does not know them: {plain(', '.join(evidence['left_out']))}.")
+    say(f"The plan goes with the data: public/{manifest['agreed']['file']}.")
     show_end(release)
