@@ -113,7 +113,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Solved]:
         browser = Browser(studio)
         fields = {"revision": project.revision, "name": "First try", "utility": "full"}
         assert browser.post(f"/projects/{project.id}/run", fields).status_code == 303
-        (run,) = studio.jobs.of(project, "run")
+        (run,) = project.jobs_of("run")
         assert run.finished.wait(600)
         assert run.state == "done", run.message
         yield Solved(browser, project, run, table)

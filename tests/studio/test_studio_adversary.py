@@ -159,7 +159,7 @@ def test_a_policy_names_no_file_outside(browser, project, part):
     assert browser.post(f"/projects/{project.id}/policy", {"revision": 1, "text": part}).status_code == 303
     assert "only files that were added here" in project.problems()[0].message
     assert browser.post(f"/projects/{project.id}/run", {"revision": 2}).status_code == 422
-    assert not browser.studio.jobs.of(project)
+    assert not project.jobs_of()
 
 
 def test_the_lock_of_a_room_has_its_name_only_once_it_is_held(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from shoal.studio.solutions import folder_of
+from shoal.studio.pages.run import folder_of
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def attacked(solved):
     fields = {"revision": solved.project.revision, "attack": ["homogeneity", "linkability"], "targets": "40"}
     answer = solved.browser.post(solved.at(f"/attacks/{solved.run.id}"), fields)
     assert answer.status_code == 303
-    job = solved.browser.studio.jobs.of(solved.project, "attack")[0]
+    job = solved.project.jobs_of("attack")[0]
     assert job.finished.wait(600)
     assert job.state == "done", job.message
     return job
@@ -43,10 +43,10 @@ def test_what_was_found_is_shown_and_recorded(solved, attacked) -> None:
 
 @pytest.mark.parametrize("fields", [{"targets": "5"}, {"targets": "many"}, {"targets": "40", "control": "../x.csv"}])
 def test_what_makes_no_sense_is_refused(solved, fields: dict) -> None:
-    before = len(solved.browser.studio.jobs.of(solved.project, "attack"))
+    before = len(solved.project.jobs_of("attack"))
     answer = solved.browser.post(solved.at(f"/attacks/{solved.run.id}"), {"revision": 1, **fields})
     assert answer.status_code == 422
-    assert len(solved.browser.studio.jobs.of(solved.project, "attack")) == before
+    assert len(solved.project.jobs_of("attack")) == before
 
 
 def test_unknown_runs_are_not_found(solved) -> None:

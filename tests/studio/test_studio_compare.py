@@ -51,7 +51,7 @@ def compared(solved):
     """The job of a comparison of two values, one of which no table reaches."""
     fields = {"revision": solved.project.revision, "sweep k-anonymity.k": "4, 500", "targets": "20", "hold-out": "0.3"}
     assert solved.browser.post(solved.at("/compare"), fields).status_code == 303
-    job = solved.browser.studio.jobs.of(solved.project, "compare")[0]
+    job = solved.project.jobs_of("compare")[0]
     assert job.finished.wait(600)
     assert job.state == "done", job.message
     return job

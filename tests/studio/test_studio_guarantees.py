@@ -9,17 +9,17 @@ import pytest
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.studio.parameters import explain_models, list_parameters, read_values, show_values, start_of
+from shoal.studio.pages.guarantees import list_models, list_parameters, read_values, show_values, start_of
 
 MODELS, METHODS = discover("shoal.models", PrivacyModel), discover("shoal.methods", Method)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_explained_and_begins_with_valid_parameters(name: str) -> None:
-    (explained,) = [each for each in explain_models() if each.name == name]
-    assert explained.promise.endswith(".")
-    assert explained.open.endswith(".")
-    assert explained.example
+    (model,) = [each for each in list_models() if each.name == name]
+    assert not model.explanation or model.explanation.endswith(".")
+    assert model.weaknesses.endswith(".")
+    assert model.example
     MODELS[name].model_validate(start_of(MODELS[name], list_parameters(MODELS[name])))
 
 

@@ -61,7 +61,8 @@ def test_a_run_that_succeeds_then_one_that_fails(studio, project):
     failing = project.new_folder("run")
     document = project.document
     document["privacy"] = [{"k-anonymity": {"k": 121}}]
-    policy = project.write_policy(document)
+    project.change(project.revision, document)
+    policy = project.write_policy()
     other = studio.jobs.start(
         project, "anonymize", ["anonymize", project.source, "-p", policy, "-o", failing / "x"], failing
     )
@@ -75,8 +76,8 @@ def test_a_run_that_succeeds_then_one_that_fails(studio, project):
     assert (other.state, other.exit_code) == ("failed", 3)
     assert "k = 121" in other.message
     assert not failing.exists()
-    assert studio.jobs.of(project) == [other, job]
-    assert studio.jobs.find(project, job.id) is job
+    assert project.jobs_of() == [other, job]
+    assert job in project.jobs
     assert str(studio.folder) not in job.command + other.message
 
 
@@ -149,8 +150,8 @@ def test_only_so_many_at_once(studio, project, slow):
 def test_runs_of_one_project_are_not_another_ones(studio, project, open_in, small_table, slow):
     other = open_in(small_table)
     job = studio.jobs.start(project, "wait", ["x"])
-    assert studio.jobs.find(other, job.id) is None
-    assert studio.jobs.of(other) == []
+    assert job not in other.jobs
+    assert other.jobs_of() == []
     studio.forget(project)
     assert job.state == "cancelled"
     assert not project.folder.exists()

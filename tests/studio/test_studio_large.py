@@ -19,7 +19,7 @@ from shoal.sources.frames import ArrowSource
 from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
 from shoal.studio import feasibility as foreseeing
-from shoal.studio.feasibility import Forecast, Grouping, Groupings, Looked, costs
+from shoal.studio.feasibility import Forecast, Grouping, Looked, costs
 from shoal.studio.tables import OpenedTable, TableCache, bars_of, first_rows
 
 
@@ -62,9 +62,7 @@ def test_groups_are_the_cells_that_agree(columns: tuple[int, ...]) -> None:
         assert key not in found
         found[key] = int(grouping.sizes[group])
     assert found == {key: records for key, records in expected.items() if records}
-    chosen = grouping.sizes > 2
-    first, cells = grouping.only(chosen)
-    assert np.add.reduceat(counts[cells], first[:-1]).tolist() == grouping.sizes[chosen].tolist()
+    assert np.add.reduceat(counts[grouping.cells], grouping.first[:-1]).tolist() == grouping.sizes.tolist()
 
 
 def test_keys_that_do_not_fit_into_a_number_are_renumbered() -> None:
@@ -74,7 +72,7 @@ def test_keys_that_do_not_fit_into_a_number_are_renumbered() -> None:
     assert len(grouping.sizes) == len(set(zip(*(column.tolist() for column in columns), strict=True)))
 
 
-def test_groupings_are_kept_up_to_a_bound_and_costs_do_not_depend_on_it(people: Path) -> None:
+def test_groupings_are_kept_up_to_a_bound_and_costs_do_not_depend_on_it(people: Path, monkeypatch) -> None:
     attributes = {
         "age": {"role": "quasi"},
         "town": {"role": "quasi"},
@@ -87,17 +85,13 @@ def test_groupings_are_kept_up_to_a_bound_and_costs_do_not_depend_on_it(people: 
         return Policy.load({"attributes": attributes, "privacy": privacy})
 
     looked, bare = (Looked.at(people, policy(2)) for _ in range(2))
-    bare.groupings.most_bytes = 0
-    found = [(costs(looked, policy(k)), costs(bare, policy(k))) for k in (2, 5, 80)]
-    for kept, anew in found:
-        assert kept == anew
-    assert len({kept.below for kept, _ in found}) == 3
-    counts = np.ones(3, dtype=np.int64)
-    groupings = Groupings()
-    once = groupings.by("all", [], counts)
-    assert groupings.by("all", [], counts) is once
-    groupings.most_bytes = once.n_bytes
-    assert groupings.by("another", [], counts) is not groupings.by("another", [], counts)
+    kept = [costs(looked, policy(k)) for k in (2, 5, 80)]
+    assert len({each.below for each in kept}) == 3
+    once = looked.group("all", [], np.ones(3, dtype=np.int64))
+    assert looked.group("all", [], np.ones(3, dtype=np.int64)) is once
+    monkeypatch.setattr(foreseeing, "MOST_BYTES", 0)
+    assert [costs(bare, policy(k)) for k in (2, 5, 80)] == kept
+    assert not bare.groupings
 
 
 def test_rows_and_bars_are_those_of_the_file_whether_held_or_read(people: Path) -> None:

@@ -65,7 +65,7 @@ def changed(project):
 def released(browser, studio, project, at: str) -> str:
     answer = browser.post(f"{at}/run", {"revision": project.revision, "utility": "quick"})
     assert answer.status_code == 303
-    job = studio.jobs.of(project)[0]
+    job = project.jobs_of()[0]
     assert job.finished.wait(600)
     assert (job.state, job.message) == ("done", "")
     return browser.get(f"{at}/results/{job.id}").text

@@ -160,7 +160,7 @@ def test_files_with_names_like_paths_are_refused(browser, project, name):
     before = sorted(project.folder.rglob("*"))
     assert browser.put(f"/projects/{project.id}/files", b"x", name).status_code == 422
     with pytest.raises(UsageError, match="no name for a file"):
-        project.attach(unquote(name), [b"x"])
+        project.attach(unquote(name), project.source)
     assert sorted(project.folder.rglob("*")) == before
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
 
 import pytest
 
-from shoal.studio.solutions import extract_archive, folder_of, write_archive
+from shoal.studio.pages.run import folder_of, write_archive
 from shoal.verify.verifier import verify
 
 
@@ -21,11 +22,11 @@ def at(solved):
 def unverified(solved):
     """The release as it is before it was verified, whatever other tests did."""
     jobs = solved.browser.studio.jobs
-    before = jobs.of(solved.project, "verify")
+    before = solved.project.jobs_of("verify")
     for job in before:
         job.memory["run"] = f"not {solved.run.id}"
     yield
-    for job in jobs.of(solved.project, "verify"):
+    for job in solved.project.jobs_of("verify"):
         if job in before:
             job.memory["run"] = solved.run.id
         else:
@@ -48,7 +49,7 @@ def test_nothing_is_given_out_that_the_verifier_refuses(solved, at: str) -> None
     try:
         readme.write_bytes(written + b"edited")
         assert solved.browser.post(f"{at}/check", {"revision": solved.project.revision}).status_code == 303
-        job = solved.browser.studio.jobs.of(solved.project, "verify")[0]
+        job = solved.project.jobs_of("verify")[0]
         assert job.finished.wait(600)
     finally:
         readme.write_bytes(written)
@@ -78,7 +79,7 @@ def verified(solved):
     """The job that verified the archive."""
     answer = solved.browser.post(solved.at(f"/release/{solved.run.id}/check"), {"revision": solved.project.revision})
     assert answer.status_code == 303
-    job = solved.browser.studio.jobs.of(solved.project, "verify")[0]
+    job = solved.project.jobs_of("verify")[0]
     assert job.finished.wait(600)
     assert job.state == "done", job.message
     return job
@@ -134,7 +135,7 @@ def test_an_archive_holds_no_links_and_is_whole_or_not_there(tmp_path) -> None:
     (tmp_path / "secret").write_text("secret")
     (public / "link.csv").symlink_to(tmp_path / "secret")
     write_archive(tmp_path / "release", "public", tmp_path / "made.zip", "one")
-    extract_archive(tmp_path / "made.zip", tmp_path / "out")
+    shutil.unpack_archive(tmp_path / "made.zip", tmp_path / "out")
     assert [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.csv")] == [
         "one/public/data.csv"
     ]

@@ -6,7 +6,7 @@ import csv
 import re
 
 from shoal.sources.opening import open_source
-from shoal.studio.solutions import folder_of
+from shoal.studio.pages.run import folder_of
 from shoal.studio.tables import bars_of, first_rows, label_order, open_released
 
 

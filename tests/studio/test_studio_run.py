@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.studio.solutions import folder_of
+from shoal.studio.pages.run import folder_of
 
 
 @pytest.fixture
@@ -39,20 +39,20 @@ def test_a_policy_with_problems_is_not_run(browser, studio, project, at: str) ->
     assert answer.status_code == 422
     assert "must list at least one model" in answer.text
     assert "must list at least one model" in browser.get(at).text
-    assert studio.jobs.of(project) == []
+    assert project.jobs_of() == []
 
 
 @pytest.mark.parametrize("fields", [{"seed": "-1"}, {"seed": "one"}, {"format": "xls"}])
 def test_options_that_make_no_sense_are_refused(browser, studio, project, at: str, fields: dict) -> None:
     answer = browser.post(at, {"revision": project.revision, **fields})
     assert answer.status_code == 422
-    assert studio.jobs.of(project) == []
+    assert project.jobs_of() == []
     assert not [each for each in project.folder.iterdir() if each.name.startswith("run-")]
 
 
 def test_a_run_from_a_page_that_is_old_is_refused(browser, studio, project, at: str) -> None:
     assert browser.post(at, {"revision": project.revision + 1}).status_code == 422
-    assert studio.jobs.of(project) == []
+    assert project.jobs_of() == []
 
 
 def test_a_run_that_fails_says_why_and_where_to_mend_it_and_leaves_nothing(browser, studio, project, at: str) -> None:
@@ -61,7 +61,7 @@ def test_a_run_that_fails_says_why_and_where_to_mend_it_and_leaves_nothing(brows
     project.change(project.revision, document)
     fields = {"revision": project.revision, "name": "  Too   much ", "seed": "7", "format": "parquet"}
     assert browser.post(at, fields).status_code == 303
-    (job,) = studio.jobs.of(project, "run")
+    (job,) = project.jobs_of("run")
     assert job.finished.wait(600)
     assert (job.state, job.exit_code) == ("failed", 3)
     assert job.command.endswith("-o release --format parquet --seed 7")
@@ -75,7 +75,7 @@ def test_a_run_that_fails_says_why_and_where_to_mend_it_and_leaves_nothing(brows
     assert browser.post(f"{at}/{job.id}/policy", {"revision": project.revision}).status_code == 303
     assert project.document["privacy"] == [{"k-anonymity": {"k": 500}}]
     assert browser.post(f"{at}/{job.id}/forget", {"revision": project.revision}).status_code == 303
-    assert studio.jobs.of(project) == []
+    assert project.jobs_of() == []
     assert "Too much" not in browser.get(at).text
 
 

@@ -14,17 +14,16 @@ from shoal.core.progress import Silent
 from shoal.policy.profiling import profile_columns
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.studio.taxonomies.editing import ColumnTaxonomy, apply_edit, read_tree, tree_in_policy, write_tree
+from shoal.studio.pages.taxonomies import sheet, summary
+from shoal.studio.taxonomies.editing import apply_edit, read_tree, tree_in_policy, write_tree
 from shoal.studio.taxonomies.entries import (
-    Attribute,
+    ColumnTaxonomy,
     EntryError,
-    attributes,
     builder_of,
+    list_taxonomies,
     taxonomy_from,
-    tree_of,
     with_taxonomy,
 )
-from shoal.studio.taxonomies.sheets import sheet, summary
 from shoal.studio.taxonomies.trees import KINDS, ValueTree, list_offered, start_taxonomy
 from shoal.studio.taxonomies.views import by_hand, levels_of, scale_view, view
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
@@ -41,7 +40,7 @@ def profile(**columns):
 
 
 def desk(column, taxonomy, role="quasi"):
-    return ColumnTaxonomy(Attribute(column.name, role, taxonomy), column, HERE)
+    return ColumnTaxonomy(role, taxonomy, column, HERE)
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +53,23 @@ def ages():
     return profile(age=np.random.default_rng(1).integers(0, 100, 400))
 
 
-def test_only_columns_that_need_a_taxonomy_are_listed_in_the_order_of_the_policy():
+def test_only_columns_that_need_a_taxonomy_are_listed_by_their_places():
     document = {
         "attributes": {
+            "illness": {"role": "sensitive"},
             "town": {"role": "quasi", "taxonomy": "flat"},
             "name": {"role": "identifier"},
-            "illness": {"role": "sensitive"},
             "basket": {"role": "quasi", "items": {}},
             "odd": 3,
         }
     }
-    assert attributes(document) == (Attribute("town", "quasi", {"flat": None}), Attribute("illness", "sensitive", None))
-    assert attributes({"attributes": None}) == ()
+    columns = profile(town=["Bonn"], name=["Ann"], illness=["flu"], basket=["milk"], odd=["x"])
+    found = list_taxonomies(document, columns, HERE)
+    assert found == {
+        0: ColumnTaxonomy("quasi", {"flat": None}, columns[0], HERE),
+        2: ColumnTaxonomy("sensitive", None, columns[2], HERE),
+    }
+    assert list_taxonomies({"attributes": None}, columns, HERE) == {}
 
 
 def test_a_change_leaves_everything_else_and_the_document_itself_as_it_was():
@@ -101,11 +105,11 @@ def test_what_does_not_load_is_told_at_its_field(taxonomy, field, message):
 
 def test_what_the_data_refuse_is_told_at_its_field(towns):
     with pytest.raises(EntryError) as told:
-        tree_of(Attribute("town", "quasi", {"mask": {"length": 9}}), towns, HERE)
+        desk(towns, {"mask": {"length": 9}}).tree()
     assert told.value.field == "length"
     decimals = profile(height=[1.5, 2.25])
-    assert tree_of(Attribute("height", "quasi", None), decimals, HERE).n_leaves == 2
-    assert tree_of(Attribute("height", "sensitive", None), decimals, HERE).n_leaves == 2
+    assert desk(decimals, None).tree().n_leaves == 2
+    assert desk(decimals, None, "sensitive").tree().n_leaves == 2
 
 
 def test_forms_become_parameters(ages, towns):
@@ -129,7 +133,7 @@ def test_intervals_of_a_column_of_decimals_have_decimals():
     typed = {"min": ["0"], "max": ["10"], "cut": ["widths"], "widths": ["1"]}
     column = profile(height=[1.5, 2.25])
     made = taxonomy_from("intervals", typed, column)
-    assert view(tree_of(Attribute("height", "quasi", made), column, HERE), column).gaps.n_values == 0
+    assert view(desk(column, made).tree(), column).gaps.n_values == 0
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_every_kind_that_is_offered_starts_with_a_place_for_every_value(values, 
     assert list_offered(column, "quasi") == kinds
     assert set(kinds) <= {name for name, _, _ in KINDS}
     for kind in kinds:
-        taxonomy = tree_of(Attribute("x", "quasi", start_taxonomy(kind, column)), column, HERE)
+        taxonomy = desk(column, start_taxonomy(kind, column)).tree()
         assert view(taxonomy, column).gaps.n_values == 0
 
 
@@ -182,7 +186,7 @@ def test_a_kind_that_does_not_suit_is_refused_in_words(towns):
 
 def test_groups_are_kept_when_a_tree_becomes_ordered_groups_and_back(towns):
     tree = {"tree": {"any": {"west": ["Aachen", "Bonn", "Koeln"], "south": ["Trier"]}}}
-    present = tree_of(Attribute("town", "quasi", tree), towns, HERE)
+    present = desk(towns, tree).tree()
     groups = start_taxonomy("groups", towns, present)
     assert groups == {"groups": {"west": ["Aachen", "Bonn", "Koeln"], "south": ["Trier"]}}
     lacking = from_nested({"any": {"west": ["Aachen"]}})
@@ -191,10 +195,10 @@ def test_groups_are_kept_when_a_tree_becomes_ordered_groups_and_back(towns):
 
 def test_intervals_become_the_groups_of_a_tree_unless_an_open_end_has_no_values(ages):
     closed = {"intervals": {"min": 0, "max": 99, "widths": [50]}}
-    tree = start_taxonomy("tree", ages, tree_of(Attribute("age", "quasi", closed), ages, HERE))
+    tree = start_taxonomy("tree", ages, desk(ages, closed).tree())
     assert list(tree["tree"]["*"]) == ["[0, 49]", "[50, 99]"]
     opened = {"intervals": {"min": 0, "max": 99, "widths": [50], "open": "high"}}
-    tree = start_taxonomy("tree", ages, tree_of(Attribute("age", "quasi", opened), ages, HERE))
+    tree = start_taxonomy("tree", ages, desk(ages, opened).tree())
     assert len(tree["tree"]["*"]) == ages.n_distinct
 
 
@@ -287,7 +291,7 @@ def test_an_edit_that_does_not_load_is_refused_before_it_is_made(towns):
 
 
 def test_records_are_counted_under_every_node(towns):
-    tree = tree_of(Attribute("town", "quasi", {"tree": {"any": {"west": ["Bonn", "Koeln"], "x": {}}}}), towns, HERE)
+    tree = desk(towns, {"tree": {"any": {"west": ["Bonn", "Koeln"], "x": {}}}}).tree()
     drawn = view(tree, towns)
     whole = drawn.whole()
     assert (whole.records, whole.children[0].records, whole.children[1].records) == (12, 12, 0)
@@ -302,7 +306,7 @@ def test_records_are_counted_under_every_node(towns):
 
 def test_a_tree_that_is_looked_at_stays_small_and_says_what_it_leaves_out():
     column = profile(code=[f"c{number}" for number in range(5_000)])
-    drawn = view(tree_of(Attribute("code", "quasi", {"flat": {}}), column, HERE), column).part()
+    drawn = view(desk(column, {"flat": {}}).tree(), column).part()
     assert len(drawn.children) == 60
     assert drawn.rest == 4_940
     assert drawn.rest_records == 4_940
@@ -310,7 +314,7 @@ def test_a_tree_that_is_looked_at_stays_small_and_says_what_it_leaves_out():
 
 def test_the_scale_of_intervals(ages):
     taxonomy = {"intervals": {"min": 0, "max": 99, "edges": [[20, 50], [50]]}}
-    drawn = view(tree_of(Attribute("age", "quasi", taxonomy), ages, HERE), ages)
+    drawn = view(desk(ages, taxonomy).tree(), ages)
     scale = scale_view(IntervalsTaxonomy(**taxonomy["intervals"]), drawn)
     assert [[stretch.label for stretch in strip] for strip in scale.strips] == [
         ["[0, 49]", "[50, 99]"],
@@ -321,7 +325,7 @@ def test_the_scale_of_intervals(ages):
         (20, 20.0, 1, 1, 49),
         (50, 50.0, 2, 21, 99),
     ]
-    assert max(bar.height for bar in scale.bars) == 1.0
+    assert sum(bar.records for bar in scale.bars) == 400
 
 
 def test_widths_become_edges_that_mean_the_same(ages):
@@ -390,7 +394,7 @@ def test_a_taxonomy_that_does_not_load_can_still_be_looked_at(taxonomy, ages):
     assert shown.broken
     assert shown.tree is None
     assert "intervals" in [name for name, _, _ in shown.kinds]
-    assert summary(0, desk(ages, taxonomy)).problem == shown.broken
+    assert summary(0, desk(ages, taxonomy))["problem"] == shown.broken
 
 
 def test_targets_are_groups_and_never_values(towns):

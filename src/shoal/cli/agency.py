@@ -126,11 +126,7 @@ def plan(
         )
         failures = {number: made.failure(number) for number in failure_at or []}
         content = {"plan": str(output), **_describe(made, failures), "digest": write_plan(made, output)}
-        lines = [
-            f"With {number:,} records a release misses it with probability {chance:.3g} at most."
-            for number, chance in failures.items()
-        ]
-        reply(json_output, content, *_explain(made), *lines, f"The plan is {plain(output)}.")
+        reply(json_output, content, *_explain(made, failures), f"The plan is {plain(output)}.")
 
 
 def _describe(plan: Plan, failures: dict[int, float]) -> dict[str, Any]:
@@ -152,7 +148,7 @@ def _describe(plan: Plan, failures: dict[int, float]) -> dict[str, Any]:
     }
 
 
-def _explain(plan: Plan) -> list[str]:
+def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
     """Say what was agreed upon: classes, records, and what they are worth."""
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY
 
@@ -177,7 +173,10 @@ def _explain(plan: Plan) -> list[str]:
         lines[2] += "\nWhat several such releases leave together is not promised; shoal link tells."
     exact = "taken as exact" + ("." if plan.promise.model == ENTROPY else ": give --eta if it is an estimate.")
     known = f"known up to {float(plan.eta):g}." if plan.eta else exact
-    return [*lines, f"This holds for independent records of the distribution in the counts, {known}"]
+    lines.append(f"This holds for independent records of the distribution in the counts, {known}")
+    for number, chance in failures.items():
+        lines.append(f"With {number:,} records a release misses it with probability {chance:.3g} at most.")
+    return lines
 
 
 def _read_promise(name: str, l: float | None, k: int | None) -> Promise:

@@ -6,26 +6,19 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from numba.core import event
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
 from shoal.cli.console import err
 from shoal.core.progress import Progress, Silent, Step
 
 _SECONDS = 0.1  # between two lines of one step
-
-
-class _RichStep:
-    def __init__(self, bars: RichProgress, task: TaskID) -> None:
-        self._bars, self._task = bars, task
-
-    def advance(self, amount: int) -> None:
-        self._bars.advance(self._task, amount)
 
 
 class _Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
@@ -44,6 +37,18 @@ class _Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
         pass
 
 
+@dataclass(slots=True)
+class _Counter:
+    """A step that counts what is done of it, and shows that by a function."""
+
+    show: Callable[[int], None]
+    done: int = 0
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+        self.show(self.done)
+
+
 class Bars:
     """Shows a bar for each step."""
 
@@ -54,9 +59,31 @@ class Bars:
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
         """Show one step until it is done."""
         task = self._bars.add_task(escape(title), total=total, unit=unit)
-        yield _RichStep(self._bars, task)
-        done = self._bars.tasks[task].completed
-        self._bars.update(task, total=done, completed=done)
+        counter = _Counter(lambda done: self._bars.update(task, completed=done))
+        yield counter
+        self._bars.update(task, total=counter.done, completed=counter.done)
+
+
+class Lines:
+    """Tells of each step when it begins, at most ten times a second, and when it ends."""
+
+    @contextmanager
+    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
+        """Tell of one step until it is done."""
+        written = 0.0
+
+        def write(done: int, *, ended: bool = False) -> None:
+            nonlocal written
+            if ended or time.monotonic() - written >= _SECONDS:
+                written = time.monotonic()
+                line = {"step": title, "done": done, "total": total, "unit": unit, "ended": ended}
+                sys.stderr.write(json.dumps(line) + "\n")
+                sys.stderr.flush()
+
+        counter = _Counter(write)
+        write(0)
+        yield counter
+        write(counter.done, ended=True)
 
 
 @contextmanager
@@ -83,33 +110,3 @@ def bars() -> Iterator[Progress]:
             yield Bars(shown)
         finally:
             event.unregister("numba:compile", listener)
-
-
-class _LineStep:
-    def __init__(self, title: str, total: int | None, unit: str) -> None:
-        self._title, self._total, self._unit = title, total, unit
-        self._done = 0
-        self._said = time.monotonic()
-
-    def advance(self, amount: int) -> None:
-        self._done += amount
-        if time.monotonic() - self._said >= _SECONDS:
-            self.say(ended=False)
-
-    def say(self, *, ended: bool) -> None:
-        self._said = time.monotonic()
-        told = {"step": self._title, "done": self._done, "total": self._total, "unit": self._unit, "ended": ended}
-        sys.stderr.write(json.dumps(told) + "\n")
-        sys.stderr.flush()
-
-
-class Lines:
-    """Tells of each step when it begins, at most ten times a second, and when it ends."""
-
-    @contextmanager
-    def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
-        """Tell of one step until it is done."""
-        told = _LineStep(title, total, unit)
-        told.say(ended=False)
-        yield told
-        told.say(ended=True)

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from shoal.core.progress import register
 from shoal.core.errors import InputError, UsageError
+from shoal.core.progress import register
 from shoal.core.registry import discover
 from shoal.core.wording import attack_text, code, join_words, model_text, parameters_text, percent
 from shoal.release.forms.base import Form, read_form

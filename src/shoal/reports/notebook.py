@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from shoal.core.progress import Progress, Silent, Step, register
-from shoal.core.wording import counted_text, model_text, parameters_text, percent
+from shoal.core.wording import model_text, parameters_text, percent
 from shoal.release.forms.base import read_form
 from shoal.reports.plots import DARK, LIGHT, class_sizes, colour_variables, plot_style, release_plots
 from shoal.reports.templates import render
@@ -45,7 +45,9 @@ def show_release(release: Release) -> str:
     return render_output(
         "notebook_release.html",
         release=release,
-        summary=_summarize(release),
+        form=read_form(manifest),
+        manifest=manifest,
+        evidence=evidence,
         promises=[
             (
                 model_text(one),
@@ -60,32 +62,6 @@ def show_release(release: Release) -> str:
         plots=release_plots(evidence),
         utility=[(name, title, _number(value)) for name, title, value in list_figures(evidence["utility"])],
     )
-
-
-def _summarize(release: Release) -> Iterator[str]:
-    """Yield what became of the records, in sentences."""
-    manifest, evidence, form = release.manifest, release.evidence, read_form(release.manifest)
-    name = evidence["source"]["name"]
-    if form.of_people:
-        counted = evidence.get("risk_after", {})
-        group, groups = ("class", "classes") if form.whole_records else ("bucket", "buckets")
-        where = f" in {counted_text(counted[groups], group, groups)}" if groups in counted else ""
-        yield (
-            f"{manifest['rows']:,} of {counted_text(evidence['source']['rows'], 'record')} of {name} are published by "
-            f"the method {manifest['method']}{where}; {manifest['withheld']:,} withheld, "
-            f"{manifest['missing']['dropped']:,} dropped for missing values."
-        )
-    else:
-        yield f"{counted_text(manifest['rows'], 'row')} drawn from noisy counts of {name}; none is a record."
-    kept = evidence["utility"].get("um")
-    if not form.whole_records:
-        yield "What belongs together across parts is hidden within buckets."
-    elif isinstance(kept, float):
-        yield f"{percent(kept)} of the information is kept."
-    if not manifest["guarantees"] and not manifest.get("claims"):
-        yield "Nothing is promised about people."
-    if release.folder is not None:
-        yield f"Written to {release.folder}."
 
 
 def _number(value: float | None) -> str:

@@ -38,26 +38,25 @@ def public_report(manifest: Mapping[str, Any]) -> str:
 
 def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     form = read_form(manifest)
+    n_withheld = manifest["withheld"]
+    withheld = f"{n_withheld:,} more records were withheld." if n_withheld else ""
+    origin = (form.headline(), describe_sample(manifest), form.describe_rows(), withheld)
+    techniques: dict[str, dict[str, Any]] = {}  # by name: the entries of columns
+    for name, entry in manifest.get("techniques", {}).items():
+        techniques.setdefault(entry["technique"], {})[name] = entry
+    known = discover("shoal.columns", Technique) if techniques else {}
     return {
         "manifest": manifest,
         "form": form,
-        "origin": _describe_origin(form),
+        "origin": " ".join(filter(None, origin)),
         "own": form.own_section(),
         "number_parts": number_parts,
         "changes": [(name, explain_change(entry)) for name, entry in manifest.get("techniques", {}).items()],
         "promises": [*form.promises(), *_describe_changed_promises(manifest)],
-        "advice": [*form.advice(), *_advise_on_techniques(manifest)],
+        "advice": [*form.advice(), *(line for name, used in techniques.items() for line in known[name].advise(used))],
         "kind_of": _kind_of,
         "explain_labels": _explain_labels,
     }
-
-
-def _describe_origin(form: Form) -> str:
-    """Say what the rows are, and how they were made."""
-    n_withheld = form.manifest["withheld"]
-    withheld = f"{n_withheld:,} more records were withheld." if n_withheld else ""
-    parts = (form.headline(), describe_sample(form.manifest), form.describe_rows(), withheld)
-    return " ".join(part for part in parts if part)
 
 
 def _describe_changed_promises(manifest: Mapping[str, Any]) -> list[str]:
@@ -76,15 +75,6 @@ def explain_change(entry: Mapping[str, Any]) -> str:
     'numbers were rounded to the nearest multiple of 5, halves up.'
     """
     return find("shoal.columns", Technique, entry["technique"], what="technique").explain(entry)
-
-
-def _advise_on_techniques(manifest: Mapping[str, Any]) -> list[str]:
-    """Return what techniques mean for an analysis."""
-    by_technique: dict[str, dict[str, Any]] = {}
-    for name, entry in manifest.get("techniques", {}).items():
-        by_technique.setdefault(entry["technique"], {})[name] = entry
-    known = discover("shoal.columns", Technique)
-    return [line for technique, entries in by_technique.items() for line in known[technique].advise(entries)]
 
 
 def describe_sample(manifest: Mapping[str, Any]) -> str:

@@ -230,7 +230,7 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
         "smallest class": "smallest_class",
         f"unique {whom}": "unique_records",
     }
-    rows = [(name, count_text(before[key]), count_text(after[key])) for name, key in counts.items()]
+    rows = [(name, *map(count_text, (before[key], after[key]))) for name, key in counts.items()]
     rows += [(name, *map(percent, values)) for name, values in shares.items()]
     return draw("Risk of being found", description, parts, height, ("measure", "before", "after"), rows)
 

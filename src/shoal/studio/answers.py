@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -27,10 +28,6 @@ SWAP = "shoal-swap"  # header of requests that want a part of a page
 REVISION = "shoal-revision"  # header of answers about a project
 
 
-def _always(_: Project) -> str | None:
-    return None
-
-
 def require_policy(project: Project) -> str | None:
     """Return None if the policy can be used, else what to do first."""
     return "fix the policy first" if project.problems() else None
@@ -43,7 +40,7 @@ class Place:
     title: str
     path: str  # below /projects/{project}, e.g. "/columns"
     order: int
-    ready: Callable[[Project], str | None] = _always
+    ready: Callable[[Project], str | None] = lambda _: None
 
 
 @cache
@@ -61,24 +58,12 @@ def places() -> tuple[Place, ...]:
     return tuple(sorted(found, key=lambda place: place.order))
 
 
-class Form:
-    """What a form sent, field by field."""
+class Form(ImmutableMultiDict[str, str]):
+    """What a form sent, field by field; a field that was not sent is empty."""
 
-    def __init__(self, pairs: list[tuple[str, str]]) -> None:
-        """Keep the fields in their order."""
-        self.pairs = pairs
-
-    def get(self, name: str, default: str = "") -> str:
+    def get(self, key: str, default: str = "") -> str:  # type: ignore[override]  # never None
         """Return the last value of a field."""
-        return next((value for key, value in reversed(self.pairs) if key == name), default)
-
-    def all(self, name: str) -> list[str]:
-        """Return every value of a field."""
-        return [value for key, value in self.pairs if key == name]
-
-    def __contains__(self, name: object) -> bool:
-        """Whether the field was sent."""
-        return any(key == name for key, _ in self.pairs)
+        return str(super().get(key, default))
 
     @property
     def revision(self) -> int:
@@ -151,26 +136,28 @@ def _step(place: Place, project: Project, path: str) -> dict[str, Any]:
 
 
 def page(path: str, handler: Handler, method: str = "GET") -> Route:
-    """Return a route whose handler runs in a thread; a path with ``{project}`` gives it that project.
+    """Return a route whose handler runs in a thread; a path with ``{project}`` gives it that project."""
 
-    What a user can act upon (a ShoalError) becomes a message; a stale change is 409.
-    """
-
-    async def threaded(visit: Visit) -> Response:
+    async def answer(visit: Visit) -> Response:
         return await run_in_threadpool(handler, visit)
 
-    return _route(path, threaded, method)
+    return _route(path, answer, method)
+
+
+def upload(path: str, handler: Streaming) -> Route:
+    """Return a route for a body that is taken as it comes (``visit.request.stream()``), by PUT."""
+    return _route(path, handler, "PUT")
 
 
 def _route(path: str, handler: Streaming, method: str) -> Route:
+    """Return a route: what a user can act upon (a ShoalError) becomes a message; a stale change is 409."""
+
     async def endpoint(request: Request) -> Response:
         visit = await _visit(request, method)
         try:
             return await handler(visit)
-        except StaleError as error:
-            return visit.problem(str(error), _STALE)
         except ShoalError as error:
-            return visit.problem(str(error))
+            return visit.problem(str(error), _STALE if isinstance(error, StaleError) else 422)
 
     return Route(path, endpoint, methods=[method], name=f"{method} {path}")
 
@@ -190,8 +177,3 @@ async def _visit(request: Request, method: str) -> Visit:
         except ValueError:
             raise HTTPException(400) from None
     return Visit(request, studio, Form(pairs), project)
-
-
-def upload(path: str, handler: Streaming) -> Route:
-    """Return a route for a body that is taken as it comes (``visit.request.stream()``), by PUT."""
-    return _route(path, handler, "PUT")

@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.kernels import pack
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
-from shoal.methods.base import failing_as_one_class, refuse_unreachable
+from shoal.methods.base import Method, failing_as_one_class, refuse_unreachable
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
@@ -67,31 +67,6 @@ class Grouping:
     def n_bytes(self) -> int:
         """What it takes to keep."""
         return self.cells.nbytes + self.first.nbytes + self.sizes.nbytes
-
-    def only(self, chosen: BoolArray) -> tuple[IntArray, CodeArray]:
-        """Return some of the groups alone: where each begins now, and their cells."""
-        lengths = np.diff(self.first)
-        starts = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64)
-        return starts, self.cells if chosen.all() else self.cells[np.repeat(chosen, lengths)]
-
-
-@dataclass(slots=True, eq=False)
-class Groupings:
-    """The groupings of one table's cells; those beyond a bound of memory are found anew each time."""
-
-    most_bytes: int = MOST_BYTES
-    _kept: dict[Hashable, Grouping] = field(default_factory=dict)
-    _n_bytes: int = 0
-
-    def by(self, name: Hashable, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
-        """Return the grouping of that *name*, by which the same columns and counts must be meant each time."""
-        if name in self._kept:
-            return self._kept[name]
-        found = Grouping.of(columns, counts)
-        if self._n_bytes + found.n_bytes <= self.most_bytes:
-            self._kept[name] = found
-            self._n_bytes += found.n_bytes
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +115,7 @@ class Looked:
     trees: tuple[Tree, ...]
     attributes: Mapping[str, AttributePolicy]  # with those that take the place of baskets
     changed: bool  # whether a sample or techniques will change the table before it is judged
-    groupings: Groupings = field(default_factory=Groupings)
+    groupings: dict[Hashable, Grouping] = field(default_factory=dict)
 
     @classmethod
     def at(cls, source: Path, policy: Policy) -> Looked:
@@ -157,10 +132,22 @@ class Looked:
         changed = bool(policy.techniques) or policy.sample is not None
         return cls(counted, people, make_trees(counted, plain, people), plain.attributes, changed)
 
+    def group(self, name: Hashable, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
+        """Return the grouping of that *name*, by which the same columns and counts must be meant each time.
+
+        Those beyond a bound of memory are found anew each time.
+        """
+        if name in self.groupings:
+            return self.groupings[name]
+        found = Grouping.of(columns, counts)
+        if found.n_bytes + sum(kept.n_bytes for kept in self.groupings.values()) <= MOST_BYTES:
+            self.groupings[name] = found
+        return found
+
     def problem(self, policy: Policy) -> Problem:
         """Bind the promises of a policy to what was counted."""
-        unfolded_policy = replace(policy, attributes=self.attributes)
-        return encode_cells(self.counted, unfolded_policy, self.trees, self.people).problem
+        unfolded = replace(policy, attributes=self.attributes)
+        return encode_cells(self.counted, unfolded, self.trees, self.people).problem
 
 
 def pass_key(document: Mapping[str, Any]) -> str:
@@ -190,49 +177,39 @@ def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
     found: dict[int, Hint] = {}
     rank: tuple[Verdict, ...] = ("possible", "open", "costly", "impossible")
     for requirement in problem.requirements:
-        hint = _hint(looked, problem, policy, requirement, fails.get(id(requirement)))
+        verdict, reason = _judge(looked, problem, method, requirement, fails.get(id(requirement)))
         if looked.changed:
-            hint = Hint(hint.subject, "open", f"by the table as it is given: {hint.reason}")
+            verdict, reason = "open", f"by the table as it is given: {reason}"
         before = found.get(requirement.number)
-        if before is None or rank.index(hint.verdict) > rank.index(before.verdict):
-            found[requirement.number] = hint
+        if before is None or rank.index(verdict) > rank.index(before.verdict):
+            found[requirement.number] = Hint(policy.privacy[requirement.number].subject, verdict, reason)
     return tuple(found[number] for number in sorted(found))
 
 
-def _reason(text: str) -> str:
-    """Return a model's message without its subject, which the hint has already."""
-    return text.partition(": ")[2] or text
-
-
-def _hint(looked: Looked, problem: Problem, policy: Policy, requirement: Requirement, reason: str | None) -> Hint:
-    method, subject = policy.method, policy.privacy[requirement.number].subject
-    if reason is None:
+def _judge(
+    looked: Looked, problem: Problem, method: Method, requirement: Requirement, failure: str | None
+) -> tuple[Verdict, str]:
+    """Return what is known of a requirement and why; *failure* says why the table as one class does not meet it."""
+    if failure is None:
         if find_form(method.form).as_they_are:
-            return _as_it_is(looked, problem, subject, requirement)
+            columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
+            below = _below(problem, [requirement], looked.group("values", columns, counts))
+            if below:
+                return "impossible", f"{below:,} records as they are do not meet it, and the method changes none"
+            return "possible", "the records as they are meet it"
         if method.makes_parts:
-            return Hint(subject, "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell")
+            return "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell"
         if requirement.model.relative_to_whole:
-            return Hint(subject, "possible", "the table as one class keeps it always; a strict one leaves little else")
-        return Hint(subject, "possible", "the table as one class keeps it")
+            return "possible", "the table as one class keeps it always; a strict one leaves little else"
+        return "possible", "the table as one class keeps it"
+    why = failure.partition(": ")[2] or failure  # without its subject, which the hint has already
     if method.generalizes_values and requirement.place is not None and problem.may_generalize(requirement.place):
-        return Hint(
-            subject, "costly", f"{_reason(reason)}; {method.name} could only generalize sensitive values, if that helps"
-        )
+        return "costly", f"{why}; {method.name} could only generalize sensitive values, if that helps"
     try:
         refuse_unreachable(replace(problem, requirements=(requirement,)), problem.max_withheld)
     except UnreachableError as error:
-        return Hint(subject, "impossible", _reason(str(error)))
-    return Hint(
-        subject, "costly", f"{_reason(reason)}; only withholding records could help, and not every method does that"
-    )
-
-
-def _as_it_is(looked: Looked, problem: Problem, subject: str, requirement: Requirement) -> Hint:
-    columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
-    below = _below(problem, [requirement], looked.groupings.by("values", columns, counts))
-    if below:
-        return Hint(subject, "impossible", f"{below:,} records as they are do not meet it, and the method changes none")
-    return Hint(subject, "possible", "the records as they are meet it")
+        return "impossible", str(error).partition(": ")[2] or str(error)
+    return "costly", f"{why}; only withholding records could help, and not every method does that"
 
 
 def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: True) -> Costs | None:
@@ -249,7 +226,7 @@ def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: T
 
     def below(places: Sequence[int]) -> int:
         columns = [problem.quasi_codes[place] for place in places]
-        return _below(problem, asked, looked.groupings.by(tuple(places), columns, problem.cells.counts))
+        return _below(problem, asked, looked.group(tuple(places), columns, problem.cells.counts))
 
     found = []
     for place, attribute in enumerate(problem.quasi):
@@ -264,7 +241,9 @@ def _below(problem: Problem, asked: list[Requirement], grouping: Grouping) -> in
     """Return the records of classes, which are the groups, that some requirement refuses."""
     smallest = max(requirement.model.smallest_class for requirement in asked)
     large = grouping.sizes >= smallest  # others fail without being looked at
-    first, cells = grouping.only(large)
+    lengths = np.diff(grouping.first)
+    first = np.append(0, np.cumsum(lengths[large])).astype(np.int64)
+    cells = grouping.cells[np.repeat(large, lengths)]
     records = problem.cells.counts[cells]
     holds = np.ones(len(first) - 1, dtype=np.bool_)
     for requirement in asked if len(holds) else ():
@@ -309,13 +288,8 @@ class Forecast:
             question = (project.revision, attached)
             if question != self._question:
                 self._question, self._first, self._whole = question, Future(), Future()
-                work = threading.Thread(
-                    target=self._work,
-                    args=(project, question, project.document, self._first, self._whole),
-                    name="forecast",
-                    daemon=True,
-                )
-                work.start()
+                arguments = (project, question, project.document, self._first, self._whole)
+                threading.Thread(target=self._work, args=arguments, name="forecast", daemon=True).start()
             first, whole = self._first, self._whole
         try:
             return whole.result(timeout=patience)

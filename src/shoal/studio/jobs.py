@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -43,7 +44,9 @@ class JobStep:
 class Job:
     """One run of a command. Its folder stays if it succeeds and is removed if it does not."""
 
-    def __init__(self, project: Project, kind: str, arguments: Sequence[str | Path], folder: Path | None) -> None:
+    def __init__(
+        self, project: Project, kind: str, arguments: Sequence[str | Path], folder: Path | None, memory: dict[str, Any]
+    ) -> None:
         """Start the process."""
         self.id = secrets.token_hex(8)
         self.project = project
@@ -55,17 +58,18 @@ class Job:
         self.message = ""
         self.exit_code: int | None = None
         self.revision = project.revision
-        self.memory: dict[str, Any] = {}  # what pages keep with the run
+        self.memory = memory  # what pages keep with the run
         self._started, self._ended = time.monotonic(), 0.0
         self._steps: dict[str, JobStep] = {}
         self._said: list[str] = []
         self._cancelled = False
         self._lock = threading.Lock()
         self.finished = threading.Event()
+        self._output = tempfile.TemporaryFile(dir=project.folder)  # noqa: SIM115 - closed when the run has settled
         self._process = subprocess.Popen(  # noqa: S603 - the program is this one, and no shell reads the arguments
             [sys.executable, "-P", "-m", "shoal.cli.watched", *map(str, arguments), "--json"],
             stdin=subprocess.PIPE,  # the command ends when it is closed, so also when the studio is killed
-            stdout=subprocess.PIPE,
+            stdout=self._output,
             stderr=subprocess.PIPE,
             cwd=project.files,
             # What is temporary goes with the project, even if the command is ended by force.
@@ -103,21 +107,17 @@ class Job:
 
     def _follow(self) -> None:
         process = self._process
-        assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018 - all of them are pipes
-        answer: list[bytes] = []
-        readers = [
-            threading.Thread(target=self._listen, args=(process.stderr,), daemon=True),
-            threading.Thread(target=_collect, args=(process.stdout, answer), daemon=True),
-        ]
-        for reader in readers:
-            reader.start()
+        assert process.stdin and process.stderr  # noqa: S101, PT018 - both are pipes
+        listener = threading.Thread(target=self._listen, args=(process.stderr,), daemon=True)
+        listener.start()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         self._signal(signal.SIGKILL)  # whatever the command started and left, while its number is still taken
         code = process.wait()
-        for reader in readers:
-            reader.join(timeout=5)
+        listener.join(timeout=5)
         process.stdin.close()
-        self._settle(code, b"".join(answer))
+        with self._output as file:
+            file.seek(0)
+            self._settle(code, file.read(_MOST_ANSWER))
 
     def _listen(self, stream: IO[bytes]) -> None:
         with stream:
@@ -148,16 +148,6 @@ class Job:
         self.finished.set()
 
 
-def _collect(stream: IO[bytes], parts: list[bytes]) -> None:
-    """Read a stream to its end and keep it, unless it is too long to be an answer."""
-    size = 0
-    with stream:
-        while part := stream.read1(1 << 16):  # type: ignore[attr-defined]  # pipes are buffered
-            size += len(part)
-            if size <= _MOST_ANSWER:
-                parts.append(part)
-
-
 def read_step(line: str) -> JobStep | None:
     """Return the progress that a line of standard error tells, or None if it is a message.
 
@@ -180,40 +170,41 @@ class Jobs:
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         """Allow *most* runs at once."""
         self._most = most
-        self._jobs: dict[str, Job] = {}
+        self._jobs: list[Job] = []
         self._lock = threading.Lock()
         self._closed = False
 
-    def start(self, project: Project, kind: str, arguments: Iterable[str | Path], folder: Path | None = None) -> Job:
-        """Run ``shoal ARGUMENTS --json``; *folder* is what a run that fails or is cancelled must not leave."""
+    def start(
+        self,
+        project: Project,
+        kind: str,
+        arguments: Iterable[str | Path],
+        folder: Path | None = None,
+        **memory: Any,
+    ) -> Job:
+        """Run ``shoal ARGUMENTS --json``; *folder* is what a run that fails or is cancelled must not leave.
+
+        The *memory* is what pages keep with the run.
+        """
         with self._lock:
-            running = sum(job.state == "running" for job in self._jobs.values())
+            running = sum(job.state == "running" for job in self._jobs)
             if self._closed or running >= self._most:
                 if folder is not None:
                     shutil.rmtree(folder, ignore_errors=True)
                 raise UsageError(f"{running} runs are under way already; wait for one to end, or cancel it")
-            job = Job(project, kind, list(arguments), folder)
-            self._jobs[job.id] = job
+            job = Job(project, kind, list(arguments), folder, memory)
+            self._jobs.append(job)
+            project.jobs.append(job)
             return job
-
-    def of(self, project: Project, kind: str | None = None) -> list[Job]:
-        """Return a project's runs, the newest first."""
-        with self._lock:
-            found = [job for job in self._jobs.values() if job.project is project and kind in (None, job.kind)]
-        return found[::-1]
-
-    def find(self, project: Project, identity: str) -> Job | None:
-        """Return the run of that id, if it is the project's."""
-        with self._lock:
-            job = self._jobs.get(identity)
-        return job if job is not None and job.project is project else None
 
     def forget(self, job: Job) -> None:
         """Cancel a run if it is still under way, and remove what it made."""
         job.cancel()
         job.finished.wait(_PATIENCE + 5)
         with self._lock:
-            self._jobs.pop(job.id, None)
+            for jobs in (self._jobs, job.project.jobs):
+                if job in jobs:
+                    jobs.remove(job)
         if job.folder is not None:
             shutil.rmtree(job.folder, ignore_errors=True)
 
@@ -221,7 +212,7 @@ class Jobs:
         """Cancel every run and wait until none is left; no other starts."""
         with self._lock:
             self._closed = True
-            jobs = list(self._jobs.values())
+            jobs = list(self._jobs)
         for job in jobs:
             job.cancel()
         for job in jobs:

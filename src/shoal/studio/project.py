@@ -10,16 +10,19 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 from shoal.core.documents import load_with_lines
 from shoal.core.errors import PolicyError, ShoalError, UsageError
 from shoal.policy.drafting import WIDTH, Draft, flow, scalar
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import PolicyReader
+
+if TYPE_CHECKING:
+    from shoal.studio.jobs import Job
 
 _MOST_ATTACHED = 2 << 30  # bytes of one attached file
 NAME = "policy.yaml"
@@ -50,6 +53,7 @@ class Project:
         self.draft = draft
         self.files = folder / "files"  # what is attached; policies are written here, so they find it by its name
         self.files.mkdir(mode=0o700)
+        self.jobs: list[Job] = []  # its runs, the newest last
         self.memory: dict[str, Any] = {}  # what pages keep for the session, by a key of their own
         self._lock = threading.RLock()
         self._revision = 1
@@ -114,14 +118,12 @@ class Project:
         with self._lock:
             self._problems = None
 
-    def write_policy(self, document: Mapping[str, Any] | None = None) -> Path:
-        """Write the policy (or *document*) beside the attached files for a run to read; each run has its own."""
-        if outside_names(self._document if document is None else document):
+    def write_policy(self) -> Path:
+        """Write the policy beside the attached files for a run to read; each run has its own."""
+        if outside_names(self._document):
             raise UsageError("the policy names a file by its path; only files that were added here can be named")
         path = self.files / f".{secrets.token_hex(4)}-{NAME}"
-        path.write_text(
-            self.policy_text if document is None else write_document(document), encoding="utf-8", newline="\n"
-        )
+        path.write_text(self.policy_text, encoding="utf-8", newline="\n")
         return path
 
     def new_folder(self, kind: str) -> Path:
@@ -130,26 +132,17 @@ class Project:
         folder.mkdir(mode=0o700)
         return folder
 
-    def attach(self, name: str, parts: Iterable[bytes] | IO[bytes]) -> str:
-        """Keep a file under its plain name, for the policy to name; a path is refused. One of that name is replaced."""
+    def attach(self, name: str, received: Path) -> None:
+        """Take a file in under its plain name, for the policy to name; a path is refused, one of that name replaced."""
         if not is_plain(name):
             raise UsageError(f"{name[:100]!r} is no name for a file; use letters and digits, and no folder")
-        partial = self.files / f".{secrets.token_hex(8)}.partial"
-        size = 0
-        try:
-            with partial.open("xb") as file:
-                for part in _parts(parts):
-                    size += len(part)
-                    if size > _MOST_ATTACHED:
-                        raise UsageError(f"{name} is larger than {_MOST_ATTACHED >> 30} GB")
-                    file.write(part)
-            if not size:
-                raise UsageError(f"{name} is empty")
-            partial.replace(self.files / name)
-        finally:
-            partial.unlink(missing_ok=True)
+        size = received.stat().st_size
+        if not size:
+            raise UsageError(f"{name} is empty")
+        if size > _MOST_ATTACHED:
+            raise UsageError(f"{name} is larger than {_MOST_ATTACHED >> 30} GB")
+        received.replace(self.files / name)
         self.forget_problems()
-        return name
 
     def list_attached(self) -> tuple[str, ...]:
         """Return the names of the attached files."""
@@ -170,18 +163,14 @@ class Project:
             return NAME if argument.name.endswith(f"-{NAME}") else argument.name
         return text
 
+    def jobs_of(self, kind: str | None = None, **memory: str) -> list[Job]:
+        """Return the runs, the newest first: those of one kind, and those that keep the same, if that is given."""
+        found = [job for job in self.jobs[::-1] if kind in (None, job.kind)]
+        return [job for job in found if memory.items() <= job.memory.items()]
+
     def remove(self) -> None:
         """Remove everything that belongs to the project; a table that was read in place stays."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _parts(given: Iterable[bytes] | IO[bytes]) -> Iterator[bytes]:
-    reading: Callable[[int], bytes] | None = getattr(given, "read", None)
-    if reading is None:
-        yield from given
-        return
-    while part := reading(1 << 20):
-        yield part
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Studio:
         """Close a project: its runs end and its files go."""
         with self._lock:
             self.projects.pop(project.id, None)
-        for job in self.jobs.of(project):
+        for job in list(project.jobs):
             self.jobs.forget(job)
         self.tables.forget(project.folder)
         self.tables.forget(project.source)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
-from shoal.release.release import PUBLIC, find_release
+from shoal.release.release import find_release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import ArrowSource, open_arrow
 from shoal.sources.opening import open_source
@@ -201,8 +201,3 @@ def label_order(entry: Mapping[str, Any]) -> tuple[str, ...]:
         )
 
     return tuple(sorted(labels, key=lowest))
-
-
-def public_files(folder: Path) -> tuple[Path, ...]:
-    """Return the public files of a release."""
-    return tuple(sorted(path for path in (folder / PUBLIC).iterdir() if path.is_file() and not path.is_symlink()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,18 @@ from shoal.reports.frontier import Point, frontier
 from shoal.reports.plots import Plot
 from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
-from shoal.studio.pages.run import find_job
-from shoal.studio.parameters import list_parameters, start_of
+from shoal.studio.pages.guarantees import list_parameters, start_of
+from shoal.studio.pages.run import (
+    describe_jobs,
+    describe_promises,
+    evidence_of,
+    find_job,
+    list_measures,
+    list_solutions,
+    name_of,
+    refuse_problems,
+)
 from shoal.studio.project import Project
-from shoal.studio.solutions import describe_jobs, describe_promises, evidence_of, list_measures, list_solutions, name_of
 
 _HERE = "/compare"
 _KIND = "compare"
@@ -51,36 +59,37 @@ def sweepable(project: Project) -> list[str]:
 def show(visit: Visit) -> Response:
     """Show what can be compared, how far a comparison is, and what the newest one found."""
     project = visit.project
-    jobs = visit.studio.jobs.of(project, _KIND)
+    jobs = project.jobs_of(_KIND)
     newest = next((job for job in jobs if job.state == "done"), None)
-    last = jobs[0] if jobs else None
+    last = jobs[0].memory if jobs else {"form": {}, "methods": []}
+    rows = [] if newest is None else _rank_rows(newest)
     promises = project.document.get("privacy")
-    asked: Mapping[str, str] = (last.memory if last else {}).get("form", {})
     return visit.render(
         "compare.html",
         names=sweepable(project),
         usual=_USUAL,
         methods=[each for each in discover("shoal.methods", Method).values() if each.models != "none" or not promises],
-        chosen=set((last.memory if last else {}).get("methods", ())),
+        chosen=set(last["methods"]),
         parts=PARTS,
-        asked=asked,
+        asked=last["form"],
         **describe_jobs(jobs),
         newest=newest,
-        rows=[] if newest is None else _rank_rows(newest),
-        plot=None if newest is None else _plot(newest),
-        solutions=[_solution(job) for job in list_solutions(visit)],
+        rows=rows,
+        plot=_plot(rows),
+        solutions=[_solution(job) for job in list_solutions(project)],
     )
 
 
 def _rank_rows(job: Job) -> list[dict[str, Any]]:
     """Return the rows of a comparison, the best first; those that were not made come last."""
-    rows = [{**row, "place": place} for place, row in enumerate(job.answer.get("rows", ()))]
-    for row in rows:
-        row["promises"] = describe_promises(row)
+    rows = [
+        {**row, "place": place, "promises": describe_promises(row)}
+        for place, row in enumerate(job.answer.get("rows", ()))
+    ]
     return sorted(rows, key=lambda row: (row.get("rank") is None, row.get("rank") or 0))
 
 
-def _plot(job: Job) -> Plot | None:
+def _plot(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
     points = [
         Point(
             str(row["name"]),
@@ -92,7 +101,7 @@ def _plot(job: Job) -> Plot | None:
             row.get("risk_low"),
             row.get("risk_high"),
         )
-        for row in _rank_rows(job)
+        for row in rows
         if row.get("rank") is not None
     ]
     return frontier(points) if points else None
@@ -120,7 +129,7 @@ def arguments(form: Form, names: list[str]) -> list[str]:
         if values:
             found += ["--sweep", f"{name}={values}"]
     known = discover("shoal.methods", Method)
-    methods = [name for name in form.all("method") if name in known]
+    methods = [name for name in form.getlist("method") if name in known]
     if methods:
         found += ["--methods", ",".join(map(_write_method, methods))]
     if not found:
@@ -145,14 +154,16 @@ def _write_method(method: str) -> str:
 def start(visit: Visit) -> Response:
     """Start a comparison; what an earlier one measured is taken from the project's own cache."""
     project = visit.project
-    if project.problems():
-        raise UsageError(f"the policy cannot be run yet: {project.problems()[0].message}")
+    refuse_problems(project)
     chosen = arguments(visit.form, sweepable(project))
     command: list[str | Path] = ["compare", project.source, "-p", project.write_policy(), *chosen]
-    job = visit.studio.jobs.start(project, _KIND, [*command, "--cache", project.folder / "comparisons"])
-    job.memory["form"] = dict(visit.form.pairs)
-    job.memory["methods"] = visit.form.all("method")
-    job.memory["document"] = project.document
+    command += ["--cache", project.folder / "comparisons"]
+    kept: dict[str, Any] = {
+        "form": dict(visit.form.multi_items()),
+        "methods": visit.form.getlist("method"),
+        "document": project.document,
+    }
+    visit.studio.jobs.start(project, _KIND, command, **kept)
     return visit.to(visit.at(_HERE))
 
 

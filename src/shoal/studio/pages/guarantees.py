@@ -1,21 +1,30 @@
-"""Guarantees: which promises, by which method, and what can be said of them beforehand."""
+"""Guarantees: which promises, by which method, and what can be said of them beforehand.
+
+The fields of forms come from where parameters of models and methods are declared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
 
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from starlette.responses import Response
 
-from shoal.core.errors import UsageError
+from shoal.core.documents import load_with_lines
+from shoal.core.errors import PolicyError, UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
+from shoal.policy.drafting import flow
 from shoal.studio.answers import Form, Place, Visit, page
 from shoal.studio.feasibility import Forecast
-from shoal.studio.parameters import Parameter, explain_models, list_parameters, read_values, show_values, start_of
 from shoal.studio.project import Project
 
+Shape = Literal["whole", "number", "truth", "choice", "text", "words", "attribute", "population", "yaml"]
 _HERE = "/guarantees"
 _VERDICTS = {
     "possible": ("Possible", "good"),
@@ -28,9 +37,6 @@ _VERDICTS = {
 def _ready(project: Project) -> str | None:
     roles = [entry.get("role") for entry in _attributes(project.document).values() if isinstance(entry, Mapping)]
     return None if "quasi" in roles else "give at least one column the role quasi first"
-
-
-place = Place("Guarantees", _HERE, 30, _ready)
 
 
 def _attributes(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,15 +73,12 @@ def show(visit: Visit) -> Response:
     """Show every promise with its fields, what else could be promised, and the method."""
     project = visit.project
     document = project.document
-    explained = {each.name: each for each in explain_models()}
     promises = [
         {
             "place": place,
-            "name": name,
-            "known": explained.get(name),
-            "fields": _fields(name, _models()),
-            "given": show_values(_fields(name, _models()), given),
-            "chosen": _list_attributes(given),
+            "known": _models().get(name),
+            "chosen": [named] if isinstance(named := given.get("attribute") or [], str) else list(map(str, named)),
+            **_describe(name, given, _models()),
         }
         for place, (name, given) in enumerate(_promises(document))
     ]
@@ -83,12 +86,10 @@ def show(visit: Visit) -> Response:
     return visit.render(
         "guarantees_part.html" if visit.swapping else "guarantees.html",
         promises=promises,
-        explained=list(explained.values()),
+        explained=list_models(),
         methods=list(_methods().values()),
-        method=method,
+        method=_describe(method, given, _methods()),
         method_class=_methods().get(method),
-        method_fields=_fields(method, _methods()),
-        method_given=show_values(_fields(method, _methods()), given),
         sensitive=[
             name
             for name, entry in _attributes(document).items()
@@ -101,19 +102,14 @@ def show(visit: Visit) -> Response:
     )
 
 
-def _list_attributes(given: Mapping[str, Any]) -> list[str]:
-    """Return the attributes that a promise names."""
-    names = given.get("attribute")
-    return [] if names is None else [names] if isinstance(names, str) else [str(name) for name in names]
-
-
-def _fields(name: str, known: Mapping[str, type[Any]]) -> tuple[Parameter, ...]:
-    return list_parameters(known[name]) if name in known else ()
+def _describe(name: str, given: Mapping[str, Any], known: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+    """Return a model or method of a policy with its fields and what these show."""
+    fields = list_parameters(known[name]) if name in known else ()
+    return {"name": name, "fields": fields, "given": show_values(fields, given)}
 
 
 def _forecast(project: Project) -> dict[str, Any]:
-    found = Forecast.of(project).ask(project)
-    return {"forecast": found, "verdicts": _VERDICTS}
+    return {"forecast": Forecast.of(project).ask(project), "verdicts": _VERDICTS}
 
 
 def hint(visit: Visit) -> Response:
@@ -157,7 +153,7 @@ def _place(form: Form, n_promises: int) -> int:
 
 def _read(form: Form, fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a form gives, in the order in which the policy had it."""
-    found = read_values(fields, {field.name: form.all(field.name) for field in fields})
+    found = read_values(fields, {field.name: form.getlist(field.name) for field in fields})
     return {name: found[name] for name in (*(key for key in given if key in found), *found)}
 
 
@@ -197,6 +193,153 @@ def choose_options(visit: Visit) -> Response:
     return _keep(visit, document)
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One declared parameter as a field of a form."""
+
+    name: str
+    shape: Shape
+    hint: str
+    required: bool
+    default: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def example(self) -> str:
+        """How a value that is no single number or word is written."""
+        return {"words": "separated by commas", "yaml": "written as in YAML, e.g. [1, 2]"}.get(self.shape, "")
+
+
+def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
+    """Return the fields of a model or method, those that must be given first.
+
+    >>> from shoal.models.k_anonymity import KAnonymity
+    >>> [(field.name, field.shape, field.least, field.required) for field in list_parameters(KAnonymity)]
+    [('k', 'whole', 1, True)]
+    """
+    found = [_parameter(name, field) for name, field in kind.model_fields.items()]
+    return tuple(sorted(found, key=lambda field: not field.required))
+
+
+def _parameter(name: str, field: FieldInfo) -> Parameter:
+    shape, choices = _shape(name, field.annotation)
+    required = field.is_required()
+    limits = {
+        end: next((getattr(limit, end) for limit in field.metadata if hasattr(limit, end)), None)
+        for end in ("ge", "gt", "le", "lt")
+    }
+    return Parameter(
+        name,
+        shape,
+        field.description or "",
+        required,
+        "" if required or field.default == () else _format(shape, field.default),
+        choices,
+        least=limits["gt"] if limits["ge"] is None else limits["ge"],
+        most=limits["lt"] if limits["le"] is None else limits["le"],
+    )
+
+
+def _shape(name: str, annotation: Any) -> tuple[Shape, tuple[str, ...]]:
+    """Return how a parameter is typed in, by its type."""
+    if name in ("attribute", "population"):
+        return ("attribute" if name == "attribute" else "population"), ()
+    if get_origin(annotation) is Literal:
+        return "choice", tuple(map(str, get_args(annotation)))
+    kinds = [kind for kind in get_args(annotation) if kind is not type(None)] or [annotation]
+    simple: dict[Any, Shape] = {bool: "truth", int: "whole", float: "number", str: "text"}
+    if len(kinds) == 1 and kinds[0] in simple:
+        return simple[kinds[0]], ()
+    return ("words" if annotation == tuple[str, ...] else "yaml"), ()
+
+
+def show_values(fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of each field for parameters as a policy has them; a box that is not named is as by default."""
+    boxes = {field.name: field.default for field in fields if field.shape == "truth"}
+    return boxes | {field.name: _format(field.shape, given[field.name]) for field in fields if field.name in given}
+
+
+def _format(shape: Shape, value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if shape == "truth":
+        return "true" if value else "false"
+    if shape == "words" and isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    if shape == "yaml":
+        return flow(value)
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the parameters that a form gives; empty fields are left to their defaults.
+
+    Limits are not judged here: the policy does that when it is loaded. What is not even of the right shape is kept as
+    it was typed, so that the policy's message tells it.
+    """
+    found: dict[str, Any] = {}
+    for field in fields:
+        texts = [text for text in form.get(field.name, ()) if text.strip()]
+        if field.shape == "truth":
+            value: Any = "true" in texts
+        elif not texts:
+            continue
+        elif field.shape == "attribute":
+            value = texts[0] if len(texts) == 1 else texts
+        elif field.shape in ("whole", "number"):
+            value = _number(texts[-1].strip())
+        elif field.shape == "words":
+            value = [word for part in texts[-1].split(",") if (word := part.strip())]
+        elif field.shape == "yaml":
+            try:
+                value = load_with_lines(texts[-1].strip(), field.name)[0]
+            except PolicyError:
+                raise PolicyError(f"{field.name}: this is no YAML; write a list like [1, 2]") from None
+        else:
+            value = texts[-1].strip()
+        if field.required or _format(field.shape, value) != field.default:
+            found[field.name] = value
+    return found
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else text
+    return text
+
+
+_SIMPLEST = (
+    "k-anonymity",
+    "column-frequency",
+    "k-map",
+    "delta-presence",
+    "distinct-l-diversity",
+    "simple-l-diversity",
+    "entropy-l-diversity",
+    "recursive-cl-diversity",
+    "tau-l-diversity",
+    "t-closeness",
+)  # then all others
+
+
+def list_models() -> tuple[type[PrivacyModel], ...]:
+    """Return every model that a policy may name, those that are simplest to explain first."""
+    known = _models()
+    return tuple(known[name] for name in dict.fromkeys([*(name for name in _SIMPLEST if name in known), *known]))
+
+
+def start_of(kind: type[PrivacyModel | Method], fields: Iterable[Parameter]) -> dict[str, Any]:
+    """Return parameters for a model or method that was just chosen: what must be given, with a usual value."""
+    return {field.name: kind.usual.get(field.name, field.least or 1) for field in fields if field.required}
+
+
+place = Place("Guarantees", _HERE, 30, _ready)
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),

@@ -57,17 +57,8 @@ async def receive(visit: Visit) -> Response:
     with _nothing_left(folder):
         path = folder / name
         _refuse_too_large(visit, folder)
-        try:
-            size = 0
-            with path.open("xb") as file:
-                async for part in visit.request.stream():
-                    size += len(part)
-                    await run_in_threadpool(file.write, part)
-        except ClientDisconnect:
-            raise InputError(f"the upload of {name} was cut off; nothing of it is kept") from None
-        except OSError as error:
-            raise InputError(f"{name} could not be kept: {error.strerror}") from None
-        if not size:
+        await _write_body(visit, path, name)
+        if not path.stat().st_size:
             raise InputError(f"{name} is empty")
         try:
             project = await run_in_threadpool(visit.studio.open, name, path, folder, options)
@@ -76,6 +67,18 @@ async def receive(visit: Visit) -> Response:
                 raise
             raise InputError(f"{str(error).partition(';')[0]}; {_ENCODING}") from None
     return JSONResponse({"location": f"/projects/{project.id}/columns"})
+
+
+async def _write_body(visit: Visit, path: Path, name: str) -> None:
+    """Write what is sent to a new file; what is cut off or cannot be written is refused."""
+    try:
+        with path.open("xb") as file:
+            async for part in visit.request.stream():
+                await run_in_threadpool(file.write, part)
+    except ClientDisconnect:
+        raise InputError(f"the upload of {name} was cut off; nothing of it is kept") from None
+    except OSError as error:
+        raise InputError(f"{name} could not be kept: {error.strerror}") from None
 
 
 def plain_name(given: str) -> str:
@@ -124,15 +127,8 @@ async def attach(visit: Visit) -> Response:
         raise InputError("this is no name for a file here; use letters and digits, and no folder")
     waiting = visit.project.new_folder("attach")
     try:
-        with (waiting / "body").open("xb") as file:
-            async for part in visit.request.stream():
-                await run_in_threadpool(file.write, part)
-        with (waiting / "body").open("rb") as file:
-            await run_in_threadpool(visit.project.attach, name, file)
-    except ClientDisconnect:
-        raise InputError("the file was cut off; nothing of it is kept") from None
-    except OSError as error:
-        raise InputError(f"{name} could not be kept: {error.strerror}") from None
+        await _write_body(visit, waiting / "body", name)
+        visit.project.attach(name, waiting / "body")
     finally:
         shutil.rmtree(waiting, ignore_errors=True)
     return JSONResponse({"name": name})

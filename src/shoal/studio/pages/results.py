@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from starlette.responses import Response
 
@@ -12,18 +12,16 @@ from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
-from shoal.studio.solutions import (
-    demand_solution,
+from shoal.studio.pages.run import (
     describe_promises,
     evidence_of,
-    find_shown,
+    find_solution,
     folder_of,
     list_measures,
-    list_solutions,
-    name_of,
     require_release,
+    show_solution,
 )
-from shoal.studio.tables import OpenedTable, Rows, bars_of, first_rows, label_order, open_released
+from shoal.studio.tables import OpenedTable, TableCache, bars_of, first_rows, label_order, open_released
 
 _HERE = "/results"
 _ROWS = 12
@@ -31,101 +29,85 @@ _FIRST = "first rows"  # what is kept of a run
 _COUNTED_AT_ONCE = 200_000  # records of a table whose values are counted before anybody asks
 
 
-place = Place("Results", _HERE, 50, require_release)
-
-
 def show(visit: Visit) -> Response:
     """Show the newest result, or the one that the path names."""
-    job = find_shown(visit)
-    if job is None:
-        return visit.render("nothing_yet.html", title="Results")
-    evidence = evidence_of(job)
-    before, after, columns = _sides(visit, job, {})
-    return visit.render(
-        "results.html",
-        job=job,
-        name=name_of(job),
-        others=[other for other in list_solutions(visit) if other is not job],
-        manifest=job.answer,
-        promises=describe_promises(job.answer),
-        checks=evidence["verification"]["checks"],
-        warnings=evidence["warnings"],
-        source_rows=evidence["source"]["rows"],
-        measures=list_measures(
-            {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
-        ),
-        plots=release_plots(evidence),
-        before=before,
-        after=after,
-        columns=columns,
-        filtered="",
-        within="",
-        **_distributions(visit, job, columns[0] if columns and evidence["source"]["rows"] <= _COUNTED_AT_ONCE else ""),
-    )
+
+    def describe(run: Job) -> Mapping[str, Any]:
+        evidence, tables = evidence_of(run), visit.studio.tables
+        if _FIRST not in run.memory:
+            run.memory[_FIRST] = _list_rows(tables, run, {})
+        content = run.memory[_FIRST]
+        few = evidence["source"]["rows"] <= _COUNTED_AT_ONCE
+        single = {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
+        return {
+            "manifest": run.answer,
+            "promises": describe_promises(run.answer),
+            "checks": evidence["verification"]["checks"],
+            "warnings": evidence["warnings"],
+            "source_rows": evidence["source"]["rows"],
+            "measures": list_measures(single),
+            "plots": release_plots(evidence),
+            **content,
+            **_count_values(tables, run, content["columns"][0] if few and content["columns"] else ""),
+        }
+
+    return show_solution(visit, "results.html", "Results", describe)
 
 
 def rows(visit: Visit) -> Response:
     """Show the rows, before and after, that have a text in a column."""
-    job = demand_solution(visit)
-    column, text = visit.form.get("column"), visit.form.get("text").strip()
-    before, after, columns = _sides(visit, job, {column: text} if text else {})
-    return visit.render(
-        "rows_part.html", job=job, before=before, after=after, columns=columns, filtered=text, within=column
-    )
+    run, text = find_solution(visit), visit.form.get("text").strip()
+    found = _list_rows(visit.studio.tables, run, {visit.form.get("column"): text} if text else {})
+    return visit.render("rows_part.html", run=run, **found | {"within": visit.form.get("column")})
 
 
 def values(visit: Visit) -> Response:
     """Show how often a column has which value, before and after."""
-    job = demand_solution(visit)
-    return visit.render("values_part.html", job=job, **_distributions(visit, job, visit.form.get("column")))
+    run = find_solution(visit)
+    return visit.render(
+        "values_part.html", run=run, **_count_values(visit.studio.tables, run, visit.form.get("column"))
+    )
 
 
-def _sides(visit: Visit, job: Job, filters: Mapping[str, str]) -> tuple[Rows, Rows, Sequence[str]]:
+def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict[str, Any]:
     """Return rows of the table and of the release, and the columns that both have."""
-    if not filters and _FIRST in job.memory:
-        return cast("tuple[Rows, Rows, Sequence[str]]", job.memory[_FIRST])
-    source, released, _ = _open_sides(visit, job)
-    tables = visit.studio.tables
+    source, released, _ = _open_sides(run)
     find = tables.take if filters else tables.find  # the first rows of all are soon read
-    before = first_rows(find(source), source.columns, _ROWS, filters)
-    after = first_rows(find(released), released.columns, _ROWS, filters)
-    found = before, after, _list_shared(source, released)
-    if not filters:
-        job.memory[_FIRST] = found
-    return found
+    return {
+        "before": first_rows(find(source), source.columns, _ROWS, filters),
+        "after": first_rows(find(released), released.columns, _ROWS, filters),
+        "columns": _list_shared(source, released),
+        "filtered": "".join(filters.values()),
+        "within": "",
+    }
 
 
-def _distributions(visit: Visit, job: Job, column: str) -> dict[str, Any]:
-    source, released, manifest = _open_sides(visit, job)
+def _count_values(tables: TableCache, run: Job, column: str) -> dict[str, Any]:
+    """Return how often a column has which value before and after; nothing if not both sides have it."""
+    source, released, manifest = _open_sides(run)
     shared = _list_shared(source, released)
     if column not in shared:
         return {"shared": shared, "column": "", "sides": []}
     order = label_order(manifest["attributes"].get(column, {}))
-    tables = visit.studio.tables
-    return {
-        "shared": shared,
-        "column": column,
-        "sides": [
-            (bars, histogram(bars.labels, bars.counts, f"{column} {when}"))
-            for when, bars in (
-                ("before", bars_of(tables.take(source), column)),
-                ("after", bars_of(tables.take(released), column, order)),
-            )
-        ],
-    }
+    before, after = bars_of(tables.take(source), column), bars_of(tables.take(released), column, order)
+    sides = [
+        (bars, histogram(bars.labels, bars.counts, f"{column} {when}"))
+        for when, bars in (("before", before), ("after", after))
+    ]
+    return {"shared": shared, "column": column, "sides": sides}
 
 
-def _open_sides(visit: Visit, job: Job) -> tuple[OpenedTable, OpenedTable, Mapping[str, Any]]:
+def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable, Mapping[str, Any]]:
     """Return the table as the run read it, with the columns that are published, the release, and its manifest."""
-    path = visit.project.source
-    options = SourceOptions(**(evidence_of(job)["policy"].get("source") or {}))
+    path = run.project.source
+    options = SourceOptions(**(evidence_of(run)["policy"].get("source") or {}))
     source = open_source(path, options)
-    released, manifest = open_released(folder_of(job))
+    released, manifest = open_released(folder_of(run))
     columns = [name for name in released.columns if name in source.schema.names] or source.schema.names
     return OpenedTable(source, path, options, tuple(columns)), released, manifest
 
 
-def _list_shared(source: OpenedTable, released: OpenedTable) -> list[str]:
+def _list_shared(source: OpenedTable, released: OpenedTable) -> Sequence[str]:
     return [name for name in source.columns if name in released.columns]
 
 
@@ -134,6 +116,7 @@ def style(_: Visit) -> Response:
     return Response(plot_style(), media_type="text/css")
 
 
+place = Place("Results", _HERE, 50, require_release)
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),

@@ -1,9 +1,18 @@
-"""Run: the command that makes a release, its options, its progress, and what came of earlier ones."""
+"""Run: the command that makes a release, its options and progress; and runs that made one, which other pages show.
+
+Archives have the public files or the internal ones, never both.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
-from collections.abc import Mapping
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +21,18 @@ from starlette.responses import PlainTextResponse, Response
 
 from shoal.core.errors import UsageError
 from shoal.core.wording import parameters_text
+from shoal.release.release import INTERNAL, PUBLIC
 from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
 from shoal.studio.project import Project
-from shoal.studio.solutions import KIND, RELEASE, describe_promises, list_measures, name_of, remember
+from shoal.utility.base import list_figures
 
+KIND = "run"
+RELEASE = "release"
+FOLDERS = {"internal": INTERNAL, "public": PUBLIC}  # by audience
 _HERE = "/run"
 _FORMATS = ("", "csv", "parquet")
 _MOST_NAME = 60
-
-
-place = Place("Run", _HERE, 40, require_policy)
 
 
 def options(form: Form) -> list[str]:
@@ -45,10 +55,19 @@ def options(form: Form) -> list[str]:
 def show(visit: Visit) -> Response:
     """Show the command and its options, what runs now, and what ran before."""
     project = visit.project
-    runs = visit.studio.jobs.of(project, KIND)
+    runs = project.jobs_of(KIND)
     return visit.render(
         "run.html",
-        runs=[_describe(job) for job in runs],
+        runs=[
+            {
+                "job": job,
+                "name": name_of(job),
+                "method": str(job.answer.get("method", "")),
+                "promises": describe_promises(job.answer) if job.state == "done" else [],
+                "kept": list_measures(job.answer.get("utility", {}) if job.state == "done" else {}),
+            }
+            for job in runs
+        ],
         problems=(problems := project.problems()),
         asked="" if problems else _describe_policy(project.document),
         command=_command(project, Form([("utility", "full")])),
@@ -77,44 +96,30 @@ def _command(project: Project, form: Form) -> str:
     return shlex.join(["shoal", "anonymize", project.name, "-p", "policy.yaml", "-o", RELEASE, *options(form)])
 
 
-def _describe(job: Job) -> dict[str, Any]:
-    utility = job.answer.get("utility", {}) if job.state == "done" else {}
-    return {
-        "job": job,
-        "name": name_of(job),
-        "method": str(job.answer.get("method", "")),
-        "promises": describe_promises(job.answer) if job.state == "done" else [],
-        "kept": list_measures(utility),
-    }
+def refuse_problems(project: Project) -> None:
+    """Raise if the policy cannot be run as it is."""
+    if found := project.problems():
+        raise UsageError(f"the policy cannot be run yet: {found[0].message}")
 
 
 def start(visit: Visit) -> Response:
     """Start a run with the policy as it is now."""
     project = visit.project
-    found = project.problems()
-    if found:
-        raise UsageError(f"the policy cannot be run yet: {found[0].message}")
+    refuse_problems(project)
     if visit.form.revision != project.revision:
         raise UsageError("the policy was changed in another tab; reload this page and look at it first")
     chosen = options(visit.form)
-    name = " ".join(visit.form.get("name").split())[:_MOST_NAME]
-    folder = project.new_folder(KIND)
-    policy = project.write_policy()
-    arguments: list[str | Path] = ["anonymize", project.source, "-p", policy, "-o", folder / RELEASE]
-    job = visit.studio.jobs.start(project, KIND, [*arguments, *chosen], folder)
-    job.memory["name"] = name or f"Solution {len(visit.studio.jobs.of(project, KIND))}"
-    job.memory["policy"], job.memory["policy file"] = project.policy_text, policy
-    remember(job)
+    name = " ".join(visit.form.get("name").split())[:_MOST_NAME] or f"Solution {1 + len(project.jobs_of(KIND))}"
+    folder, policy = project.new_folder(KIND), project.write_policy()
+    arguments: list[str | Path] = ["anonymize", project.source, "-p", policy, "-o", folder / RELEASE, *chosen]
+    kept = {"name": name, "policy": project.policy_text, "policy file": policy}
+    visit.studio.jobs.start(project, KIND, arguments, folder, **kept)
     return visit.to(visit.at(_HERE))
 
 
 def forget(visit: Visit) -> Response:
     """Remove a run and what it made."""
-    job = find_job(visit, "run", KIND)
-    visit.studio.jobs.forget(job)
-    visit.project.memory["runs"] = [
-        kept_job for kept_job in visit.project.memory.get("runs", ()) if kept_job is not job
-    ]
+    visit.studio.jobs.forget(find_job(visit, "run", KIND))
     return visit.to(visit.at(_HERE))
 
 
@@ -127,10 +132,10 @@ def take_back(visit: Visit) -> Response:
 
 def find_job(visit: Visit, part: str = "job", kind: str | None = None) -> Job:
     """Return the run that a part of the path names, if it is the project's and, where a kind is named, of that kind."""
-    job = visit.studio.jobs.find(visit.project, visit.request.path_params[part])
-    if job is None or kind not in (None, job.kind):
-        raise HTTPException(404)
-    return job
+    for job in visit.project.jobs_of(kind):
+        if job.id == visit.request.path_params[part]:
+            return job
+    raise HTTPException(404)
 
 
 def show_progress(visit: Visit) -> Response:
@@ -146,6 +151,102 @@ def cancel(visit: Visit) -> Response:
     return visit.render("job.html", job=job)
 
 
+def list_solutions(project: Project) -> list[Job]:
+    """Return the runs of a project that made a release, the newest first."""
+    return [job for job in project.jobs_of(KIND) if job.state == "done"]
+
+
+def require_release(project: Project) -> str | None:
+    """Return None if some run made a release, else what to do first."""
+    return None if list_solutions(project) else "run it first"
+
+
+def find_solution(visit: Visit) -> Job:
+    """Return the run that the path names; there is no such page if it made no release."""
+    run = find_job(visit, "run", KIND)
+    if run.state != "done":
+        raise HTTPException(404)
+    return run
+
+
+def show_solution(visit: Visit, template: str, title: str, describe: Callable[[Job], Mapping[str, Any]]) -> Response:
+    """Show the run that the path names, or else the newest, by what *describe* says of it."""
+    solutions = list_solutions(visit.project)
+    run = find_solution(visit) if "run" in visit.request.path_params else next(iter(solutions), None)
+    if run is None:
+        return visit.render("nothing_yet.html", title=title)
+    others = [other for other in solutions if other is not run]
+    return visit.render(template, run=run, name=name_of(run), others=others, **describe(run))
+
+
+def describe_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Return the runs to watch, and the newest one if nothing came of it; *jobs* has the newest first."""
+    newest = jobs[0] if jobs else None
+    ended = newest is not None and newest.state in ("failed", "cancelled")
+    return {"running": [job for job in jobs if job.state == "running"], "failed": newest if ended else None}
+
+
+def name_of(job: Job) -> str:
+    """Return what the run is called."""
+    return str(job.memory.get("name") or "release")
+
+
+def folder_of(job: Job) -> Path:
+    """Return the folder of the release that a run made."""
+    if job.folder is None:
+        raise FileNotFoundError(RELEASE)
+    return job.folder / RELEASE
+
+
+def evidence_of(job: Job) -> Mapping[str, Any]:
+    """Return the evidence of a run."""
+    return _read(folder_of(job) / INTERNAL / "evidence.json")
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def describe_promises(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what a release promises or claims, and what it reaches of that, for people."""
+    promised = [
+        (entry, f"{entry['achieved']:.6g}" if entry.get("achieved") is not None else "")
+        for entry in manifest.get("guarantees", ())
+    ]
+    claimed = [(entry, "claimed, not checked") for entry in manifest.get("claims", ())]
+    return [
+        {"model": str(entry["model"]), "asked": parameters_text(entry["parameters"]), "achieved": achieved}
+        for entry, achieved in (*promised, *claimed)
+    ]
+
+
+def list_measures(utility: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the measures of what is left: name, what it says, and the figure."""
+    return [(name, title, f"{value:,.4g}") for name, title, value in list_figures(utility)]
+
+
+def write_archive(release: Path, audience: str, archive: Path, inside: str) -> None:
+    """Write one folder of a release as an archive, whole or not at all; names in it begin with *inside*."""
+    folder = release / FOLDERS[audience]
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    number, name = tempfile.mkstemp(dir=archive.parent, prefix=".zip-")  # readable by its owner alone
+    waiting = Path(name)
+    try:
+        with os.fdopen(number, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as written:
+            for path in files:
+                kept = zipfile.ZIP_STORED if path.suffix == ".parquet" else zipfile.ZIP_DEFLATED
+                entry = zipfile.ZipInfo(f"{inside}/{FOLDERS[audience]}/{path.relative_to(folder).as_posix()}")
+                entry.compress_type, entry.external_attr = kept, 0o644 << 16
+                with path.open("rb") as source, written.open(entry, "w", force_zip64=True) as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+        waiting.replace(archive)
+    finally:
+        waiting.unlink(missing_ok=True)
+
+
+place = Place("Run", _HERE, 40, require_policy)
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -11,17 +12,30 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from shoal.core.registry import discover
 from shoal.studio.answers import Place, Visit, page, upload
-from shoal.studio.project import Project, StaleError, is_plain
-from shoal.studio.taxonomies.editing import EXPORTS, LARGEST, ColumnTaxonomy, apply_edit, read_tree, tree_in_policy
-from shoal.studio.taxonomies.editing import write_tree as file_of
-from shoal.studio.taxonomies.entries import EntryError, Fields, attributes, tree_of, with_taxonomy
-from shoal.studio.taxonomies.sheets import sheet, summary
+from shoal.studio.project import Project, StaleError, is_plain, write_document
+from shoal.studio.taxonomies.editing import (
+    EXPORTS,
+    LARGEST,
+    TREES,
+    apply_edit,
+    read_tree,
+    tree_in_policy,
+    write_tree,
+)
+from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, list_taxonomies, with_taxonomy
+from shoal.studio.taxonomies.trees import KINDS, MOST_IN_POLICY, ValueTree, list_offered, start_taxonomy
+from shoal.studio.taxonomies.views import Branch, ScaleView, TreeView, scale_view, view
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.scales import number_text
 
 _HERE = "/taxonomies"
 _COLUMN = "/projects/{project}" + _HERE + "/{column:int}"
 _MOST_UNDONE = 50
 _TYPES = {"csv": "text/csv; charset=utf-8", "yaml": "application/yaml"}
+WIDE_OPEN = 60  # nodes up to which every group is shown open
 
 Undone = list[Mapping[str, Any] | None]
 
@@ -29,7 +43,7 @@ Undone = list[Mapping[str, Any] | None]
 def overview(visit: Visit) -> Response:
     """List the columns with what is declared for each."""
     return visit.render(
-        "taxonomies.html", columns=[summary(index, entry) for index, entry in _list_entries(visit.project)]
+        "taxonomies.html", columns=[summary(index, entry) for index, entry in _list_entries(visit.project).items()]
     )
 
 
@@ -42,7 +56,7 @@ def change(visit: Visit) -> Response:
     """Make an edit, unless what it makes does not load; then the old one stays, with a message at the field."""
     index, entry = _find_entry(visit)
     fields = _fields(visit)
-    before = _history(visit.project, entry.attribute.name)
+    before = _history(visit.project, entry.name)
     edit = visit.form.get("do")
     undoing = edit == "undo"
     try:
@@ -90,7 +104,11 @@ def _attach(project: Project, name: str, content: bytes) -> str:
             return name
         number += 1
         name = f"{own.stem}-{number}{own.suffix}"
-    return project.attach(name, [content])
+    received = project.new_folder("attach") / "body"
+    received.write_bytes(content)
+    project.attach(name, received)
+    received.parent.rmdir()
+    return name
 
 
 def export(visit: Visit) -> Response:
@@ -99,39 +117,32 @@ def export(visit: Visit) -> Response:
     ending = visit.request.path_params["ending"]
     if ending not in EXPORTS:
         raise HTTPException(404)
-    content = file_of(tree_of(entry.attribute, entry.column, entry.folder), ending)
+    content = write_tree(entry.tree(), ending)
     name = entry.column.name if entry.column.name.isascii() and entry.column.name.isidentifier() else "taxonomy"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     return Response(content, media_type=_TYPES[ending], headers=headers)
 
 
-def _list_entries(project: Project) -> list[tuple[int, ColumnTaxonomy]]:
-    found = {attribute.name: attribute for attribute in attributes(project.document)}
-    return [
-        (index, ColumnTaxonomy(found[column.name], column, project.files))
-        for index, column in enumerate(project.profile)
-        if column.name in found
-    ]
+def _list_entries(project: Project) -> dict[int, ColumnTaxonomy]:
+    return list_taxonomies(project.document, project.profile, project.files)
 
 
 def _find_entry(visit: Visit) -> tuple[int, ColumnTaxonomy]:
-    wanted = visit.request.path_params["column"]
-    for index, entry in _list_entries(visit.project):
-        if index == wanted:
-            return index, entry
-    raise HTTPException(404)
+    index, entries = visit.request.path_params["column"], _list_entries(visit.project)
+    if index not in entries:
+        raise HTTPException(404)
+    return index, entries[index]
 
 
 def _answer(visit: Visit, template: str, wrong: EntryError | None = None, typed: Fields | None = None) -> Response:
     index, entry = _find_entry(visit)
-    entries_of_columns = _list_entries(visit.project)
     return visit.render(
         template,
         sheet=sheet(entry, visit.project.document, wrong, typed),
         here=visit.at(f"{_HERE}/{index}"),
-        columns=[(other, each.attribute.name) for other, each in entries_of_columns],
+        columns=[(other, each.name) for other, each in _list_entries(visit.project).items()],
         index=index,
-        n_undone=len(_history(visit.project, entry.attribute.name)),
+        n_undone=len(_history(visit.project, entry.name)),
         attached=visit.project.list_attached(),
     )
 
@@ -144,13 +155,13 @@ def _keep(
     project: Project, revision: int, entry: ColumnTaxonomy, made: Mapping[str, Any] | None, *, undoing: bool = False
 ) -> None:
     """Make a taxonomy the policy's and remember the one before, so that the edit can be undone."""
-    name = entry.attribute.name
+    name = entry.name
     project.change(revision, with_taxonomy(project.document, name, made))
     before = _history(project, name)
     if undoing:
         before.pop()
-    elif made != entry.attribute.taxonomy:
-        before.append(entry.attribute.taxonomy)
+    elif made != entry.taxonomy:
+        before.append(entry.taxonomy)
         del before[:-_MOST_UNDONE]
 
 
@@ -161,13 +172,156 @@ def _history(project: Project, name: str) -> Undone:
 
 def _fields(visit: Visit) -> Fields:
     found: dict[str, list[str]] = {}
-    for key, value in visit.form.pairs:
+    for key, value in visit.form.multi_items():
         found.setdefault(key, []).append(value)
     return found
 
 
 def _ready(project: Project) -> str | None:
     return None if _list_entries(project) else "no column is quasi or sensitive"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The page of one column; ``drawn`` is None if the policy's taxonomy does not load, which ``broken`` tells."""
+
+    entry: ColumnTaxonomy
+    yaml: str  # of the policy's entry
+    drawn: TreeView | None
+    broken: str
+    scale: ScaleView | None
+    values: Mapping[str, Any]  # of the form's fields
+    wrong: EntryError | None = None  # what an edit was refused for
+
+    @property
+    def kind(self) -> str:
+        """The builder's name, or ``default``."""
+        return self.entry.kind
+
+    @property
+    def kinds(self) -> tuple[tuple[str, str, str], ...]:
+        """The kinds that this column may have: name, title, what it does."""
+        possible = list_offered(self.entry.column, self.entry.role)
+        return tuple(each for each in KINDS if each[0] in possible)
+
+    @property
+    def editable(self) -> bool:
+        """Whether it is a tree that is edited in place."""
+        small = self.drawn is not None and self.drawn.taxonomy.n_leaves <= MOST_IN_POLICY
+        return self.kind in TREES and small
+
+    @property
+    def tree(self) -> Branch | None:
+        """The tree, all of it if it is edited."""
+        if self.drawn is None:
+            return None
+        return self.drawn.whole() if self.editable else self.drawn.part()
+
+    @property
+    def wide_open(self) -> bool:
+        """Whether every group is shown open."""
+        return self.drawn is not None and self.drawn.taxonomy.n_nodes <= WIDE_OPEN
+
+    @property
+    def targets(self) -> tuple[tuple[int, str], ...]:
+        """The groups that something may be moved to, as they are numbered, each with its depth in front."""
+        if self.drawn is None or not self.editable:
+            return ()
+        tree = ValueTree.of(self.drawn.taxonomy)
+        depth = [0] * len(tree.labels)
+        for node, parent in enumerate(tree.parents):
+            depth[node] = depth[parent] + 1 if parent >= 0 else 0
+        found = tree.groups(self.entry.values)
+        return tuple((node, "\u2003" * depth[node] + tree.labels[node]) for node in found)
+
+    @property
+    def empty_groups(self) -> tuple[str, ...]:
+        """Labels that no value of the data has, with nothing under them."""
+        if self.drawn is None or not self.editable:
+            return ()
+        leaves = self.drawn.taxonomy.n_leaves
+        records = self.drawn.records[:leaves].tolist()
+        return tuple(label for label, count in zip(self.drawn.taxonomy.leaf_labels, records, strict=True) if not count)
+
+    @property
+    def formats(self) -> str:
+        """The formats of dates, other than ISO, that read every value of the column."""
+        return ", ".join(filter(None, self.entry.column.date_formats))
+
+    def problem(self, field: str) -> str:
+        """Return what is wrong with a field, or nothing."""
+        return str(self.wrong) if self.wrong is not None and self.wrong.field == field else ""
+
+    def other_problem(self, *fields: str) -> str:
+        """Return what is wrong, unless it is said at one of these fields."""
+        return str(self.wrong) if self.wrong is not None and self.wrong.field not in fields else ""
+
+
+def sheet(
+    entry: ColumnTaxonomy, document: Mapping[str, Any], wrong: EntryError | None = None, typed: Fields | None = None
+) -> Sheet:
+    """Put together what is shown of a column, with what was typed if that was refused."""
+    builder: TaxonomyBuilder | None = None
+    drawn, broken, scale = None, "", None
+    try:
+        builder = entry.builder()
+        drawn = view(entry.tree(), entry.column)
+        scale = scale_view(builder, drawn) if isinstance(builder, IntervalsTaxonomy) else None
+    except EntryError as error:
+        broken = str(error)
+    values = _values(entry.kind, builder or _fresh(entry))
+    if wrong is not None and typed is not None:
+        values = {**values, **{key: list(given) if key == "levels" else given[0] for key, given in typed.items()}}
+    yaml = write_document({entry.name: document["attributes"][entry.name]})
+    return Sheet(entry, yaml, drawn, broken, scale, values, wrong)
+
+
+def summary(index: int, entry: ColumnTaxonomy) -> dict[str, Any]:
+    """Return a column's line of the overview."""
+    drawn, broken = None, ""
+    try:
+        drawn = view(entry.tree(), entry.column)
+    except EntryError as error:
+        broken = str(error)
+    return {
+        "index": index,
+        "entry": entry,
+        "kind": next((title for name, title, _ in KINDS if name == entry.kind), entry.kind),
+        "chain": () if drawn is None else next(iter(drawn.examples()), ()),
+        "gaps": 0 if drawn is None else drawn.gaps.n_values,
+        "problem": broken,
+    }
+
+
+def _fresh(entry: ColumnTaxonomy) -> TaxonomyBuilder | None:
+    """Return a builder to begin with where the policy's does not load."""
+    try:
+        return replace(entry, taxonomy=start_taxonomy(entry.kind, entry.column)).builder()
+    except EntryError:
+        return None
+
+
+def _values(kind: str, builder: TaxonomyBuilder | None) -> dict[str, Any]:
+    """Return what the fields of the form of a kind show: what its builder has, if there is one."""
+    known = discover("shoal.taxonomies.builders", TaxonomyBuilder).get(kind)
+    shown: dict[str, Any] = {} if known is None else {"cut": "widths", **dict.fromkeys(known.model_fields, "")}
+    for field in () if builder is None else type(builder).model_fields:
+        given = getattr(builder, field)
+        if given is None:
+            shown[field] = ""
+        elif isinstance(given, bool | int | float):
+            shown[field] = number_text(given)
+        elif field in ("widths", "keep"):
+            shown[field] = ", ".join(map(number_text, given))
+        elif field == "edges":
+            shown[field] = "\n".join(", ".join(map(number_text, level)) for level in given if level)
+        elif field == "values":
+            shown[field] = "\n".join(map(str, given))
+        else:
+            shown[field] = list(given) if isinstance(given, tuple) else str(given)
+    if isinstance(builder, IntervalsTaxonomy):
+        shown["cut"] = "edges" if builder.edges else "widths"
+    return shown
 
 
 place = Place("Taxonomies", _HERE, 20, _ready)

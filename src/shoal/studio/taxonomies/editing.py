@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import TaxonomyError
-from shoal.policy.profiling import ColumnProfile
-from shoal.studio.taxonomies.entries import (
-    Attribute,
-    EntryError,
-    Fields,
-    builder_of,
-    first_value,
-    taxonomy_from,
-    tree_of,
-)
+from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, first_value, taxonomy_from
 from shoal.studio.taxonomies.trees import MOST_IN_POLICY, ValueTree, start_taxonomy
 from shoal.studio.taxonomies.views import by_hand, view
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import READERS
 from shoal.taxonomies.files import to_arx_csv, to_nested_yaml
-from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Taxonomy
 
 TREES = ("tree", "groups")
@@ -33,37 +23,12 @@ MOST_EXPORTED = 200_000  # leaves
 EXPORTS: dict[str, Callable[[Taxonomy, Path], None]] = {"csv": to_arx_csv, "yaml": to_nested_yaml}
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnTaxonomy:
-    """One column on the table: its entry in the policy, its profile, and the folder of attached files."""
-
-    attribute: Attribute
-    column: ColumnProfile
-    folder: Path
-
-    @property
-    def values(self) -> frozenset[str]:
-        """The values of the data, as text."""
-        return frozenset(texts(self.column.values).to_pylist())
-
-    def tree(self, taxonomy: dict[str, Any] | None) -> Taxonomy:
-        """Return the tree of another taxonomy for the same column."""
-        return tree_of(Attribute(self.attribute.name, self.attribute.role, taxonomy), self.column, self.folder)
-
-    def present(self) -> Taxonomy | None:
-        """Return the tree of now, or None if the policy's does not load."""
-        try:
-            return tree_of(self.attribute, self.column, self.folder)
-        except EntryError:
-            return None
-
-
 def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, Any] | None:
     """Return the taxonomy that an edit makes of what was typed and selected; it loads."""
     if edit not in EDITS:
         raise EntryError("this page does not know that edit; reload it")
     made = EDITS[edit](entry, fields)
-    entry.tree(made)
+    replace(entry, taxonomy=made).tree()
     return made
 
 
@@ -77,7 +42,7 @@ def _form(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:
 
 
 def _by_hand(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:  # noqa: ARG001
-    builder = None if entry.attribute.taxonomy is None else builder_of(entry.attribute.taxonomy, entry.folder)
+    builder = entry.builder()
     if not isinstance(builder, IntervalsTaxonomy):
         raise EntryError("only intervals have edges to move; choose that kind first", "kind")
     return {"intervals": by_hand(builder)}
@@ -105,11 +70,11 @@ class _TreeEdit:
     @classmethod
     def of(cls, entry: ColumnTaxonomy, fields: Fields) -> _TreeEdit:
         present = entry.present()
-        if entry.attribute.kind not in TREES or present is None:
+        if entry.kind not in TREES or present is None:
             raise EntryError("the policy has no tree here any more; reload the page")
         if present.n_leaves > MOST_IN_POLICY:
             raise EntryError(f"a tree of more than {MOST_IN_POLICY:,} values is edited as a file")
-        tree = ValueTree.of(present, fixed_root=entry.attribute.kind == "groups")
+        tree = ValueTree.of(present, fixed_root=entry.kind == "groups")
         unplaced = tuple(text for text, _ in view(present, entry.column).loose())
         chosen = first_value(fields, "nodes").split()
         return cls(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from shoal.studio.project import outside_names
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.taxonomies.fitting import default_builder
-from shoal.taxonomies.scales import Number, number_text
+from shoal.taxonomies.parse import texts
+from shoal.taxonomies.scales import Number
 from shoal.taxonomies.tree import Taxonomy
 
 ROLES = ("quasi", "sensitive")
@@ -40,29 +41,67 @@ class EntryError(PolicyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
-    """A column that may have a taxonomy; ``taxonomy`` is None where the policy leaves it to the column's kind."""
+class ColumnTaxonomy:
+    """A column that may have a taxonomy, and the folder of attached files.
 
-    name: str
+    ``taxonomy`` is None where the policy leaves it to the column's kind.
+    """
+
     role: str
     taxonomy: Mapping[str, Any] | None
+    column: ColumnProfile
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """The column's."""
+        return self.column.name
 
     @property
     def kind(self) -> str:
         """The builder's name, or ``default``."""
         return "default" if self.taxonomy is None else next(iter(self.taxonomy))
 
+    @property
+    def values(self) -> frozenset[str]:
+        """The values of the data, as text."""
+        return frozenset(texts(self.column.values).to_pylist())
 
-def attributes(document: Mapping[str, Any]) -> tuple[Attribute, ...]:
-    """Return the quasi and sensitive columns, those of sets aside, in the order of the policy."""
-    given = document.get("attributes")
-    if not isinstance(given, Mapping):
-        return ()
-    return tuple(
-        Attribute(str(name), options["role"], _read_taxonomy(options.get("taxonomy")))
-        for name, options in given.items()
-        if isinstance(options, Mapping) and options.get("role") in ROLES and options.get("items") is None
-    )
+    def builder(self) -> TaxonomyBuilder | None:
+        """Return the builder that the policy declares, if it does."""
+        return None if self.taxonomy is None else builder_of(self.taxonomy, self.folder)
+
+    def tree(self) -> Taxonomy:
+        """Return the tree that a run would make of the column's values, missing ones aside."""
+        values = self.column.values
+        builder = self.builder()
+        try:
+            if builder is None and self.role != "sensitive":
+                builder = default_builder(values.type, values)
+            return (builder or FlatTaxonomy()).build(values)
+        except ShoalError as error:
+            raise _at_field(error, type(builder or FlatTaxonomy())) from None
+
+    def present(self) -> Taxonomy | None:
+        """Return the tree of now, or None if the policy's does not load."""
+        try:
+            return self.tree()
+        except EntryError:
+            return None
+
+
+def list_taxonomies(
+    document: Mapping[str, Any], profile: Sequence[ColumnProfile], folder: Path
+) -> dict[int, ColumnTaxonomy]:
+    """Return the quasi and sensitive columns, those of sets aside, by their places in the table."""
+    declared = document.get("attributes")
+    found = {}
+    for place, column in enumerate(profile):
+        options = declared.get(column.name) if isinstance(declared, Mapping) else None
+        if isinstance(options, Mapping) and options.get("role") in ROLES and options.get("items") is None:
+            taxonomy = _read_taxonomy(options.get("taxonomy"))
+            found[place] = ColumnTaxonomy(options["role"], taxonomy, column, folder)
+    return found
 
 
 def _read_taxonomy(given: Any) -> Mapping[str, Any] | None:
@@ -102,23 +141,6 @@ def builder_of(taxonomy: Mapping[str, Any], folder: Path) -> TaxonomyBuilder:
         raise _at_field(error, kind) from None
 
 
-def tree_of(attribute: Attribute, column: ColumnProfile, folder: Path) -> Taxonomy:
-    """Return the tree that a run would make of the column's values, missing ones aside."""
-    values = column.values
-    kind: type[TaxonomyBuilder] = FlatTaxonomy
-    try:
-        if attribute.taxonomy is not None:
-            builder = builder_of(attribute.taxonomy, folder)
-        else:
-            builder = FlatTaxonomy() if attribute.role == "sensitive" else default_builder(values.type, values)
-        kind = type(builder)
-        return builder.build(values)
-    except EntryError:
-        raise
-    except ShoalError as error:
-        raise _at_field(error, kind) from None
-
-
 def _at_field(error: ShoalError, kind: type[TaxonomyBuilder]) -> EntryError:
     """Put a message to the first field that it names, without the name of the builder in front."""
     text = re.sub(rf"^{kind.name}( taxonomy)?: ", "", str(error))
@@ -129,9 +151,54 @@ def _at_field(error: ShoalError, kind: type[TaxonomyBuilder]) -> EntryError:
 
 def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str, Any]:
     """Return the taxonomy that a form declares, or say which field cannot be read."""
-    if kind not in READERS:
-        raise EntryError(f"there is no form for a taxonomy of kind {kind!r}; edit it in the policy", "kind")
-    return {kind: READERS[kind](fields, column)}
+    typed = {name: first_value(fields, name) for name in fields}
+    match kind:
+        case "intervals":
+            found = _read_intervals(typed, column)
+        case "dates":
+            found = {"levels": list(fields.get("levels", ()))}
+            found |= {field: typed[field] for field in ("min", "max", "format") if typed.get(field)}
+        case "mask":
+            found = _read_mask(typed)
+        case "flat":
+            listed = [line.strip("\r") for line in "".join(fields.get("values", ())).split("\n")]
+            values = [line for line in listed if line.strip()]
+            found = {"values": values} if values else {}
+        case "numbers":
+            found = {}
+        case _:
+            raise EntryError(f"there is no form for a taxonomy of kind {kind!r}; edit it in the policy", "kind")
+    return {kind: found}
+
+
+def _read_intervals(typed: Mapping[str, str], column: ColumnProfile) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in ("min", "max"):
+        if not typed.get(field):
+            raise EntryError("is required", field)
+        found[field] = number(typed[field], field)
+    if typed.get("cut") == "edges":
+        lines = [numbers(line, "edges") for line in typed.get("edges", "").splitlines()]
+        found["edges"] = [line for line in lines if line]
+    else:
+        found["widths"] = sorted(set(numbers(typed.get("widths", ""), "widths")))
+    found |= {field: number(typed[field], field) for field in ("step", "origin") if typed.get(field)}
+    if typed.get("open") not in (None, "", "none"):
+        found["open"] = typed["open"]
+    if column.kind == "decimal":  # else an interval of whole numbers, which has no place for the others
+        found["min"] = float(found["min"])
+    return {key: value for key, value in found.items() if value != []}
+
+
+def _read_mask(typed: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"length": _whole(typed.get("length", ""), "length")}
+    if typed.get("keep"):
+        found["keep"] = sorted({_whole(part, "keep") for part in _BETWEEN.split(typed["keep"]) if part}, reverse=True)
+    if typed.get("character") not in (None, "", "*"):
+        found["character"] = typed["character"]
+    if typed.get("alphabet"):
+        found["alphabet"] = "digits"
+    return found
 
 
 def number(text: str, field: str) -> Number:
@@ -156,65 +223,6 @@ def numbers(text: str, field: str) -> list[Number]:
     return [number(part, field) for part in _BETWEEN.split(text.strip()) if part]
 
 
-def numbers_text(given: Sequence[Number]) -> str:
-    """Write numbers as a field shows them."""
-    return ", ".join(map(number_text, given))
-
-
-def edges_text(levels: Sequence[Sequence[Number]]) -> str:
-    """Write the edges of several levels, a line for each."""
-    return "\n".join(map(numbers_text, levels))
-
-
-def _intervals(fields: Fields, column: ColumnProfile) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for field in ("min", "max"):
-        if not first_value(fields, field):
-            raise EntryError("is required", field)
-        found[field] = number(first_value(fields, field), field)
-    if first_value(fields, "cut") == "edges":
-        lines = [numbers(line, "edges") for line in first_value(fields, "edges").splitlines()]
-        found["edges"] = [line for line in lines if line]
-    else:
-        found["widths"] = sorted(set(numbers(first_value(fields, "widths"), "widths")))
-    for field in ("step", "origin"):
-        if first_value(fields, field):
-            found[field] = number(first_value(fields, field), field)
-    if first_value(fields, "open") not in ("", "none"):
-        found["open"] = first_value(fields, "open")
-    if column.kind == "decimal":  # else an interval of whole numbers, which has no place for the others
-        found["min"] = float(found["min"])
-    return {key: value for key, value in found.items() if value != []}
-
-
-def _dates(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
-    found: dict[str, Any] = {"levels": list(fields.get("levels", ()))}
-    return found | {
-        field: first_value(fields, field) for field in ("min", "max", "format") if first_value(fields, field)
-    }
-
-
-def _mask(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
-    found: dict[str, Any] = {"length": _whole(first_value(fields, "length"), "length")}
-    if first_value(fields, "keep"):
-        kept = {_whole(part, "keep") for part in _BETWEEN.split(first_value(fields, "keep")) if part}
-        found["keep"] = sorted(kept, reverse=True)
-    if first_value(fields, "character") not in ("", "*"):
-        found["character"] = first_value(fields, "character")
-    if first_value(fields, "alphabet"):
-        found["alphabet"] = "digits"
-    return found
-
-
-def _flat(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
-    listed = [line.strip("\r") for line in "".join(fields.get("values", ())).split("\n")]
-    return {"values": values} if (values := [line for line in listed if line.strip()]) else {}
-
-
-def _nothing(fields: Fields, column: ColumnProfile) -> dict[str, Any]:  # noqa: ARG001
-    return {}
-
-
 def _whole(text: str, field: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise EntryError(f"must be a whole number{f'; received {text!r}' if text else ''}", field)
@@ -223,12 +231,3 @@ def _whole(text: str, field: str) -> int:
 
 def first_value(fields: Fields, name: str) -> str:
     return next(iter(fields.get(name, ())), "").strip()
-
-
-READERS: dict[str, Callable[[Fields, ColumnProfile], dict[str, Any]]] = {
-    "intervals": _intervals,
-    "dates": _dates,
-    "mask": _mask,
-    "flat": _flat,
-    "numbers": _nothing,
-}

@@ -118,7 +118,12 @@ class TreeView:
             kept = kept[: min(most_children, max(0, most - len(order)))]
             shown[node], rest[node] = kept, len(below) - len(kept)
             order += kept
-        numbers = self._numbers(order, shown)
+        numbers: dict[int, int] = {}  # in reading order
+        waiting = [tree.root]
+        while waiting:
+            node = waiting.pop()
+            numbers[node] = len(numbers)
+            waiting += reversed(shown[node])
         made: dict[int, Branch] = {}
         for node in reversed(order):
             made[node] = Branch(
@@ -131,19 +136,6 @@ class TreeView:
                 rest=rest[node],
             )
         return made[tree.root]
-
-    @staticmethod
-    def _numbers(order: list[int], shown: dict[int, list[int]]) -> dict[int, int]:
-        size: dict[int, int] = {}
-        for node in reversed(order):
-            size[node] = 1 + sum(size[child] for child in shown[node])
-        numbers = {order[0]: 0}
-        for node in order:
-            following = numbers[node] + 1
-            for child in shown[node]:
-                numbers[child] = following
-                following += size[child]
-        return numbers
 
     def _chain(self, text: str, leaf: int) -> tuple[str, ...]:
         found, node = [text], leaf
@@ -166,23 +158,19 @@ def view(taxonomy: Taxonomy, column: ColumnProfile) -> TreeView:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """How many records have numbers of one stretch."""
-
-    left: float
-    width: float
-    height: float  # share of the highest
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stretch:
-    """One interval of a level."""
+    """One interval of a level, or of the histogram, by percents of the scale."""
 
     left: float
     width: float
     label: str
     records: int
+
+    @classmethod
+    def between(cls, start: float, stop: float, ends: tuple[float, float], label: str, records: float) -> Stretch:
+        """Return what stands between two numbers of a scale."""
+        left = _percent(start, *ends)
+        return cls(left, _percent(stop, *ends) - left, label, int(records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +193,7 @@ class ScaleView:
     high: Number
     step: Number
     whole: bool
-    bars: tuple[Bar, ...]
+    bars: tuple[Stretch, ...]
     strips: tuple[tuple[Stretch, ...], ...]  # the coarsest first
     edges: tuple[Edge, ...]
 
@@ -213,6 +201,11 @@ class ScaleView:
     def ends(self) -> str:
         """The scale in words."""
         return f"{number_text(self.low)} to {number_text(self.high)}"
+
+    @property
+    def highest(self) -> int:
+        """The records of the highest bar."""
+        return max((bar.records for bar in self.bars), default=1)
 
 
 def scale_view(builder: IntervalsTaxonomy, drawn: TreeView) -> ScaleView:
@@ -275,12 +268,7 @@ def _strip(level: tuple[Number, ...], drawn: TreeView, low: float, end: float) -
     leaves = np.searchsorted(scale.starts, marks).tolist()
     total = np.append(0, np.cumsum(drawn.records[: drawn.taxonomy.n_leaves]))
     return tuple(
-        Stretch(
-            left=_percent(a, low, end),
-            width=_percent(b, low, end) - _percent(a, low, end),
-            label=drawn.taxonomy.label(first, after),
-            records=int(total[after] - total[first]),
-        )
+        Stretch.between(a, b, (low, end), drawn.taxonomy.label(first, after), total[after] - total[first])
         for (a, b), (first, after) in zip(pairwise(marks), pairwise(leaves), strict=True)
     )
 
@@ -307,7 +295,7 @@ def _edges(builder: IntervalsTaxonomy, low: float, end: float) -> tuple[Edge, ..
     )
 
 
-def _bars(builder: IntervalsTaxonomy, drawn: TreeView, low: float, end: float) -> tuple[Bar, ...]:
+def _bars(builder: IntervalsTaxonomy, drawn: TreeView, low: float, end: float) -> tuple[Stretch, ...]:
     numbers, valid = decimal_numbers(drawn.values)
     width = (end - low) / MOST_BARS
     if builder.whole:
@@ -315,14 +303,8 @@ def _bars(builder: IntervalsTaxonomy, drawn: TreeView, low: float, end: float) -
     marks = np.append(np.arange(low, end, width), end)
     inside = valid & (numbers >= low) & (numbers <= end)
     tall, _ = np.histogram(numbers[inside], marks, weights=drawn.counts[inside])
-    highest = max(float(tall.max(initial=0)), 1.0)
     return tuple(
-        Bar(
-            left=_percent(a, low, end),
-            width=_percent(b, low, end) - _percent(a, low, end),
-            height=round(n / highest, 4),
-            title=f"from {number_text(a)}: {int(n):,} records",
-        )
+        Stretch.between(a, b, (low, end), f"from {number_text(a)}", n)
         for (a, b), n in zip(pairwise(marks.tolist()), tall.tolist(), strict=True)
         if n
     )
