@@ -314,11 +314,8 @@ class Recorder:
         attacks, report = (self.folder / f".{name}.{suffix}" for name in (ATTACKS, "report.html"))
         text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
         try:
-            for path, content in ((attacks, text), (report, page)):
-                with path.open("xb") as file:
-                    file.write(content.encode("utf-8"))
-                    file.flush()
-                    os.fsync(file.fileno())
+            _write(attacks, text)
+            _write(report, page)
             attacks.replace(self.folder / ATTACKS)
             outcome = f"{ATTACKS} is written, but report.html is the one from before"
             report.replace(self.folder / "report.html")
@@ -327,6 +324,14 @@ class Recorder:
         finally:
             attacks.unlink(missing_ok=True)
             report.unlink(missing_ok=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file, seen onto the disk."""
+    with path.open("xb") as file:
+        file.write(text.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_attacks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
