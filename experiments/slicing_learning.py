@@ -19,7 +19,7 @@ from experiments.slicing_tables import FeatureArray, Rows, Table
 from shoal.anonymize import anonymize
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 
 CONFIDENCE = 0.25  # C4.5's and J48's: smaller prunes more
 LEAST_IN_LEAF = 2
@@ -99,7 +99,7 @@ def expected_errors(size: IntArray, errors: IntArray) -> FloatArray:
     return np.asarray(size * share, dtype=np.float64)
 
 
-@compiled
+@kernel
 def prune(as_leaf: FloatArray, left: IntArray, right: IntArray) -> BoolArray:
     """Return the nodes that end their branch: leaves, and those that expect no fewer errors from below.
 
@@ -118,7 +118,7 @@ def prune(as_leaf: FloatArray, left: IntArray, right: IntArray) -> BoolArray:
     return cut
 
 
-@compiled
+@kernel
 def _answers(cut: BoolArray, commonest: IntArray, left: IntArray, right: IntArray) -> IntArray:
     """Give every node below a cut the answer of the cut."""
     answer = commonest.copy()

@@ -313,7 +313,7 @@ class Account(Privacy):
         return self
 
 
-def _filled(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+def _check_lists(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
     if not groups or not all(groups):
         raise ValueError("is empty, or one of its lists is")
     if any(len(set(group)) != len(group) for group in groups):
@@ -329,7 +329,7 @@ class Manifest(StrictEntry):
     method: str
     method_parameters: dict[str, Any]
     guarantees: Listed[Guarantee]
-    parts: Annotated[Listed[Listed[str]], AfterValidator(_filled)]  # attributes that stay together in a row
+    parts: Annotated[Listed[Listed[str]], AfterValidator(_check_lists)]  # attributes that stay together in a row
     rows: Count
     withheld: Count
     missing: Missing

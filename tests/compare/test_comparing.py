@@ -161,7 +161,7 @@ def test_policies_are_compared_row_by_row(tmp_path: Path) -> None:
     assert [row.name for row in found.rows] == ["policy 1", "policy 2"]
     assert [row.opinion("inference") for row in found.rows] == [None, None]
     assert found.rows[0].guarantees[0]["achieved"] < found.rows[1].guarantees[0]["achieved"]
-    assert found.rows[0].kept("counts") > found.rows[1].kept("counts")
+    assert found.rows[0].share_kept("counts") > found.rows[1].share_kept("counts")
 
 
 def test_policies_are_named_by_files_and_by_folders_where_that_takes(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_policies_compare_what_both_publish() -> None:
     hidden = {**POLICY, "attributes": {**POLICY["attributes"], "age": {"role": "identifier"}}}
     found = compare(people(), POLICY, hidden, seed=1, targets=40)
     assert [row.reason for row in found.rows] == [None, None]
-    assert all(row.kept("counts") is not None for row in found.rows)
+    assert all(row.share_kept("counts") is not None for row in found.rows)
     with pytest.raises(UsageError, match="'age' cannot be predicted"):
         compare(people(), POLICY, hidden, predict="age", seed=1)
 
@@ -196,7 +196,7 @@ def test_a_control_table_may_have_other_types() -> None:
     control = people(200, 2)
     control = control.set_column(1, "age", control.column("age").cast(pa.string()))
     found = compare(people(), POLICY, techniques=["original"], control=control, seed=1, targets=40)
-    assert found.rows[0].kept("learning") == 1.0
+    assert found.rows[0].share_kept("learning") == 1.0
 
 
 def test_without_control_the_comparison_says_what_that_means() -> None:
@@ -213,7 +213,7 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
     assert all(isinstance(row.risks[risk], Refusal) for risk in RISKS)
     assert "fewer than 20 records" in row.as_dict()["risks"]["inference"]["refused"]
     assert sum("fewer than 20 records" in line for line in reading(found)) == len(RISKS)
-    assert row.kept("counts") is not None
+    assert row.share_kept("counts") is not None
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_the_policys_own_techniques_and_sample_are_set_aside() -> None:
     changed = {**POLICY, "attributes": noisy, "sample": {"share": 0.5}}
     (row,) = compare(people(), changed, techniques=["original"], seed=1, targets=40).rows
     assert row.records == 240
-    assert [row.kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
+    assert [row.share_kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
 
 
 def test_seeds_repeat_all_but_time() -> None:

@@ -60,7 +60,7 @@ def patients(n: int, seed: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def share_kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept") / "figures"
 
 
@@ -96,7 +96,7 @@ def test_every_recipe_serves_a_table_that_declares_all(name: str, everything: Co
         assert each.seconds > 0
         assert set(each.risks) == set(RISKS)
         assert all(isinstance(each.risks[risk], Trials) for risk in RISKS)
-        assert all(each.kept(measure) is not None and each.kept(measure) >= 0 for measure in MEASURES)
+        assert all(each.share_kept(measure) is not None and each.share_kept(measure) >= 0 for measure in MEASURES)
         assert each.risks["inference"].control.trials == 300  # the 300 people who were put aside
 
 
@@ -165,13 +165,13 @@ def test_what_is_promised_is_what_the_policy_asks_for(everything: Comparison) ->
 
 def test_risks_and_utility_go_the_way_they_must(everything: Comparison) -> None:
     original = row(everything, "original")
-    assert [original.kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
+    assert [original.share_kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
     assert original.risks["singling-out"].risk.low > 0.3
     assert row(everything, "k-anonymity").risks["singling-out"].success.success == 0
     permuted = row(everything, "permutation")
     assert permuted.risks["inference"].risk.low <= 0
-    assert permuted.kept("learning") < 0.5
-    assert permuted.kept("association") < 0.5
+    assert permuted.share_kept("learning") < 0.5
+    assert permuted.share_kept("association") < 0.5
     assert permuted.risks["singling-out"].risk.low > 0.3
     for same in ("pseudonymisation", "hashing"):
         assert row(everything, same).utility == original.utility

@@ -100,7 +100,7 @@ def test_impossible_styles_are_refused(style):
         CsvStyle(**style)
 
 
-def test_unused_entries_and_metadata_do_not_survive(tmp_path, ending):
+def test_list_unused_and_metadata_do_not_survive(tmp_path, ending):
     path = tmp_path / f"out.{ending}"
     fields = [f.with_metadata({"note": "FIELD-SECRET", "PARQUET:field_id": "77"}) for f in batch().schema]
     schema = pa.schema(fields, metadata={"pandas": "SCHEMA-SECRET"})

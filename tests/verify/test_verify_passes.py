@@ -137,8 +137,8 @@ def test_memory_is_divided() -> None:
 def test_judgements_of_shares_add_up() -> None:
     promise = Promise("k-anonymity", {"k": 3}, 3.0)
     one, other = Judged(3, 1, 2.0), Judged(4, 0, 5.0)
-    assert one.joined(other, promise) == other.joined(one, promise) == Judged(7, 1, 2.0)
-    assert one.joined(Judged(1, 0, float("nan"), "cannot check: x"), promise).obstacle
+    assert one.join(other, promise) == other.join(one, promise) == Judged(7, 1, 2.0)
+    assert one.join(Judged(1, 0, float("nan"), "cannot check: x"), promise).obstacle
 
 
 def table(n: int = 3000, seed: int = 1) -> pa.Table:

@@ -16,7 +16,7 @@ from shoal.anonymize.run import Options, Run, same_format
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError, UnreachableError, did_you_mean
 from shoal.core.progress import Progress, Silent
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.engines.local import CountedCells
 from shoal.linking.ledger.records import Ledgered, ledger_options
 from shoal.methods.base import Method
@@ -135,11 +135,9 @@ def _describe_outside(agreed: AgreedPlan, counted: CountedCells) -> Iterator[str
         parts = []
         if many:
             share = int(records[np.flatnonzero(used[1:])[strange] + 1].sum())
-            parts.append(
-                f"{counted_text(share, 'record')} with {counted_text(many, 'value')} that the plan does not have"
-            )
+            parts.append(f"{count_noun(share, 'record')} with {count_noun(many, 'value')} that the plan does not have")
         if used[0]:
-            parts.append(f"{counted_text(int(records[0]), 'record')} without a value")
+            parts.append(f"{count_noun(int(records[0]), 'record')} without a value")
         if parts:
             yield f"column {name!r}: {' and '.join(parts)}"
 
@@ -184,8 +182,8 @@ class AgreedClasses(Method):
             combined = np.unique(np.stack([codes[outside] for codes in problem.quasi_codes]), axis=1).shape[1]
             records = int(problem.cells.counts[outside].sum())
             raise InputError(
-                f"{counted_text(records, 'record')} outside the domain that was agreed upon: "
-                f"{counted_text(combined, 'combination')} of the values of {', '.join(map(repr, self.agreed.quasi))} "
+                f"{count_noun(records, 'record')} outside the domain that was agreed upon: "
+                f"{count_noun(combined, 'combination')} of the values of {', '.join(map(repr, self.agreed.quasi))} "
                 "that the plan does not have. Correct them, or ask the agency for a plan whose domain has them; "
                 "nothing was published"
             )

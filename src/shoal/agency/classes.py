@@ -15,7 +15,7 @@ import numpy as np
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.kernels import compiled, inlined, places_ascending
+from shoal.core.kernels import inline_kernel, kernel, places_ascending
 
 MOST_CANDIDATES = 128
 FEWEST_CANDIDATES = 8
@@ -135,7 +135,7 @@ def _round_down(value: Fraction) -> str:
     return text if Fraction(text) <= value else f"{float(value) * (1 - 1e-5):.6g}"
 
 
-@compiled
+@kernel
 def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
     """Return (n_points,) the class of each point: a new one begins once l values have reached the threshold."""
     n_points = len(entries.starts) - 1
@@ -165,7 +165,7 @@ def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
     return number
 
 
-@inlined
+@inline_kernel
 def sum_class(entries: Entries, order: IntArray, number: CodeArray, at: int, sums: IntArray) -> int:
     """Sum the weights of each value over the class whose points begin at a place of the order; return where it ends."""
     current = number[order[at]]
@@ -178,7 +178,7 @@ def sum_class(entries: Entries, order: IntArray, number: CodeArray, at: int, sum
     return at
 
 
-@compiled
+@kernel
 def _find_likeliest(
     entries: Entries, l: int, order: IntArray, number: CodeArray, n_classes: int
 ) -> tuple[IntArray, CodeArray]:
@@ -242,7 +242,7 @@ def _make_queues(entries: Entries) -> _Queues:
     return _Queues(queued, bounds[:-1].copy(), bounds[1:].copy(), left, weight, np.array([-1]))
 
 
-@compiled
+@kernel
 def _gather(entries: Entries, l: int, threshold: int, queues: _Queues, pool: _Pool, by_gain: bool) -> CodeArray:
     """Return (n_points,) the class of each point: points are taken, by either heuristic, until l values are full.
 
@@ -280,7 +280,7 @@ def _gather(entries: Entries, l: int, threshold: int, queues: _Queues, pool: _Po
     return number
 
 
-@inlined
+@inline_kernel
 def _take_queued(threshold: int, queues: _Queues, sums: IntArray) -> int:
     """Take from the queue of the value that has most left among those that the class lacks; -1 if there is none.
 
@@ -307,7 +307,7 @@ def _take_queued(threshold: int, queues: _Queues, sums: IntArray) -> int:
     return point
 
 
-@inlined
+@inline_kernel
 def _take_best(entries: Entries, threshold: int, pool: _Pool, sums: IntArray) -> int:
     """Take the candidate that helps most; -1 if there is none.
 

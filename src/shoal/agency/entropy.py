@@ -22,7 +22,7 @@ from shoal.agency.samples import (
 )
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.kernels import compiled, inlined
+from shoal.core.kernels import inline_kernel, kernel
 
 FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
 SHARES = tuple(Fraction(eighths, 8) for eighths in (2, 3, 4, 5, 6, 7))
@@ -164,7 +164,7 @@ def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
     return high.astype(np.int64)
 
 
-@inlined
+@inline_kernel
 def _add_point(entries: Entries, point: int, sums: IntArray) -> tuple[int, float]:
     """Add a point to the sums of a class; return its weight, and by how much the sum of w ln w grows."""
     weight = 0
@@ -180,7 +180,7 @@ def _add_point(entries: Entries, point: int, sums: IntArray) -> tuple[int, float
     return weight, logs
 
 
-@compiled
+@kernel
 def _close_varied(entries: Entries, threshold: int, least: float) -> CodeArray:
     """Return (n_points,) the class of each point: a new one begins once weight and entropy of the last suffice.
 
@@ -221,7 +221,7 @@ def _close_varied(entries: Entries, threshold: int, least: float) -> CodeArray:
     return number
 
 
-@compiled
+@kernel
 def _entropies(entries: Entries, order: IntArray, number: CodeArray, n_classes: int) -> tuple[FloatArray, IntArray]:
     """Return (n_classes,) entropy and number of values of each class; *order* has the points class by class."""
     entropy = np.zeros(n_classes, dtype=np.float64)

@@ -20,7 +20,7 @@ from shoal.agency.classes import check_l, close_classes
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 
 MARGIN = 1e-9  # by which a sum in floating point must stay below its limit
 MOST_SAMPLES = 2**62
@@ -170,7 +170,7 @@ def _ln(value: Fraction) -> Decimal:
     return (Decimal(value.numerator) / Decimal(value.denominator)).ln()
 
 
-@compiled
+@kernel
 def _lower_tails(k: int, n: int, ways: float, chances: FloatArray) -> FloatArray:
     """Return Pr[Binomial(n, chance) < k]: the term of k - 1 and those below, until they are too small to count."""
     tails = np.ones(len(chances), dtype=np.float64)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shoal.core.errors import FindingsError, PolicyError, VerificationError
 from shoal.core.results import Finding
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import find_form
@@ -74,7 +74,7 @@ def refuse_open(findings: Sequence[Finding]) -> None:
     if high:
         told = "\n".join(f"{one.id}: {one.text} {one.fix}" for one in high)
         raise FindingsError(
-            f"nothing was published: {counted_text(len(high), 'high finding is', 'high findings are')} open. Fix the "
+            f"nothing was published: {count_noun(len(high), 'high finding is', 'high findings are')} open. Fix the "
             f"policy, or accept a finding in it with a reason.\n{told}",
             findings,
         )

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined
+from shoal.core.kernels import inline_kernel, kernel
 from shoal.linking.kernels import Boxes, BoxIndex, find_meeting
 
 _TIE = 1e-9
 _BESIDE = 1e-6  # the end of a range is not in it
 
 
-@inlined
+@inline_kernel
 def _within(low: int, high: int, row: int, bits: KeyArray, code: int) -> bool:
     """Whether a code lies in a range and, where the range has gaps, not in one of these."""
     if code < low or code >= high:
@@ -48,7 +48,7 @@ class Gower(NamedTuple):
     widths: CodeArray  # (n_known,) number of codes of each attribute
 
 
-@compiled
+@kernel
 def measure_distances(
     queries: CodeArray, numbers: FloatArray, i: int, boxes: Boxes, bits: KeyArray, gower: Gower, found: FloatArray
 ) -> float:
@@ -75,7 +75,7 @@ def measure_distances(
     return least
 
 
-@compiled
+@kernel
 def find_covering(
     queries: CodeArray, numbers: FloatArray, there: Boxes, index: BoxIndex, gower: Gower, near: bool
 ) -> tuple[IntArray, IntArray, FloatArray]:
@@ -113,7 +113,7 @@ def find_covering(
     return start, boxes[: start[n]].copy(), far
 
 
-@compiled
+@kernel
 def count_fulfilling(codes: CodeArray, asked: Conditions, bits: KeyArray, most: int) -> IntArray:
     """Return (n_predicates,) how many people have a record that fulfils each predicate, counted up to *most*.
 

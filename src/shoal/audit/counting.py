@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from shoal.columns.base import read_traces
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.release.forms.base import read_form
 from shoal.release.sliced.table import BUCKET
 
@@ -271,7 +271,7 @@ def _combine(hashes: Sequence[KeyArray]) -> KeyArray:
     return found
 
 
-@compiled
+@kernel
 def _fold(first: KeyArray, second: KeyArray) -> KeyArray:
     """Return the hash of each pair, by the finalizer of SplitMix64, which is one to one; never 0."""
     out = np.empty(len(first), dtype=np.uint64)
@@ -284,7 +284,7 @@ def _fold(first: KeyArray, second: KeyArray) -> KeyArray:
     return out
 
 
-@compiled
+@kernel
 def _hash_texts(offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
     """Return the hash of each text, by eight bytes at a time."""
     out = np.empty(len(offsets) - 1, dtype=np.uint64)
@@ -303,7 +303,7 @@ def _hash_texts(offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
     return out
 
 
-@compiled
+@kernel
 def _insert(slots: _Items, filled: int, given: _Items, start: int, halvings: int) -> tuple[int, int]:
     """Add records from *start* on until the table is half full; return where that was, and how many slots are filled.
 

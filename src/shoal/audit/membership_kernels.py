@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled, inlined, place_of
+from shoal.core.kernels import inline_kernel, kernel, place_of
 
 EXHAUSTED = -1
 MOST_SUBSETS = 12  # buckets, all subsets of which are gone through
 
 
-@inlined
+@inline_kernel
 def ones(word: np.uint64) -> int:
     """Return how many bits are set."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -86,7 +86,7 @@ def longest_list(sets: ShownSets) -> int:
     return int(max(sets.shown_first.shape[1] - 1, of_parts.max()))
 
 
-@compiled
+@kernel
 def count_by_subsets(buckets: CodeArray, part: int, times: int, sets: ShownSets, modulus: int, scratch: Scratch) -> int:
     """Add the tuples that few buckets form in the parts from *part* on, each *times* times; return the steps taken.
 
@@ -133,7 +133,7 @@ def count_by_subsets(buckets: CodeArray, part: int, times: int, sets: ShownSets,
     return steps
 
 
-@inlined
+@inline_kernel
 def _subsets_are_less_work(sets: ShownSets, d: int, here: CodeArray) -> bool:
     """Whether going through all subsets of some buckets is less work than following their sets one by one."""
     n_parts, n = sets.shown_first.shape[0], len(here)
@@ -146,7 +146,7 @@ def _subsets_are_less_work(sets: ShownSets, d: int, here: CodeArray) -> bool:
     return bool(each * (n_parts - d) < enumerating)
 
 
-@inlined
+@inline_kernel
 def _match(sets: ShownSets, d: int, here: CodeArray, scratch: Scratch) -> tuple[int, int]:
     """Count how many of some buckets show each set of a part; return how many sets there are, and the steps taken."""
     n_touched, steps = 0, 0
@@ -162,7 +162,7 @@ def _match(sets: ShownSets, d: int, here: CodeArray, scratch: Scratch) -> tuple[
     return n_touched, steps
 
 
-@inlined
+@inline_kernel
 def _follow(
     sets: ShownSets, d: int, here: CodeArray, scratch: Scratch, prefixes: Prefixes, n_touched: int, times: int,
     modulus: int,
@@ -198,7 +198,7 @@ def _follow(
     return n_going_on
 
 
-@compiled
+@kernel
 def count_tuples(sets: ShownSets, scratch: Scratch, prefixes: Prefixes, modulus: int, budget: int) -> int:
     """Add to ``histogram[m]`` the tuples with exactly m matching buckets, modulo *modulus*; return the steps taken.
 
@@ -245,7 +245,7 @@ def count_tuples(sets: ShownSets, scratch: Scratch, prefixes: Prefixes, modulus:
     return steps
 
 
-@compiled
+@kernel
 def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArray, own: IntArray) -> int:
     """Fill in the numbers of a tuple's values; return the part whose value has fewest buckets, -1 if one has none."""
     rarest = -1
@@ -258,7 +258,7 @@ def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArra
     return rarest
 
 
-@compiled
+@kernel
 def score_tuples(
     values: CodeArray, value_first: IntArray, first: IntArray, bucket: CodeArray, count: IntArray, sizes: IntArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import compiled, same_rows
+from shoal.core.kernels import kernel, same_rows
 from shoal.core.progress import Progress, Silent
 from shoal.core.results import Figures
 
@@ -143,7 +143,7 @@ class Partition:
         return replace(self, first=first, order=order, n_lone=n_lone, n_unique=n_unique, alone=alone)
 
 
-@compiled
+@kernel
 def _split(
     first: IntArray, order: CodeArray, codes: CodeArray, domain: int, single: BoolArray, only_single: bool
 ) -> tuple[IntArray, CodeArray, CodeArray]:

@@ -25,7 +25,7 @@ from shoal.cli.publishing import (
     show_end,
 )
 from shoal.core.errors import UsageError
-from shoal.core.wording import counted_text, parameters_text
+from shoal.core.wording import count_noun, parameters_text
 
 if TYPE_CHECKING:
     from shoal.agency.planning import Plan
@@ -153,7 +153,7 @@ def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY
 
     least, sensitive = plan.promise.least, plain(plan.distribution.sensitive)
-    classes = counted_text(plan.classes.n_classes, "class", "classes")
+    classes = count_noun(plan.classes.n_classes, "class", "classes")
     points = f"{plan.distribution.n_points:,} combinations of quasi values"
     shows = {
         L_DIVERSITY: f"shows the {least} values of {sensitive} that the plan names for it",

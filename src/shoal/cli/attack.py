@@ -10,7 +10,7 @@ import typer
 
 from shoal.cli.console import JsonOption, answer, bars, out, plain, reporting, say
 from shoal.cli.publishing import show_findings
-from shoal.core.wording import attack_text, counted_text
+from shoal.core.wording import attack_text, count_noun
 
 if TYPE_CHECKING:
     from shoal.attacks.base import Refusal, Tally, Trials
@@ -97,7 +97,7 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], *, controlled: boo
 
     ordered = sorted(tried, key=lambda each: -each.risk.value)
     finding = sum(each.risk.low > 0 for each in ordered)
-    say(f"[bold]{finding or 'None'} of {counted_text(len(ordered), 'attack')} found more than chance explains.[/]")
+    say(f"[bold]{finding or 'None'} of {count_noun(len(ordered), 'attack')} found more than chance explains.[/]")
     if not controlled:
         say(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.")
     if ordered:

@@ -139,7 +139,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
             stand = stands.get(place)
             rank = "" if stand is None else f"rank {stand.rank}, score {share_text(stand.score)}: "
             lines.append(plain(rank + standing_text(stand)))
-        kept = [(name, "-" if (share := row.kept(name)) is None else share_text(share)) for name in MEASURES]
+        kept = [(name, "-" if (share := row.share_kept(name)) is None else share_text(share)) for name in MEASURES]
         made = (f"{row.records:,}", f"{row.seconds:.1f}")
         lines += [] if wide else [f"{made[0]} records, {made[1]} s"]
         table.add_row(

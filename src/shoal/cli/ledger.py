@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.console import JsonOption, answer, bars, make_table, out, plain, reply, reporting, say
-from shoal.core.wording import counted_text, join_words
+from shoal.core.wording import count_noun, join_words
 
 if TYPE_CHECKING:
     from shoal.linking.ledger.checking import Checked
@@ -198,7 +198,7 @@ def _show_checked(checked: Checked) -> None:
 
     verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
     name, floor = plain(checked.population.name), checked.population.floor
-    say(f"[bold]{name}[/]: {counted_text(len(checked.entries), 'release')}, {verdict} of {floor:,}.")
+    say(f"[bold]{name}[/]: {count_noun(len(checked.entries), 'release')}, {verdict} of {floor:,}.")
     for finding in checked.findings:
         fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)
         sets = [*least_failing(finding), *fine]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli.console import JsonOption, answer, out, plain, reporting, say
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 
 if TYPE_CHECKING:
     from shoal.linking.result import PopulationLinkage, TargetLinkage
@@ -72,7 +72,7 @@ def show_target(found: TargetLinkage) -> None:
 
 def show(found: PopulationLinkage) -> None:
     """Tell what remains for everybody, the most important first."""
-    values = f"{counted_text(found.l, 'value')} of {plain(found.sensitive)}"
+    values = f"{count_noun(found.l, 'value')} of {plain(found.sensitive)}"
     say(
         f"[bold]Whoever is in all {len(found.releases)} releases is left with "
         f"{f'{values} at worst' if found.exact else f'at least {values}'}[/] (frequency l {found.frequency_l:.3g}, "

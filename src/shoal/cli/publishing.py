@@ -10,7 +10,7 @@ import typer
 
 from shoal.cli.console import answer, out, plain, say
 from shoal.core.errors import UsageError
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 
 if TYPE_CHECKING:
     from shoal.core.results import Finding
@@ -103,7 +103,7 @@ def show_end(release: Release) -> None:
         say(f"It is number {entry['number']} in the ledger, about {plain(entry['population'])}, {earlier}.")
         for found in entry["linked"]:
             if found["l"] is not None:
-                values = f"{counted_text(found['l'], 'value')} of {plain(found['sensitive'])}"
+                values = f"{count_noun(found['l'], 'value')} of {plain(found['sensitive'])}"
                 say(f"Together they leave at least {values} to everybody; the floor is {entry['floor']:,}.")
     for warning in release.evidence["warnings"]:
         end = "" if warning.endswith("?") else "."
@@ -119,7 +119,7 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
     high = sum(one.severity == "high" for one in left)
     if left:
         out().print(
-            f"\n[bold]{counted_text(len(left), 'open finding')}[/], {high} high{supposed}. No promise covers these:"
+            f"\n[bold]{count_noun(len(left), 'open finding')}[/], {high} high{supposed}. No promise covers these:"
         )
     else:
         out().print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")

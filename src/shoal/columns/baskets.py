@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError, UsageError
-from shoal.core.kernels import compiled, find_starts, pam
+from shoal.core.kernels import find_starts, kernel, pam
 from shoal.sources.base import DerivedSource, Source, SourceOptions
 from shoal.sources.columns import is_text
 from shoal.sources.opening import open_source
@@ -185,7 +185,7 @@ def _batches(source: Source, name: str, separator: str) -> Iterator[tuple[Basket
         yield split_items(column.dictionary, separator), np.bincount(codes, minlength=len(column.dictionary))
 
 
-@compiled
+@kernel
 def _count_pairs(
     text: NDArray[np.int64], item: NDArray[np.int64], people: NDArray[np.int64], together: NDArray[np.int64]
 ) -> None:

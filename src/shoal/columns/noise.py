@@ -17,7 +17,7 @@ from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.randomness import Chance
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.sources.base import Source
 
 Edges = Literal["clamp", "reflect", "redraw"]
@@ -180,7 +180,7 @@ class NoiseTreatment(NumberTreatment):
         outside = int((valid & self._outside(true)).sum())
         if outside:
             raise InputError(
-                f"column {self.column!r} has {counted_text(outside, 'number')} outside its declared domain; correct "
+                f"column {self.column!r} has {count_noun(outside, 'number')} outside its declared domain; correct "
                 "them or declare a wider one"
             )
         noisy: IntArray = true + self.random.draw(first_row, len(true), self._noise)

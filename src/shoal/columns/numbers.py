@@ -14,7 +14,7 @@ from shoal.columns.base import Number, NumberDomain, Treatment
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.dictionaries import factor_column
 from shoal.core.errors import InputError, PolicyError
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import exact
 
@@ -102,7 +102,7 @@ def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
         valid = indices >= 0
     if strange:
         raise InputError(
-            f"column {name!r} has {counted_text(strange, 'value')} that can be read as no number, which this technique "
+            f"column {name!r} has {count_noun(strange, 'value')} that can be read as no number, which this technique "
             "needs; swapping and permutation take values of any kind"
         )
     return numbers, valid
@@ -133,4 +133,4 @@ def plain_number(value: Number) -> str:
 
 def explain_decimals(entry: Mapping[str, Any]) -> str:
     """Say how many decimals numbers are published with."""
-    return f"with {counted_text(entry['decimals'], 'decimal')}" if entry["decimals"] else "as whole numbers"
+    return f"with {count_noun(entry['decimals'], 'decimal')}" if entry["decimals"] else "as whole numbers"

@@ -27,7 +27,7 @@ from shoal.compare.result import RISKS, AnyWeights, Asked, Comparison, Row, read
 from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
 from shoal.core.progress import Progress, show_progress
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.linking.linkable import read_columns
 from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
@@ -211,7 +211,7 @@ def _split_people(table: pa.Table, share: float, rng: np.random.Generator) -> tu
     n_aside = round(share * table.num_rows)
     if not 0 < n_aside < table.num_rows:
         raise UsageError(
-            f"a share of {share:g} of {counted_text(table.num_rows, 'record')} leaves one side empty; hold out another "
+            f"a share of {share:g} of {count_noun(table.num_rows, 'record')} leaves one side empty; hold out another "
             "share, or give a control table"
         )
     order = rng.permutation(table.num_rows)

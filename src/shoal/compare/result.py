@@ -139,14 +139,14 @@ class Row:
         found = self.risks.get(risk)
         return found if isinstance(found, Trials) else None
 
-    def kept(self, measure: str) -> float | None:
+    def share_kept(self, measure: str) -> float | None:
         """Return the share that is kept, None if it was not measured."""
         found = self.utility.get(measure)
         return None if found is None else found.kept
 
     def estimate(self, part: str) -> Estimate | None:
         """Return a measured risk with its interval, or share that is kept, between 0 and 1; None if it was not."""
-        trials, kept = self.trials(part), self.kept(part)
+        trials, kept = self.trials(part), self.share_kept(part)
         if trials is None and kept is None:
             return None
         ends = (kept, kept, kept) if trials is None else trials.risk.as_dict().values()
@@ -188,7 +188,7 @@ class Row:
             for part in ("value", "low", "high"):
                 line[f"{column}_{part}"] = None if trials is None else getattr(trials.risk, part)
         line |= {"promise": None if self.reason else self.promise}
-        line |= {measure: self.kept(measure) for measure in MEASURES}
+        line |= {measure: self.share_kept(measure) for measure in MEASURES}
         return line | {"records": self.records, "seconds": self.seconds, "reason": self.reason}
 
 

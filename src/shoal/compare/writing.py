@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.compare.result import HEADS, MEASURES, RISKS, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
-from shoal.core.wording import counted_text, join_words, percent
+from shoal.core.wording import count_noun, join_words, percent
 from shoal.release.release import refuse_existing, write_text
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
@@ -136,7 +136,7 @@ def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None
     return {
         "found": found,
         "about": (
-            f"All releases are about the same {counted_text(found.records, 'record')}; each attack was tried "
+            f"All releases are about the same {count_noun(found.records, 'record')}; each attack was tried "
             f"{found.targets:,} times, {seed}."
         ),
         "heads": list(HEADS.values()),
@@ -157,7 +157,7 @@ def _stand_cells(stand: Standing) -> list[str]:
 
 
 def _share_cells(row: Row) -> list[str]:
-    kept = (row.kept(measure) for measure in MEASURES)
+    kept = (row.share_kept(measure) for measure in MEASURES)
     shares = ["\N{EN DASH}" if share is None else share_text(share) for share in kept]
     return [*shares, f"{row.records:,}", f"{row.seconds:.1f}"]
 
@@ -175,7 +175,7 @@ def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) ->
 def _notebook_cells(row: Row, label: str, stand: Standing | None) -> tuple[str, ...]:
     trials = (row.trials(risk) for risk in RISKS)
     risks = ("–" if each is None else percent(round(each.risk.value, 3)) for each in trials)
-    kept = ("–" if (share := row.kept(measure)) is None else percent(round(share, 3)) for measure in MEASURES)
+    kept = ("–" if (share := row.share_kept(measure)) is None else percent(round(share, 3)) for measure in MEASURES)
     place = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
     return ("–" if stand is None else str(stand.rank), label, *risks, *kept, row.promise, place)
 
@@ -221,7 +221,7 @@ def ranking(found: Comparison) -> list[str]:
     for place in made:
         if place not in stands:
             row = found.rows[place]
-            gone = [part for part in used if row.trials(part) is None and row.kept(part) is None]
+            gone = [part for part in used if row.trials(part) is None and row.share_kept(part) is None]
             lines.append(
                 f"{found.labels[place]} has no rank, for {join_words(gone)} could not be measured there as elsewhere."
             )
@@ -298,7 +298,7 @@ def _draw_kept(axes: Any, rows: list[Row]) -> None:
     axes.set_title("kept", fontsize=11)
     for measure, aside in zip(MEASURES, (-0.2, 0.0, 0.2), strict=True):
         colour, marker = _KEPT[measure]
-        points = [(row.kept(measure), height + aside) for height, row in enumerate(rows)]
+        points = [(row.share_kept(measure), height + aside) for height, row in enumerate(rows)]
         there = [(min(kept, 1.05), height) for kept, height in points if kept is not None]
         axes.plot(
             [kept for kept, _ in there],

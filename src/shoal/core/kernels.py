@@ -20,24 +20,24 @@ _SHORT = 16  # runs that are sorted by insertion
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(function: F) -> F:
+def kernel(function: F) -> F:
     """Compile a function over plain arrays at its first call on this machine; later starts load it from disk."""
     return cast("F", njit(cache=True, nogil=True)(function))
 
 
-def inlined(function: F) -> F:
+def inline_kernel(function: F) -> F:
     """Compile a small function into its callers: a call would copy every array of a tuple that it is given."""
     return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
 
 
-@compiled
+@kernel
 def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
     """OR into each row's key the already shifted code of its dictionary index."""
     for row in range(len(key)):
         key[row] |= table[indices[row]]
 
 
-@compiled
+@kernel
 def find_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_]:
     """Return which codes below *size* occur in one column of packed keys."""
     used = np.zeros(size, dtype=np.bool_)
@@ -46,14 +46,14 @@ def find_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_
     return used
 
 
-@compiled
+@kernel
 def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes) -> None:
     """Fill in the entry of *table* for each row's code in one column of packed keys."""
     for row in range(len(keys)):
         out[row] = table[(keys[row] >> np.uint64(shift)) & np.uint64(mask)]
 
 
-@compiled
+@kernel
 def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tuple[Keys, Ints]:
     """Return the union of two ascending runs of distinct keys, counts added."""
     keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)
@@ -82,7 +82,7 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
     return keys[:n].copy(), counts[:n].copy()
 
 
-@compiled
+@kernel
 def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
     """Return for each key its place in the ascending run, or -1; *order* sorts the keys."""
     found = np.empty(len(keys), dtype=np.int64)
@@ -104,7 +104,7 @@ def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
     return found
 
 
-@compiled
+@kernel
 def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
     """Like find_sorted for keys of several words: columns below *n_run* are the run, the others the rows."""
     found = np.empty(keys.shape[1] - n_run, dtype=np.int64)
@@ -123,7 +123,7 @@ def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
     return found
 
 
-@compiled
+@kernel
 def draw_targets(
     cells: Ints,
     first: Ints,
@@ -154,7 +154,7 @@ def draw_targets(
     return out
 
 
-@compiled
+@kernel
 def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     """Return where each group starts in an order of items by group, and that order; group -1 is left out."""
     first = np.zeros(n_groups + 1, dtype=np.int64)
@@ -172,7 +172,7 @@ def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     return first, order
 
 
-@compiled
+@kernel
 def sum_groups(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
     """Return the records of each group; items of group -1 belong to none."""
     total = np.zeros(n_groups, dtype=np.int64)
@@ -187,7 +187,7 @@ def occurring(codes: Codes) -> Ints:
     return np.flatnonzero(np.bincount(codes))
 
 
-@compiled
+@kernel
 def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
     """Return (n,) whether the cells of each owner have several values."""
     first = np.full(n, -1, dtype=np.int64)
@@ -203,7 +203,7 @@ def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.boo
     return several
 
 
-@compiled
+@kernel
 def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts: Ints) -> None:
     """Add up the records of each value in consecutive classes, whose items are ``first[c]:first[c + 1]``."""
     for row in range(len(first) - 1):
@@ -211,7 +211,7 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
             counts[row, values[item]] += records[item]
 
 
-@compiled
+@kernel
 def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
     """Return (n,) the places of numbers in ascending order, equal ones as they come.
 
@@ -271,7 +271,7 @@ def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int
     return Pairs(*_count_ordered_pairs(by_second[order], first, n_first, second, records))
 
 
-@compiled
+@kernel
 def _count_ordered_pairs(
     order: IntArray, first: CodeArray, n_first: int, second: CodeArray, records: IntArray
 ) -> tuple[IntArray, CodeArray, IntArray, IntArray]:
@@ -295,7 +295,7 @@ def _count_ordered_pairs(
     return start, codes[: pair + 1].copy(), totals[: pair + 1].copy(), pair_of
 
 
-@inlined
+@inline_kernel
 def place_of(ascending: CodeArray, low: int, high: int, wanted: int) -> int:
     """Return where *wanted* is among ``ascending[low:high]``, or -1."""
     end = high

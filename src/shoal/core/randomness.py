@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import compiled, group_items
+from shoal.core.kernels import group_items, kernel
 
 ROWS_PER_HEAP = 1 << 20
 MOST_HEAPS = 400  # files that are open at a time, of the 1,024 that a process may usually have
@@ -85,7 +85,7 @@ class Chance:
         return order
 
 
-@compiled
+@kernel
 def shuffle_within(first: IntArray, order: IntArray, keys: KeyArray) -> None:
     """Put the items ``first[g]:first[g + 1]`` of each group in random order (Fisher and Yates).
 

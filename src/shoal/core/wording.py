@@ -26,10 +26,10 @@ def model_text(guarantee: Mapping[str, Any]) -> str:
     return f"{guarantee['model']}{counted}"
 
 
-def counted_text(count: int, one: str, several: str = "") -> str:
+def count_noun(count: int, one: str, several: str = "") -> str:
     """Write a number of things.
 
-    >>> counted_text(1, "record"), counted_text(2000, "record"), counted_text(2, "class", "classes")
+    >>> count_noun(1, "record"), count_noun(2000, "record"), count_noun(2, "class", "classes")
     ('1 record', '2,000 records', '2 classes')
     """
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined, places_ascending
+from shoal.core.kernels import inline_kernel, kernel, places_ascending
 
 LEAF = 8  # boxes under one leaf of the tree
 DEPTH = 128  # of nodes that wait to be looked into, at most
@@ -90,7 +90,7 @@ def index_boxes(hulls: CodeArray, bits: KeyArray) -> BoxIndex:
     return BoxIndex(*grow_tree(hulls), bits)
 
 
-@compiled
+@kernel
 def merge_rows(given: Histograms, rows: IntArray, first: IntArray, n_values: int, merged: Histograms) -> IntArray:
     """Return how many values each new row has; if *merged* has starts, write the values and their counts there.
 
@@ -120,7 +120,7 @@ def merge_rows(given: Histograms, rows: IntArray, first: IntArray, n_values: int
     return distinct
 
 
-@inlined
+@inline_kernel
 def _extents(hulls: CodeArray, chosen: IntArray, begin: int, end: int, within: CodeArray) -> float:
     """Return which part of *within* the hull of some boxes takes: how probably a point there looks into them."""
     part = 1.0
@@ -132,14 +132,14 @@ def _extents(hulls: CodeArray, chosen: IntArray, begin: int, end: int, within: C
     return part
 
 
-@inlined
+@inline_kernel
 def _key(hulls: CodeArray, box: int, way: int) -> int:
     """Return what boxes are sorted by: the middle of a side, or for every second *way* its length."""
     low, high = np.int64(hulls[box, way - way % 2]), np.int64(hulls[box, way - way % 2 + 1])
     return int(high - low if way % 2 else low + high)
 
 
-@compiled
+@kernel
 def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
     """Halve the boxes, again and again, along the middles or the lengths of the side that leaves the smallest halves.
 
@@ -187,7 +187,7 @@ def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
     return nodes[:n_nodes].copy(), bounds[:n_nodes].copy(), order
 
 
-@inlined
+@inline_kernel
 def _apart(one: CodeArray, i: int, other: CodeArray, j: int) -> bool:
     for a in range(one.shape[1] // 2):
         if one[i, 2 * a] >= other[j, 2 * a + 1] or other[j, 2 * a] >= one[i, 2 * a + 1]:
@@ -195,7 +195,7 @@ def _apart(one: CodeArray, i: int, other: CodeArray, j: int) -> bool:
     return False
 
 
-@inlined
+@inline_kernel
 def _gap(
     one: CodeArray, uneven: CodeArray, i: int, other: CodeArray, uneven_there: CodeArray, j: int, bits: KeyArray
 ) -> bool:
@@ -233,7 +233,7 @@ def _gap(
     return False
 
 
-@compiled
+@kernel
 def find_meeting(
     one: CodeArray,
     uneven: CodeArray,
@@ -265,20 +265,20 @@ def find_meeting(
     return n_found
 
 
-@inlined
+@inline_kernel
 def _spread(counts: Histograms, i: int, here: IntArray) -> None:
     """Write the counts of a row to an array of all values."""
     for k in range(counts.start[i], counts.start[i + 1]):
         here[counts.value[k]] = counts.counts[k]
 
 
-@inlined
+@inline_kernel
 def _clear(counts: Histograms, i: int, here: IntArray) -> None:
     for k in range(counts.start[i], counts.start[i + 1]):
         here[counts.value[k]] = 0
 
 
-@inlined
+@inline_kernel
 def _keep_worst(worst: IntArray, distinct: int, share: int, i: int, j: int) -> None:
     """Put a pair into its place among the worst, if it belongs there."""
     at = worst.shape[0]
@@ -291,7 +291,7 @@ def _keep_worst(worst: IntArray, distinct: int, share: int, i: int, j: int) -> N
         worst[at, 0], worst[at, 1], worst[at, 2], worst[at, 3] = distinct, share, i, j
 
 
-@compiled
+@kernel
 def link_pairs(
     boxes: Boxes, sequence: IntArray, there: Boxes, index: BoxIndex, n_values: int, floor: int, logs: FloatArray,
     seen: Seen,
@@ -338,7 +338,7 @@ def link_pairs(
         _clear(boxes.histograms, i, here)
 
 
-@compiled
+@kernel
 def join_pairs(
     boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, pairs: IntArray, entries: IntArray, write: bool
 ) -> tuple[int, int]:
@@ -372,7 +372,7 @@ def join_pairs(
     return n_pairs, n_entries
 
 
-@compiled
+@kernel
 def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: IntArray, first: IntArray) -> None:
     """Add up, for each query, the counts of all boxes that it meets; *first* gets one of them, or -1."""
     counts = there.histograms
@@ -389,7 +389,7 @@ def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: Int
                 sums[i, counts.value[k]] += counts.counts[k]
 
 
-@compiled
+@kernel
 def any_overlap(boxes: Boxes, index: BoxIndex) -> bool:
     """Whether some box meets another one of the same release."""
     hulls, uneven = boxes.hulls, boxes.uneven
@@ -400,7 +400,7 @@ def any_overlap(boxes: Boxes, index: BoxIndex) -> bool:
     return bool(i < hulls.shape[0])
 
 
-@inlined
+@inline_kernel
 def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inner: int) -> bool:
     """Whether one box has every code of another; hulls with gaps are compared word by word."""
     for a in range(hulls.shape[1] // 2):
@@ -418,7 +418,7 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
     return True
 
 
-@inlined
+@inline_kernel
 def _around(bounds: CodeArray, node: int, hulls: CodeArray, inner: int) -> bool:
     for a in range(hulls.shape[1] // 2):
         if bounds[node, 2 * a] > hulls[inner, 2 * a] or bounds[node, 2 * a + 1] < hulls[inner, 2 * a + 1]:
@@ -426,7 +426,7 @@ def _around(bounds: CodeArray, node: int, hulls: CodeArray, inner: int) -> bool:
     return True
 
 
-@compiled
+@kernel
 def list_holders(boxes: Boxes, index: BoxIndex, pairs: IntArray, write: bool) -> int:
     """List of each box those that hold it wholly, itself among them, as (box, holder); return how many there are."""
     hulls = boxes.hulls

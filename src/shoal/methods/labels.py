@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import range_ends
 from shoal.utility.information import relative_widths
@@ -81,7 +81,7 @@ def _places(attribute: Attribute) -> FloatArray:
     return place
 
 
-@compiled
+@kernel
 def covering_node(trees: Trees, j: int, low: int, high: int) -> int:
     """Return the lowest node of attribute j that contains two leaves."""
     base, node = trees.first_node[j], low
@@ -90,15 +90,15 @@ def covering_node(trees: Trees, j: int, low: int, high: int) -> int:
     return node
 
 
-@compiled
+@kernel
 def is_range(trees: Trees, j: int, low: int, high: int) -> bool:
     """Whether leaves from *low* to *high* are published as a range: they go beyond one finest group."""
     base = trees.first_leaf[j]
     return bool(trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high])
 
 
-@compiled
-def published_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
+@kernel
+def find_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
     """Return the leaf range that is published for records from leaf *low* to leaf *high*."""
     base = trees.first_leaf[j]
     if is_range(trees, j, low, high):
@@ -107,7 +107,7 @@ def published_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int
     return trees.lo[node], trees.hi[node]
 
 
-@compiled
+@kernel
 def range_width(trees: Trees, j: int, lo: int, hi: int) -> float:
     """Return the width of the leaves from *lo* up to, but without, *hi*."""
     base = trees.first_leaf[j]

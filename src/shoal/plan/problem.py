@@ -15,7 +15,7 @@ import numpy as np
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import PolicyError
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
 from shoal.plan.cells import Cells
 from shoal.taxonomies.tree import Taxonomy
@@ -208,7 +208,7 @@ class People:
         return ClassHistograms(sizes, counts if model.knows_values else most_concentrated(counts, sizes))
 
 
-@compiled
+@kernel
 def _count_once(first: IntArray, code: CodeArray, column_of: CodeArray, counts: IntArray) -> IntArray:
     """Add 1 in the row of each class and the column of each code, however often the class has the code."""
     last = np.full(len(column_of), -1, dtype=np.int32)  # class in which each code was met

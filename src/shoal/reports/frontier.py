@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shoal.core.wording import counted_text, percent
+from shoal.core.wording import count_noun, percent
 from shoal.reports.plots import Plot, draw
 from shoal.reports.svg import (
     TEXT,
@@ -148,9 +148,7 @@ def _words(points: Sequence[Point], numbered: bool) -> str:
         return "There are no releases to compare."
     best = [point for point in points if not point.dominated]
     first = points[0]
-    words = (
-        f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {counted_text(len(points), 'release')}: "
-    )
+    words = f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {count_noun(len(points), 'release')}: "
     words += "no other has less risk and keeps more."
     if first.rank is not None:
         words += f" First in the ranking is {first.name} ({percent(first.risk)} risk, {percent(first.kept)} kept)."

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from shoal.core.wording import attack_text, counted_text, percent, range_text
+from shoal.core.wording import attack_text, count_noun, percent, range_text
 from shoal.reports.svg import (
     TEXT,
     WIDTH,
@@ -149,8 +149,8 @@ def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
         return "There are no values."
     place = max(range(len(counts)), key=counts.__getitem__)
     return (
-        f"{counted_text(len(labels), 'bar')} from {labels[0]} to {labels[-1]}; the highest is {labels[place]} "
-        f"with {counted_text(counts[place], 'record')}."
+        f"{count_noun(len(labels), 'bar')} from {labels[0]} to {labels[-1]}; the highest is {labels[place]} "
+        f"with {count_noun(counts[place], 'record')}."
     )
 
 
@@ -189,7 +189,7 @@ def _alone(entries: Sequence[Mapping[str, int]], one: str = "class") -> str:
         return "there are no records"
     alone = sum(entry["records"] for entry in entries if entry["to"] == 1)
     most = max(entries, key=lambda entry: entry["records"])
-    alone_text = f"{alone:,} of {counted_text(every, 'record')} ({percent(alone / every)})" if alone else "no record"
+    alone_text = f"{alone:,} of {count_noun(every, 'record')} ({percent(alone / every)})" if alone else "no record"
     alone_text += f" {'is' if alone < 2 else 'are'} alone in {'its' if alone < 2 else 'their'} {one}"
     groups = "buckets" if one == "bucket" else "classes"
     share = most["records"] / every
@@ -216,7 +216,7 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
         tick_text=percent,
         least=1.0,
     )
-    smallest = [counted_text(side["smallest_class"], one, whom) for side in (before, after)]
+    smallest = [count_noun(side["smallest_class"], one, whom) for side in (before, after)]
     description = (
         f"The smallest class has {smallest[0]} before and {smallest[1]} after. Whoever knows that somebody is in "
         f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "

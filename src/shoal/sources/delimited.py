@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from shoal.core.errors import InputError
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.sources.base import OpenedFile, Source, SourceOptions
 from shoal.sources.columns import CODES, check_names
 
@@ -114,7 +114,7 @@ class DelimitedSource(Source):
         advice = "correct the line, or set `delimiter` or `quote`"
         if ends:
             advice = "it is the last line: correct it, or fetch the file again if it breaks off there"
-        fields = counted_text(received, "field")
+        fields = count_noun(received, "field")
         return f"{self.name}: {where} has {fields} where the table has {expected}; {advice}"
 
     def digest(self) -> str:

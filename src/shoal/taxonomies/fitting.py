@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray
-from shoal.core.wording import counted_text
+from shoal.core.wording import count_noun
 from shoal.sources.columns import is_text
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.intervals import DatesTaxonomy, NumbersTaxonomy
@@ -67,7 +67,7 @@ class Uncovered:
 
     def message(self, column: str) -> str:
         """Say what is not covered and what to do."""
-        values, records = counted_text(self.n_values, "value"), counted_text(self.n_records, "record")
+        values, records = count_noun(self.n_values, "value"), count_noun(self.n_records, "record")
         shown = ", ".join(map(repr, self.examples)) + (", ..." if self.n_values > len(self.examples) else "")
         advice = "add to the taxonomy or correct the data"
         if self.decimal:

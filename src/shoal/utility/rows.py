@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled, same_rows
+from shoal.core.kernels import kernel, same_rows
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
 
@@ -168,7 +168,7 @@ def _sensitive(problem: Problem, plan: Plan, place: int, cell: IntArray, target:
     return Column.of_ranges(np.where(lo == KEPT, own, lo), np.where(lo == KEPT, own + 1, hi), below)
 
 
-@compiled
+@kernel
 def answers(item: CodeArray, shares: FloatArray, records: FloatArray) -> FloatArray:
     """Return (n_queries,) the expected count of records in each query's box.
 

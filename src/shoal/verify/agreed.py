@@ -37,7 +37,7 @@ from shoal.verify.manifest import Manifest, demand
 from shoal.verify.matching import find_unmet
 from shoal.verify.numbering import LabelReader, Numbering, Tally, histograms_of, pair
 from shoal.verify.promises import Promise
-from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, coded, prepare_ahead, report_unreadable
+from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, encode, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def find_places(column: pa.Array, known: pa.Array) -> CodeArray:
     >>> find_places(pa.array([34, None, 7]), pa.array(["7", "34"])).tolist()
     [1, 2, 0]
     """
-    values, places = coded(column)
+    values, places = encode(column)
     if pa.types.is_floating(values.type):
         values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 and 0.0 are one value
     found = pc.index_in(values.cast(pa.string()), value_set=known, skip_nulls=True).fill_null(len(known))

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined
+from shoal.core.kernels import inline_kernel, kernel
 from shoal.verify.covers import Covers
 
 Ragged: TypeAlias = tuple[CodeArray, IntArray, IntArray, CodeArray, CodeArray]  # labels and all their ranges
@@ -46,7 +46,7 @@ class Spans(NamedTuple):
         return np.asarray(self.hulls[:, 1::2].mean(axis=0) - self.hulls[:, ::2].mean(axis=0), dtype=np.float64)
 
 
-@inlined
+@inline_kernel
 def in_hull(hulls: CodeArray, points: CodeArray, i: int, box: int) -> bool:
     """Whether point i lies in the hull of a box."""
     inside = True
@@ -55,7 +55,7 @@ def in_hull(hulls: CodeArray, points: CodeArray, i: int, box: int) -> bool:
     return inside
 
 
-@compiled
+@kernel
 def in_ranges(ragged: Ragged, points: CodeArray, i: int, owner: int) -> bool:
     """Whether the labels of a box cover point i, range by range."""
     labels, offsets, start, range_low, range_high = ragged
@@ -83,7 +83,7 @@ def _near_each_other(hulls: CodeArray) -> IntArray:
     return np.argsort(key, kind="stable")
 
 
-@compiled
+@kernel
 def _look(tree: Tree, ragged: Ragged, points: CodeArray, owners: CodeArray, totals: IntArray) -> None:
     """Find the box of each point and, if *totals* has one for each box, count its points."""
     hulls, first, order = tree

@@ -130,7 +130,7 @@ def _count_all(
         judged = [judge(promise, manifest, cells.sizes, histograms, totals) for promise in promises]
         if found.judged:
             both = zip(found.judged, judged, promises, strict=True)
-            judged = [one.joined(other, promise) for one, other, promise in both]
+            judged = [one.join(other, promise) for one, other, promise in both]
         found.judged = judged
     return found
 
@@ -265,7 +265,7 @@ def _full_domain(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
         if (cover.low[order][1:] < cover.high[order][:-1]).any():
             return Check("levels", False, f"labels of {attribute.name} overlap, so they are not of one level")
         original = (manifest.written.levels or {})[attribute.name] == 0 and attribute.kind == "category"
-        if original and any(len(entry.get("values", ())) > 1 or "any" in entry for entry in cover.declared()):
+        if original and any(len(entry.get("values", ())) > 1 or "any" in entry for entry in cover.entries()):
             return Check(
                 "levels", False, f"{attribute.name} is at level 0, but a label of it stands for several values"
             )

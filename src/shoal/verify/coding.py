@@ -20,7 +20,7 @@ from shoal.verify.covers import Covers
 from shoal.verify.guarantees import Subject
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader
-from shoal.verify.reading import coded
+from shoal.verify.reading import encode
 from shoal.verify.truth import ClassNumbers, count_uncovered, sum_classes
 
 
@@ -81,7 +81,7 @@ class ReleaseCoder:
         """
         rows, texts = {}, {}
         for name, contents in self._sensitive.items():
-            values, places = coded(batch.column(name))
+            values, places = encode(batch.column(name))
             words = contents.words(name, values)
             rows[name] = words.take(places)
             spelled = zip(words[:-1].tolist(), values.cast(pa.string()).to_pylist(), strict=True)
@@ -166,7 +166,7 @@ class SourceCoder:
     """Codes the rows of a source by the labels that cover them, and compares them with what the witness tells."""
 
     def __init__(self, manifest: Manifest, covers: Mapping[str, Covers], contents: Contents) -> None:
-        self.places = [place for place, attribute in enumerate(manifest.labelled) if manifest.traced(attribute)]
+        self.places = [place for place, attribute in enumerate(manifest.labelled) if manifest.is_traced(attribute)]
         self.covers = [covers[manifest.labelled[place].name] for place in self.places]
         self._points = PointReader(self.covers, manifest.missing_tokens)
         self._drop = manifest.missing_policy == "drop"
@@ -228,7 +228,7 @@ class PointReader:
         """Return (n_rows, n_attributes) codes."""
         out = np.empty((batch.num_rows, len(self.covers)), dtype=np.int32, order="F")
         for a, cover in enumerate(self.covers):
-            values, places = coded(batch.column(cover.attribute.name))
+            values, places = encode(batch.column(cover.attribute.name))
             codes = np.append(cover.places(values), np.int32(cover.missing))
             codes[:-1][self._is_missing(values)] = cover.missing
             out[:, a] = codes.take(places)
@@ -245,6 +245,6 @@ class PointReader:
         """Return (n_rows,) whether one of these columns has no value."""
         out = np.zeros(batch.num_rows, dtype=np.bool_)
         for name in columns:
-            values, places = coded(batch.column(name))
+            values, places = encode(batch.column(name))
             out |= np.append(self._is_missing(values), True)[places]
         return out

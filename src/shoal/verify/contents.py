@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined
-from shoal.verify.reading import coded
+from shoal.core.kernels import inline_kernel, kernel
+from shoal.verify.reading import encode
 
 MISSING = np.uint64(0x5348_4F41_4C4D_4953)  # the word of a value that is missing
 TEXT = pa.large_string()  # the type in which texts are compared
@@ -86,7 +86,7 @@ class Contents:
         for name, kind in self._columns:
             column = batch.column(name)
             if is_textual(column.type) or kind == TEXT:
-                values, places = coded(column)
+                values, places = encode(column)
                 fold_values(self.key, rows, self.words(name, values).take(places))
             else:
                 fold_values(self.key, rows, _bits(_as_kind(column, kind)))
@@ -109,7 +109,7 @@ class Contents:
         texts = values.cast(pa.string())
         words = self._text_words(texts.cast(TEXT))
         if kind != TEXT:
-            parsed, fits = _parsed(texts, kind)
+            parsed, fits = _parse(texts, kind)
             words[fits] = parsed[fits]
         words[np.asarray(pc.is_in(texts, value_set=self._missing))] = MISSING
         return np.append(words, MISSING)
@@ -148,7 +148,7 @@ def _bits(column: pa.Array) -> KeyArray:
     return bits
 
 
-def _parsed(texts: pa.Array, kind: pa.DataType) -> tuple[KeyArray, BoolArray]:
+def _parse(texts: pa.Array, kind: pa.DataType) -> tuple[KeyArray, BoolArray]:
     """Return the bits of texts read as *kind*, and which of them could be."""
     try:
         return _bits(texts.cast(kind)), np.ones(len(texts), dtype=np.bool_)
@@ -156,7 +156,7 @@ def _parsed(texts: pa.Array, kind: pa.DataType) -> tuple[KeyArray, BoolArray]:
         if len(texts) == 1:
             return np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.bool_)
         half = len(texts) // 2
-        halves = [_parsed(texts.slice(0, half), kind), _parsed(texts.slice(half), kind)]
+        halves = [_parse(texts.slice(0, half), kind), _parse(texts.slice(half), kind)]
         return np.concatenate([bits for bits, _ in halves]), np.concatenate([fits for _, fits in halves])
 
 
@@ -175,7 +175,7 @@ def fresh_key() -> KeyArray:
     return np.frombuffer(secrets.token_bytes(16), dtype=np.uint64).copy()
 
 
-@inlined
+@inline_kernel
 def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> State:
     v0 = v0 + v1
     v1 = ((v1 << _13) | (v1 >> _51)) ^ v0
@@ -190,14 +190,14 @@ def _round(v0: Word, v1: Word, v2: Word, v3: Word) -> State:
     return v0, v1, v2, v3
 
 
-@inlined
+@inline_kernel
 def _absorb(state: State, word: Word) -> State:
     v0, v1, v2, v3 = state
     v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
     return v0 ^ word, v1, v2, v3
 
 
-@inlined
+@inline_kernel
 def _finish(state: State) -> Word:
     v0, v1, v2, v3 = state
     v2 = v2 ^ _FINAL
@@ -206,7 +206,7 @@ def _finish(state: State) -> Word:
     return v0 ^ v1 ^ v2 ^ v3
 
 
-@compiled
+@kernel
 def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
     """Change rows[i] to the hash of itself and words[i]."""
     start = (_C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1])
@@ -214,7 +214,7 @@ def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
         rows[i] = _finish(_absorb(_absorb(start, rows[i]), words[i]))
 
 
-@compiled
+@kernel
 def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
     """Return (n,) hashes of the byte strings data[offsets[i]:offsets[i + 1]]."""
     out = np.empty(offsets.shape[0] - 1, dtype=np.uint64)

@@ -53,7 +53,7 @@ class Covers:
         """Return (n,) the code of each value; nulls are not among them."""
         return self.codes[self.line.places(values)]
 
-    def declared(self) -> Iterable[Cover]:
+    def entries(self) -> Iterable[Cover]:
         """Return the covers as the manifest writes them."""
         return (self.attribute.labels or {}).values()
 

@@ -30,7 +30,7 @@ def equal_distance(histograms: Histograms) -> tuple[IntArray, int]:
     return np.add.reduceat(gaps, histograms.start[:-1]) + histograms.sizes * total, 2
 
 
-def ordered_distance(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
+def measure_ordered(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, int]:
     """Return the work along the ranks of the values present, neighbours being 1 / (m - 1) apart."""
     ranks, m = ranks_of(histograms, attribute), histograms.n_values
     if m < 2:

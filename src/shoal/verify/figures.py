@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.manifest import Attribute
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import PublishedRows, coded
+from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
 
 _TOLERANCE = 1e-9  # for sums in another order
@@ -28,7 +28,7 @@ class _Column:
     widths: FloatArray
     total: int | None  # leaves of the taxonomy; None: each value is published as it is, however many there are
 
-    def lost(self, withheld: int, told: float | None) -> float:
+    def loss(self, withheld: int, told: float | None) -> float:
         """Return the loss of ARX: 0 if all values are as they were, 1 if none is more than the root.
 
         Withheld records lose nothing of an attribute that has one value only, which the rows cannot tell.
@@ -59,7 +59,7 @@ def check_figures(manifest: Manifest, rows: PublishedRows, *, here: bool) -> lis
     quasi = [columns[attribute.name] for attribute in attributes if attribute.role == "quasi"]
     n = manifest.rows + manifest.withheld
     told = figures.losses
-    losses = {name: column.lost(manifest.withheld, told.get(name)) for name, column in columns.items()}
+    losses = {name: column.loss(manifest.withheld, told.get(name)) for name, column in columns.items()}
     spanned = sum(float(column.records @ column.widths) for column in quasi) / len(quasi)
     mean = sum(math.log1p(losses[attribute.name]) for attribute in attributes if attribute.role == "quasi") / len(quasi)
     found = {
@@ -88,7 +88,7 @@ def _columns(rows: PublishedRows, attributes: Sequence[Attribute]) -> dict[str, 
     for batch in rows.batches(list(domains) or list(rows.columns[:1])):
         n_rows += batch.num_rows
         for name, listed in labels.items():
-            values, places = coded(batch.column(name))
+            values, places = encode(batch.column(name))
             # The last number is that of sensitive values that are missing and have no label.
             numbers = pc.index_in(values.cast(pa.string()), value_set=listed).fill_null(len(listed))
             numbers = np.append(np.asarray(numbers), len(listed))

@@ -35,7 +35,7 @@ def check_rows(n_rows: int, manifest: Manifest) -> Check:
 
 def check_dictionaries(rows: PublishedRows) -> list[Check]:
     """Return the failed check of a file that holds values beside its rows, once all of it was read; else nothing."""
-    unused = rows.unused_entries()
+    unused = rows.list_unused()
     if not unused:
         return []
     return [Check("dictionaries", False, f"the dictionaries of {', '.join(unused)} hold values that no row has")]
@@ -87,7 +87,7 @@ def check_source_counts(manifest: Manifest, published: int, source: SourceRows) 
     if manifest.one_per is not None:
         return Check("source counts", told <= source.rows, f"{sums} are some of the source's {source.rows} rows")
     if manifest.sample is not None:
-        return _sampled(manifest, told, sums, source)
+        return _check_sample(manifest, told, sums, source)
     fewest, most = (source.fewest_dropped, source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
     if not fewest <= manifest.dropped <= most:
         found = f"{fewest}" if fewest == most else f"{fewest} to {most}"
@@ -104,7 +104,7 @@ def count_unpublished(manifest: Manifest, published: int, source: SourceRows) ->
     return max(0, source.rows - source.dropped - published)
 
 
-def _sampled(manifest: Manifest, told: int, sums: str, source: SourceRows) -> Check:
+def _check_sample(manifest: Manifest, told: int, sums: str, source: SourceRows) -> Check:
     assert manifest.sample is not None  # noqa: S101 - the caller asked
     share = manifest.sample
     plausible = told <= source.rows and is_likely_sample(told, source.rows, share)

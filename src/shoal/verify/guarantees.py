@@ -39,7 +39,7 @@ class Judged:
     achieved: float
     obstacle: str | None = None  # why it cannot be checked
 
-    def joined(self, other: Judged, promise: Promise) -> Judged:
+    def join(self, other: Judged, promise: Promise) -> Judged:
         """Return what both, of different classes, make of it."""
         achieved = worst_of(promise)(self.achieved, other.achieved)
         obstacle = self.obstacle or other.obstacle

@@ -83,14 +83,14 @@ class Manifest:
             found.append(tuple(name if met[name] == 1 else f"{name} ({met[name]})" for name in part))
         return tuple(found)
 
-    def averaged(self, attribute: Attribute) -> bool:
+    def is_averaged(self, attribute: Attribute) -> bool:
         """Whether what is published of an attribute is the centre of a group of rows."""
         return self.averaging is not None and attribute.role == "quasi"
 
-    def traced(self, attribute: Attribute) -> bool:
+    def is_traced(self, attribute: Attribute) -> bool:
         """Whether what a row publishes of an attribute follows from its source row, so that rows are matched by it."""
         declared = self.techniques.get(attribute.name)
-        return not self.averaged(attribute) and (declared is None or declared.determined)
+        return not self.is_averaged(attribute) and (declared is None or declared.determined)
 
     def kind_of(self, name: str, *types: pa.DataType) -> pa.DataType:
         """Return the type in which columns of an attribute are compared; numbers of techniques always as numbers."""
@@ -293,7 +293,7 @@ def _check_agreed(written: Written, *, with_file: bool) -> None:
 def _check_followed(manifest: Manifest) -> None:
     """People can be counted where the rows of a person are followed into classes, whose values are the source's."""
     told = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
-    changed = any(not manifest.traced(one) or one.may_keep_missing for one in told)
+    changed = any(not manifest.is_traced(one) or one.may_keep_missing for one in told)
     followed = not changed and not manifest.sliced and manifest.written.agreed is None
     demand(followed, "it counts people, and their rows cannot be followed into its classes")
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.verify.boxes import Ragged, Spans, in_ranges
 from shoal.verify.covers import Covers
 from shoal.verify.numbering import number_rows
@@ -84,7 +84,7 @@ def _distinct(contents: KeyArray, codes: CodeArray) -> tuple[CodeArray, KeyArray
     return np.ascontiguousarray(distinct[1:, order].T, dtype=np.int32), held[order], np.bincount(numbers)[order]
 
 
-@compiled
+@kernel
 def _pairs(ragged: Ragged, points: CodeArray, first: IntArray, after: IntArray) -> tuple[IntArray, IntArray]:
     """Return the boxes and the points, from the first of a box on to before the last, that they cover."""
     boxes, cells = [0], [0]

@@ -17,7 +17,7 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.manifest import Attribute
 from shoal.verify.contents import MISSING, Contents
 from shoal.verify.exact import Histograms
-from shoal.verify.reading import coded
+from shoal.verify.reading import encode
 
 _VALUE = "value"
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -137,7 +137,7 @@ class LabelReader:
 
     def read(self, column: pa.Array) -> CodeArray:
         """Return (n_rows,) label numbers; several threads may read at a time."""
-        values, places = coded(column)
+        values, places = encode(column)
         known = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
         found = np.append(np.asarray(known), len(self._labels)).astype(np.int32).take(places)
         self.used[np.bincount(found, minlength=self.radix) > 0] = True  # nobody else writes anything but True
@@ -161,7 +161,7 @@ class ValueReader:
     a release could make one value look like several.
 
     >>> reader = ValueReader(pa.float64(), ["?"])
-    >>> reader.read(*coded(pa.array(["1", "1.0", None, "?", "2"]))).tolist(), reader.texts
+    >>> reader.read(*encode(pa.array(["1", "1.0", None, "?", "2"]))).tolist(), reader.texts
     ([0, 0, 1, 1, 2], ['1', None, '2'])
     """
 
@@ -176,7 +176,7 @@ class ValueReader:
         return len(self.texts)
 
     def read(self, values: pa.Array, places: CodeArray) -> CodeArray:
-        """Return (n_rows,) numbers of the rows' values, given as ``coded`` does."""
+        """Return (n_rows,) numbers of the rows' values, given as ``encode`` does."""
         spelled = values.cast(pa.string()).to_pylist()
         words = self._contents.words(_VALUE, values)
         numbers = np.zeros(len(values) + 1, dtype=np.int32)

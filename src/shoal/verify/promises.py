@@ -23,7 +23,7 @@ from pydantic import AfterValidator, Field, create_model
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.manifest import Attribute, Listed, ManifestError, NotNegative, Positive, StrictEntry, read_entry
-from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, ordered_distance
+from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, measure_ordered
 from shoal.verify.exact import (
     CannotCheckError,
     Histograms,
@@ -179,7 +179,7 @@ def _limit_distance(promise: Promise, classes: Histograms, attribute: Attribute 
     elif attribute is None:
         raise CannotCheckError("joint values have no order and no taxonomy")
     else:
-        top, factor = (ordered_distance if distance == "ordered" else hierarchical_distance)(classes, attribute)
+        top, factor = (measure_ordered if distance == "ordered" else hierarchical_distance)(classes, attribute)
     bottom = classes.sizes * classes.total * factor
     return at_most(top, bottom, promise.fraction("t"), share=True), divide(top, bottom)
 

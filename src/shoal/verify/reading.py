@@ -46,7 +46,7 @@ class PublishedRows(ABC):
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns; text may come as dictionaries, a new one for every batch."""
 
-    def unused_entries(self) -> tuple[str, ...]:
+    def list_unused(self) -> tuple[str, ...]:
         """Return the columns, among those read so far, whose stored dictionaries hold entries of no row."""
         return ()
 
@@ -126,7 +126,7 @@ class ParquetRows(PublishedRows):
                     yield batch
                 self._unused |= {name: None for name, own in met.items() if not all(used.all() for _, used in own)}
 
-    def unused_entries(self) -> tuple[str, ...]:
+    def list_unused(self) -> tuple[str, ...]:
         return tuple(self._unused)
 
 
@@ -134,10 +134,10 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def coded(column: pa.Array) -> tuple[pa.Array, CodeArray]:
+def encode(column: pa.Array) -> tuple[pa.Array, CodeArray]:
     """Return the distinct values of a column and (n,) where each row's value is; missing = one past the last.
 
-    >>> values, places = coded(pa.array(["b", None, "b"]))
+    >>> values, places = encode(pa.array(["b", None, "b"]))
     >>> values.to_pylist(), places.tolist()
     (['b'], [0, 1, 0])
     """

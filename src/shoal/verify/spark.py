@@ -139,7 +139,7 @@ class CountPartition:
             counting.add(coder.code(batch))
         counting.settle()
         used = tuple(reader.used for reader in coder.labels)
-        yield pack_found(PartitionCounted(counting, used, () if file is None else file.unused_entries()))
+        yield pack_found(PartitionCounted(counting, used, () if file is None else file.list_unused()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.verify.contents import Contents, RowSums, fold_values
 from shoal.verify.covers import Covers
 from shoal.verify.form import demand_columns
@@ -163,7 +163,7 @@ class ClassNumbers:
         return inside and bool(((numbers > 0) == (numbers[0] > 0)).all())
 
 
-@compiled
+@kernel
 def _digits(numbers: IntArray, stride: int, radix: int) -> CodeArray:
     out = np.empty(numbers.shape[0], dtype=np.int32)
     for i in range(numbers.shape[0]):
@@ -179,8 +179,8 @@ def sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
     return RowSums.of(key, rows)
 
 
-@compiled
-def _uncovered(labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeArray, high: CodeArray) -> BoolArray:
+@kernel
+def _find_uncovered(labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeArray, high: CodeArray) -> BoolArray:
     """Return (n_rows,) whether the code of a row is in no range of its label; ranges of a label ascend."""
     out = np.ones(labels.shape[0], dtype=np.bool_)
     for i in range(labels.shape[0]):
@@ -208,14 +208,14 @@ def count_uncovered(
     wrong = np.zeros(numbers.shape[1], dtype=np.bool_)
     for column, (place, cover) in enumerate(covers):
         labels = of_class.labels(numbers, place)
-        wrong |= _uncovered(labels, points[:, column], cover.start, cover.low, cover.high)
+        wrong |= _find_uncovered(labels, points[:, column], cover.start, cover.low, cover.high)
     return int(wrong.sum())
 
 
 def contents_for(manifest: Manifest, published: pa.Schema, source: Source) -> Contents:
     """Return the hasher for the columns that must be equal in both tables."""
     demand_columns(source, [attribute.name for attribute in manifest.attributes])
-    exact = [a.name for a in manifest.attributes if not a.boxed and manifest.traced(a)]
+    exact = [a.name for a in manifest.attributes if not a.boxed and manifest.is_traced(a)]
     kinds = [manifest.kind_of(name, published.field(name).type, source.schema.field(name).type) for name in exact]
     return Contents(exact, kinds, manifest.missing_tokens)
 
@@ -231,7 +231,7 @@ def check_values(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator
 
 def judge_truth(manifest: Manifest, false_rows: int = 0) -> Check:
     """Every published row generalizes a source row, but for some, and no two rows the same one."""
-    traced = sum(manifest.traced(attribute) for attribute in manifest.attributes)
+    traced = sum(manifest.is_traced(attribute) for attribute in manifest.attributes)
     by = "" if traced == len(manifest.attributes) else f", by the {traced} columns that follow from the source"
     if false_rows:
         return Check("truth", False, f"{false_rows} published rows cover no source row of their own{by}")

@@ -209,14 +209,14 @@ def _verify(
         checks += more
         if guarantees is not None:
             checks += check_defended(rows, manifest, given)
-            checks += _changed_columns(rows, manifest, covers, original, source)
+            checks += _check_changed(rows, manifest, covers, original, source)
             checks += check_figures(manifest, rows, here=given.means.spark is None)
     except CoverError as fault:
         return _answer(manifest, (*checks, Check("labels", False, str(fault))))
     return _answer(manifest, checks, guarantees)
 
 
-def _changed_columns(
+def _check_changed(
     rows: PublishedRows,
     manifest: Manifest,
     covers: Mapping[str, Covers],

@@ -480,7 +480,7 @@ def test_dictionaries_with_values_of_no_row_are_told_by_workers(files: Path) -> 
     rows = SparkFileRows(files / "out" / "public" / "data.parquet", object())  # type: ignore[arg-type]
     rows.note_unused(["zip"])
     rows.note_unused(["age", "zip"])
-    assert rows.unused_entries() == ("zip", "age")
+    assert rows.list_unused() == ("zip", "age")
 
 
 @pytest.mark.thorough

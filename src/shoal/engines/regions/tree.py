@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.engines.regions.budget import MOST_FILES
 from shoal.models.base import ClassHistograms
 from shoal.plan.problem import Problem
@@ -113,9 +113,9 @@ class _Cutting:
         for lo, hi in ((node.lo[at], node.cut + 1), (node.cut + 1, node.hi[at])):
             side_lo, side_hi = node.lo.copy(), node.hi.copy()
             side_lo[at], side_hi[at] = lo, hi
-            yield Node(side_lo, side_hi, self._closed(at, int(lo), int(hi)))
+            yield Node(side_lo, side_hi, self._is_closed(at, int(lo), int(hi)))
 
-    def _closed(self, attribute: int, lo: int, hi: int) -> bool:
+    def _is_closed(self, attribute: int, lo: int, hi: int) -> bool:
         """Whether leaves are those of one node, if they must be; other attributes of a box that is cut always are."""
         if not self._by_nodes:
             return True
@@ -127,7 +127,7 @@ class _Cutting:
         """Return the attribute and the last leaf below the cut; None if nothing can be cut."""
         proposals = []
         for j in range(len(self._problem.quasi)):
-            if not node.closed and self._closed(j, int(node.lo[j]), int(node.hi[j])):
+            if not node.closed and self._is_closed(j, int(node.lo[j]), int(node.hi[j])):
                 continue
             proposals += self._propose_cuts(node, cells, j)
         proposals.sort(key=lambda proposal: (proposal[0], -proposal[1], proposal[2]))
@@ -199,7 +199,7 @@ class RouteTable(NamedTuple):
     region: Codes
 
 
-@compiled
+@kernel
 def route(
     keys: Keys,
     columns: Ints,
@@ -237,7 +237,7 @@ def route(
     return out
 
 
-@compiled
+@kernel
 def tally(region: Codes, values: Codes, counts: Ints) -> None:
     """Add one to the count of each row's value in its region; rows of no region count nowhere."""
     for row in range(len(region)):

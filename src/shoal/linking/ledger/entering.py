@@ -12,7 +12,7 @@ from typing import Any
 
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError, VerificationError, did_you_mean
 from shoal.core.progress import Progress
-from shoal.core.wording import counted_text, join_words
+from shoal.core.wording import count_noun, join_words
 from shoal.linking.ledger.book import NEW, Entered, Ledger, Seen
 from shoal.linking.ledger.evaluating import Finding, Held, Question, evaluate
 from shoal.linking.ledger.records import (
@@ -270,7 +270,7 @@ def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
     if each.l is None:
         return f"{named}: nobody can be in all of them"
     if not each.fails:
-        return f"{named}: everybody is left with at least {counted_text(each.l, 'value')} of {each.sensitive!r}"
+        return f"{named}: everybody is left with at least {count_noun(each.l, 'value')} of {each.sensitive!r}"
     values = f"fewer than {each.floor:,} values of {each.sensitive!r}"
     most = "" if each.basis != "classes" else "up to "
     least = f"at worst with {each.l}" if each.exact else f"with no fewer than {each.l}"

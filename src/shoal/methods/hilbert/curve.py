@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.methods.labels import Trees, covering_node, range_width
 from shoal.plan.cells import WORD
 from shoal.plan.problem import Attribute
@@ -114,7 +114,7 @@ def curve_keys(points: Points, bits: int) -> KeyArray:
     return keys
 
 
-@compiled
+@kernel
 def _fill_keys(points: NDArray[Any], bits: int, keys: KeyArray) -> None:
     """Turn coordinates into Skilling's transposed key and interleave its bits."""
     n, d = points.shape
@@ -149,7 +149,7 @@ def _fill_keys(points: NDArray[Any], bits: int, keys: KeyArray) -> None:
                 place += 1
 
 
-@compiled
+@kernel
 def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArray) -> None:
     """Widen ``low`` and ``high`` (n_groups, d), both inclusive, to the codes of each group's records."""
     for record in range(len(group)):
@@ -160,7 +160,7 @@ def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArr
                 high[g, j] = max(high[g, j], codes[record, j])
 
 
-@compiled
+@kernel
 def label_width(trees: Trees, j: int, low: int, high: int) -> float:
     """Return the width of the label for leaves of attribute j from *low* to *high*."""
     base = trees.first_leaf[j]
@@ -171,7 +171,7 @@ def label_width(trees: Trees, j: int, low: int, high: int) -> float:
     return range_width(trees, j, trees.low_end[base + low], trees.high_end[base + high] + 1)
 
 
-@compiled
+@kernel
 def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
     """Return (n_groups,) the width of each group's label, over all attributes."""
     n, d = low.shape
@@ -182,7 +182,7 @@ def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
     return out
 
 
-@compiled
+@kernel
 def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArray, smallest: int) -> CodeArray:
     """Return (n_units,) the group of each unit so that the total width over all records is least.
 
@@ -234,7 +234,7 @@ def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArra
     return group
 
 
-@compiled
+@kernel
 def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> CodeArray:
     """Return (n,) the group of each record: *size* records each, of no value more than *cap*.
 
@@ -308,7 +308,7 @@ def diverse_groups(first: IntArray, queue: IntArray, size: int, cap: int) -> Cod
     return group
 
 
-@compiled
+@kernel
 def pair_groups(trees: Trees, failing: BoolArray, low: CodeArray, high: CodeArray, sizes: IntArray) -> CodeArray:
     """Return (n,) new numbers of groups in curve order: each failing one joins a neighbour, if one is still free.
 
@@ -346,7 +346,7 @@ def pair_groups(trees: Trees, failing: BoolArray, low: CodeArray, high: CodeArra
     return number
 
 
-@compiled
+@kernel
 def _largest_child(trees: Trees, j: int, node: int, records: IntArray, codes: CodeArray, scratch: IntArray) -> int:
     """Return the child of *node* that covers the most of the records; *scratch* (n_nodes,) is left all zero."""
     base, best = trees.first_node[j], -1
@@ -365,7 +365,7 @@ def _largest_child(trees: Trees, j: int, node: int, records: IntArray, codes: Co
     return best
 
 
-@compiled
+@kernel
 def _measure_rest(
     trees: Trees, j: int, least: int, most: int, records: IntArray, codes: CodeArray
 ) -> tuple[int, float]:
@@ -387,7 +387,7 @@ def _measure_rest(
     return kept, wide
 
 
-@compiled
+@kernel
 def choose_withheld(
     trees: Trees, first: IntArray, order: IntArray, codes: CodeArray, low: CodeArray, high: CodeArray, smallest: int
 ) -> tuple[CodeArray, IntArray, FloatArray]:

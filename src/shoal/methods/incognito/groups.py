@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import KeyLayout
 from shoal.plan.judging import Judge, people_of_classes
@@ -329,7 +329,7 @@ class Fields(NamedTuple):
     mask: KeyArray  # (n_fields,)
 
 
-@compiled
+@kernel
 def roll_up(
     keys: KeyArray, tallies: IntArray, fields: Fields, first: IntArray, table: KeyArray, most: int
 ) -> tuple[CodeArray, KeyArray, IntArray]:
@@ -386,7 +386,7 @@ def roll_up(
     return group_of, out[:n_groups].copy(), total
 
 
-@compiled
+@kernel
 def add_rows(group_of: CodeArray, histograms: IntArray, n_groups: int) -> IntArray:
     """Return (n_groups, n_values) the sums of the histograms of old groups."""
     total = np.zeros((n_groups, histograms.shape[1]), dtype=np.int64)

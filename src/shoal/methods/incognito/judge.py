@@ -15,7 +15,7 @@ from enum import Enum
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.methods.incognito.groups import Grouping, Groupings, Levels
 from shoal.methods.incognito.measures import NodeMeasure
 from shoal.models.base import Whole
@@ -165,7 +165,7 @@ class Judge:
         return replace(whole, size=int(counts.sum()), counts=counts)
 
 
-@compiled
+@kernel
 def small_records(sizes: IntArray, smallest: int) -> int:
     """Return how many records are in groups smaller than *smallest*."""
     total = 0
@@ -213,7 +213,7 @@ def least_suppressed(
     return math.floor(found - _ROUNDING * whole.size)
 
 
-@compiled
+@kernel
 def surely_distant(
     sizes: IntArray, counts: IntArray, whole: IntArray, smallest: int, t: float, kept_share: float, enough: float
 ) -> float:
@@ -246,7 +246,7 @@ def surely_distant(
     return total
 
 
-@compiled
+@kernel
 def surely_uneven(
     sizes: IntArray, counts: IntArray, smallest: int, limits: FloatArray, distinct: int, enough: float
 ) -> float:

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.methods.incognito.groups import Grouping, Ladder, Ladders, Levels
 from shoal.utility.information import relative_widths
 
@@ -223,7 +223,7 @@ MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
 }
 
 
-@compiled
+@kernel
 def tally_codes(
     keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, n_codes: int
 ) -> IntArray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.core.progress import Step
 from shoal.methods.incognito.groups import Levels
 from shoal.methods.incognito.judge import Finding, Judge, Verdict, small_records
@@ -336,7 +336,7 @@ class _Frontier(Search):
         self.finish(waiting[0][0] if waiting else np.inf)
 
 
-@compiled
+@kernel
 def most_telling(alive: BoolArray, open_ones: BoolArray, shape: IntArray, by_cost: IntArray, separable: bool) -> int:
     """Return the open node with the largest minimum of alive nodes in its down-set and alive nodes that cost more.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.core.kernels import compiled, inlined, places_ascending
+from shoal.core.kernels import inline_kernel, kernel, places_ascending
 from shoal.core.progress import Step
 
 UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, so that sums are exact
@@ -98,7 +98,7 @@ def join_groups(space: Space, grouping: Grouping, failing: BoolArray, *, most: i
     return Grouping(number[grouping.group], int(number.max()) + 1)
 
 
-@compiled
+@kernel
 def _partners(centres: Points, failing: BoolArray, most: int) -> IntArray:
     """Return (n_groups,) the group that each one is paired with, or itself."""
     n_groups = len(failing)
@@ -289,7 +289,7 @@ class Left(NamedTuple):
     near: FloatArray  # (k,) how near these are
 
 
-@inlined
+@inline_kernel
 def record_distance(points: Points, a: int, b: int) -> float:
     """Return the squared distance of two points."""
     total = 0.0
@@ -302,7 +302,7 @@ def record_distance(points: Points, a: int, b: int) -> float:
     return total
 
 
-@compiled
+@kernel
 def _farthest_from_centre(points: Points, left: Left, n_left: int) -> int:
     """Return the place among those left of the record farthest from their centre; of several, the first record.
 
@@ -333,7 +333,7 @@ def _farthest_from_centre(points: Points, left: Left, n_left: int) -> int:
     return best
 
 
-@compiled
+@kernel
 def _farthest_from_last(left: Left, n_left: int) -> int:
     """Return the place among those left of the record farthest from the one that was last grouped around."""
     records, distances, best = left.records, left.distances, 0
@@ -345,7 +345,7 @@ def _farthest_from_last(left: Left, n_left: int) -> int:
     return best
 
 
-@compiled
+@kernel
 def _take_nearest(points: Points, left: Left, n_left: int, centre: int) -> None:
     """Find the records left that are nearest to the one at *centre*, itself first, and the distances of all.
 
@@ -374,7 +374,7 @@ def _take_nearest(points: Points, left: Left, n_left: int, centre: int) -> None:
         found += 1
 
 
-@compiled
+@kernel
 def _remove(points: Points, left: Left, n_left: int, group: CodeArray, number: int) -> int:
     """Make the nearest records a group, and return how many are left."""
     places = left.nearest[places_ascending(left.nearest)]
@@ -391,7 +391,7 @@ def _remove(points: Points, left: Left, n_left: int, group: CodeArray, number: i
     return n_left
 
 
-@compiled
+@kernel
 def mdav(points: Points, k: int) -> tuple[CodeArray, int]:
     """Return (n_records,) groups of k to 2k - 1 of at least k records, and the number of groups.
 

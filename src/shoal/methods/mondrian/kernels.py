@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled, places_ascending
-from shoal.methods.labels import Trees, covering_node, is_range, published_range, range_width
+from shoal.core.kernels import kernel, places_ascending
+from shoal.methods.labels import Trees, covering_node, find_range, is_range, range_width
 
 
 class Boxes(NamedTuple):
@@ -59,7 +59,7 @@ class Items(NamedTuple):
     part: CodeArray  # (n_items,)
 
 
-@compiled
+@kernel
 def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> None:
     """Fill in, box by box, the lowest and highest leaf, the published range and the records and population.
 
@@ -79,10 +79,10 @@ def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> Non
                     highest[j] = max(highest[j], code)
         for j in range(codes.shape[1]):
             if highest[j] >= 0:
-                boxes.lo[box, j], boxes.hi[box, j] = published_range(trees, j, lowest[j], highest[j])
+                boxes.lo[box, j], boxes.hi[box, j] = find_range(trees, j, lowest[j], highest[j])
 
 
-@compiled
+@kernel
 def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray, cut: CodeArray) -> None:
     """Score the cut of each box on each attribute by the sizes of its parts alone; 0 where there is none.
 
@@ -122,7 +122,7 @@ def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: Fl
                 tally[seen[at]] = 0
 
 
-@compiled
+@kernel
 def _most_nodes(trees: Trees) -> int:
     most = int(len(trees.parent) - trees.first_node[-1])
     for j in range(len(trees.first_node) - 1):
@@ -130,7 +130,7 @@ def _most_nodes(trees: Trees) -> int:
     return most
 
 
-@compiled
+@kernel
 def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: IntArray, smallest: int) -> float:
     """Score the cut of a node into its children with at least *smallest* records; the others are the rest."""
     total, rest, least = 0, 0, -1
@@ -158,13 +158,13 @@ def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: In
     return gain / entropy if gain > 0.0 and entropy > 0.0 else 0.0
 
 
-@compiled
+@kernel
 def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray, smallest: int) -> tuple[float, int]:
     """Return the score and the place of the best cut in two, at an edge of the finest groups."""
     base, total = trees.first_leaf[j], 0
     for at in range(last - first + 1):
         total += tally[at]
-    lo, hi = published_range(trees, j, first, last)
+    lo, hi = find_range(trees, j, first, last)
     width = range_width(trees, j, lo, hi)
     best, place = 0.0, -1
     left, left_high = 0, first
@@ -181,8 +181,8 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray
         following = at + 1
         while tally[following] == 0:
             following += 1
-        left_lo, left_hi = published_range(trees, j, first, left_high)
-        right_lo, right_hi = published_range(trees, j, first + following, last)
+        left_lo, left_hi = find_range(trees, j, first, left_high)
+        right_lo, right_hi = find_range(trees, j, first + following, last)
         gain = left * (width - range_width(trees, j, left_lo, left_hi))
         gain += right * (width - range_width(trees, j, right_lo, right_hi))
         entropy = -(left / total * np.log(left / total) + right / total * np.log(right / total))
@@ -191,7 +191,7 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray
     return best, place
 
 
-@compiled
+@kernel
 def number_parts(
     items: Items, trees: Trees, boxes: Boxes, attribute: CodeArray, cut: CodeArray, n_parts: IntArray
 ) -> None:
@@ -230,7 +230,7 @@ def number_parts(
         n_parts[box] = n_seen
 
 
-@compiled
+@kernel
 def tally_parts(
     items: Items, column: int, boxes: Boxes, first: IntArray, row_of: IntArray, sizes: IntArray, counts: IntArray
 ) -> None:
@@ -250,7 +250,7 @@ def tally_parts(
                 counts[row, items.values[item, column]] += items.weights[item, 0]
 
 
-@compiled
+@kernel
 def part_widths(
     items: Items, trees: Trees, boxes: Boxes, attribute: CodeArray, first: IntArray, widths: FloatArray
 ) -> None:
@@ -267,11 +267,11 @@ def part_widths(
         for at in range(first[box], first[box + 1]):
             widths[at] = 0.0
             if high[at] >= 0:
-                lo, hi = published_range(trees, j, low[at], high[at])
+                lo, hi = find_range(trees, j, low[at], high[at])
                 widths[at] = range_width(trees, j, lo, hi)
 
 
-@compiled
+@kernel
 def partition(items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, ends: IntArray) -> None:
     """Move the items of each box so that those of one piece lie together, pieces in their order.
 
@@ -296,7 +296,7 @@ def partition(items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, end
                 following[target] += 1
 
 
-@compiled
+@kernel
 def _swap(items: Items, one: int, other: int) -> None:
     codes, weights, values = items.codes, items.weights, items.values
     for i in range(codes.shape[1]):

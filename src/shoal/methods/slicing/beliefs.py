@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.core import kernels as counting
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import Pairs, compiled, count_pairs, inlined, place_of, same_rows
+from shoal.core.kernels import Pairs, count_pairs, inline_kernel, kernel, place_of, same_rows
 from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
@@ -259,7 +259,7 @@ class Entries(NamedTuple):
         )
 
 
-@inlined
+@inline_kernel
 def _shortest_part(entries: Entries, mine: IntArray) -> int:
     """Return the part of which the tuple's value occurs in the fewest buckets."""
     best = 0
@@ -270,7 +270,7 @@ def _shortest_part(entries: Entries, mine: IntArray) -> int:
     return best
 
 
-@inlined
+@inline_kernel
 def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, places: IntArray) -> bool:
     """Whether the bucket of an entry has all values of a tuple; *places* become their entries there, by parts."""
     for part in range(len(mine)):
@@ -284,7 +284,7 @@ def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, place
     return True
 
 
-@compiled
+@kernel
 def match(
     rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray, among: BoolArray, most: int
 ) -> tuple[IntArray, FloatArray, BoolArray]:
@@ -311,7 +311,7 @@ def match(
     return matches, least, matched
 
 
-@compiled
+@kernel
 def mix(
     rows: IntArray, clues: Clues, entries: Entries, log_size: FloatArray, groups: Pairs, n_values: int
 ) -> FloatArray:
@@ -353,7 +353,7 @@ def mix(
     return out
 
 
-@inlined
+@inline_kernel
 def _add_values(
     clues: Clues, groups: Pairs, places: IntArray, joints: IntArray, weight: float, out: FloatArray
 ) -> None:

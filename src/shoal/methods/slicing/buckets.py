@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shoal.core import kernels as counting
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled, places_ascending
+from shoal.core.kernels import kernel, places_ascending
 from shoal.methods.slicing.beliefs import Beliefs
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
@@ -255,7 +255,7 @@ def accept_by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
     return accepts
 
 
-@compiled
+@kernel
 def propose_cuts(
     items: Items, attempts: IntArray, spans: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -332,7 +332,7 @@ def propose_cuts(
     return attribute, cut, eighths, before, at, totals
 
 
-@compiled
+@kernel
 def part_items(
     items: Items, attribute: IntArray, cut: IntArray
 ) -> tuple[Sides, IntArray, CodeArray, IntArray, IntArray]:
@@ -371,7 +371,7 @@ def part_items(
     return side, places, group, first, sizes
 
 
-@compiled
+@kernel
 def move_items(items: Items, side: Sides) -> IntArray:
     """Put the left items of each bucket before the right ones, keeping their order; return where the right begin."""
     middles = np.empty(len(items.starts), dtype=np.int64)
@@ -395,7 +395,7 @@ def move_items(items: Items, side: Sides) -> IntArray:
     return middles
 
 
-@compiled
+@kernel
 def share_ties(items: Items, tie: BoolArray, wanted: IntArray, at: IntArray) -> IntArray:
     """Return the records of tied items that go to the left: *wanted* of *at* in each bucket, evenly along the items."""
     left = np.zeros(len(tie), dtype=np.int64)

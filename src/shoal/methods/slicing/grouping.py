@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.plan.slices import Pieces
 
 CANDIDATES = 10  # buckets that are compared for a record; more of them change little
@@ -97,7 +97,7 @@ def _pieces(cell: IntArray, bucket: CodeArray, n_buckets: int) -> Pieces:
     return Pieces(where, which.astype(np.int32), records.astype(np.int64))
 
 
-@compiled
+@kernel
 def spread(
     values: IntArray,
     records_of: FloatArray,
@@ -149,7 +149,7 @@ def spread(
     return chosen
 
 
-@compiled
+@kernel
 def slot_of(keys: IntArray, key: int, mask: int) -> Any:
     """Return the slot that has the key, or the empty one where it belongs."""
     slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(20)) & mask

@@ -16,7 +16,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled, inlined, same_rows
+from shoal.core.kernels import inline_kernel, kernel, same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.kernels import Members, find_prunable, settle
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
@@ -285,13 +285,13 @@ def nodes_at_levels(taxonomy: Taxonomy) -> CodeArray:
     return np.where(levels[:, np.newaxis] > taxonomy.level[: taxonomy.n_leaves], np.int32(-1), table)
 
 
-@inlined
+@inline_kernel
 def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
     """Return the node of a cell's j-th quasi value at a level vector; -1 if its leaf is nearer to the root."""
     return int(trees.table[trees.offset[j] + levels[j] * trees.width[j] + trees.leaves[cell, j]])
 
 
-@compiled
+@kernel
 def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bool:
     """Say whether two cells bear the same label at a level vector."""
     same = True
@@ -300,14 +300,14 @@ def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bo
     return same
 
 
-@inlined
+@inline_kernel
 def slot_of(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
     """Return where to look for a label's key, together with a number, in a table of mask + 1 slots."""
     mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * MIX
     return (mixed >> np.uint64(20)) & mask
 
 
-@compiled
+@kernel
 def group_by_label(
     trees: TreeTables,
     levels: CodeArray,

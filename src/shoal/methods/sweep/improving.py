@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled, inlined
+from shoal.core.kernels import inline_kernel, kernel
 from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, label_node, slot_of
 from shoal.methods.sweep.kernels import (
     add_records,
@@ -130,7 +130,7 @@ def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: Float
     return rows, found
 
 
-@compiled
+@kernel
 def covering_classes(
     rows: IntArray,
     floor: FloatArray,
@@ -208,7 +208,7 @@ def covering_classes(
     return found
 
 
-@inlined
+@inline_kernel
 def relabel(
     rules: Rules, nodes: CodeArray, own: CodeArray, s: int, node: int, records: int, units: IntArray, lifted: IntArray
 ) -> None:
@@ -220,7 +220,7 @@ def relabel(
             lifted[pair_of(rules, r, node, own[s])] += records
 
 
-@inlined
+@inline_kernel
 def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
     """Return -1 if the labels of a class, as far as they are among *nodes*, are defended; else a rule."""
     for r in range(len(rules.place)):
@@ -232,7 +232,7 @@ def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
     return -1
 
 
-@inlined
+@inline_kernel
 def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
     """Return a value that makes up too much under a label, and how many records of others would have to be there."""
     crowded, _ = decodable(rules, r, node, lifted)
@@ -280,7 +280,7 @@ class _Trial(NamedTuple):
     at_stake: FloatArray  # (2,) what the record tells where it is, and the gain that a place must exceed
 
 
-@inlined
+@inline_kernel
 def lend_companions(
     world: World, r: int, node: int, there: int, crowded: int, wanted: int, lent: IntArray, rng: np.random.Generator
 ) -> int:
@@ -307,13 +307,13 @@ def lend_companions(
     return n_lent
 
 
-@inlined
+@inline_kernel
 def detail_of(world: World, s: int, node: int) -> float:
     """Return what a node of the s-th sensitive attribute tells."""
     return float(world.detail[world.first_node[s] + node])
 
 
-@inlined
+@inline_kernel
 def class_holds(world: World, size: int, units: IntArray) -> int:
     """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
     for r in range(len(world.rules.place)):
@@ -322,7 +322,7 @@ def class_holds(world: World, size: int, units: IntArray) -> int:
     return -1
 
 
-@inlined
+@inline_kernel
 def _try_nodes(
     world: World, part: int, there: int, lends: bool, trial: _Trial, value: float, rng: np.random.Generator
 ) -> tuple[int, int, int, float]:
@@ -354,7 +354,7 @@ def _try_nodes(
     return failing, n_lent, place, cost
 
 
-@inlined
+@inline_kernel
 def _find_goal(
     world: World, part: int, may_lose: bool, may_leave: bool, trial: _Trial, chosen: _Trial, rng: np.random.Generator
 ) -> tuple[int, int, int]:
@@ -396,7 +396,7 @@ def _find_goal(
     return goal, n_lent, lent_for
 
 
-@compiled
+@kernel
 def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntArray, CodeArray, IntArray, float]:
     """Move records where they tell more, one by one; return (part, nodes, class) of each move, and the gain.
 

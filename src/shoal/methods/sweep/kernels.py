@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
-from shoal.core.kernels import compiled, group_items, inlined
+from shoal.core.kernels import group_items, inline_kernel, kernel
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
 
 
-@inlined
+@inline_kernel
 def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) -> None:
     """Add the units of some records published as a node, or take them away if *records* is negative."""
     base = rules.first_leaf[r]
@@ -25,7 +25,7 @@ def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) ->
         units[leaf] += records * (rules.weights[leaf] // rules.common[place]) * rules.share[place]
 
 
-@inlined
+@inline_kernel
 def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     """Return the units that a record published as a node gives to one leaf."""
     if node < rules.n_leaves[r]:
@@ -36,13 +36,13 @@ def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     return int((rules.weights[rules.first_leaf[r] + leaf] // rules.common[place]) * rules.share[place])
 
 
-@inlined
+@inline_kernel
 def limit_of(n: int, top: int, bottom: int) -> int:
     """Return floor(n top / bottom) without leaving 64 bits."""
     return (n // bottom) * top + (n % bottom) * top // bottom
 
 
-@inlined
+@inline_kernel
 def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, best: IntArray) -> int:
     """Say what a rule thinks of a class: 0 it holds; -1 too few values; else at least so many records must leave.
 
@@ -82,7 +82,7 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
     return leaving
 
 
-@inlined
+@inline_kernel
 def dominant(
     rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, rng: np.random.Generator
 ) -> int:
@@ -101,7 +101,7 @@ def dominant(
     return leaf
 
 
-@inlined
+@inline_kernel
 def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
     """Return where records of a value that publish a node are counted; -1 if nobody asks."""
     if node < rules.n_leaves[r] or rules.first_pair[r] == rules.first_pair[r + 1]:
@@ -109,7 +109,7 @@ def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
     return int(rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r] + own)
 
 
-@inlined
+@inline_kernel
 def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
     """Return a value that makes up too much of the records under a label of a class, and how many have to leave.
 
@@ -129,7 +129,7 @@ def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, i
     return -1, 0
 
 
-@inlined
+@inline_kernel
 def add_records(
     rules: Rules, nodes: CodeArray, own: CodeArray, records: int, units: IntArray, lifted: IntArray
 ) -> None:
@@ -142,7 +142,7 @@ def add_records(
             lifted[pair] += records
 
 
-@compiled
+@kernel
 def tally_classes(
     rules: Rules, nodes: CodeArray, own: CodeArray, owner: IntArray, records: IntArray, n_classes: int
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -184,7 +184,7 @@ class _Class(NamedTuple):
     best: IntArray  # scratch for judging
 
 
-@compiled
+@kernel
 def room_for_judging(rules: Rules) -> IntArray:
     """Return an array for the largest counts that any rule limits."""
     n_limits = 1
@@ -193,7 +193,7 @@ def room_for_judging(rules: Rules) -> IntArray:
     return np.zeros(n_limits, dtype=np.int64)
 
 
-@inlined
+@inline_kernel
 def _pair_of_group(rules: Rules, r: int, one: _Class, g: int) -> int:
     """Return where the records of a group are counted under their label; -1 if nobody asks."""
     pattern = one.pattern[g]
@@ -201,7 +201,7 @@ def _pair_of_group(rules: Rules, r: int, one: _Class, g: int) -> int:
     return pair_of(rules, r, one.patterns[pattern, rules.place[r]], own)
 
 
-@inlined
+@inline_kernel
 def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) -> tuple[int, int, bool]:
     """Put the records of a class in groups, count units; return groups, records, and whether no value is lifted."""
     n_groups, size, plain = 0, 0, True
@@ -237,7 +237,7 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
     return n_groups, size, plain
 
 
-@inlined
+@inline_kernel
 def _find_crowded(rules: Rules, one: _Class, n_groups: int) -> tuple[int, int, int]:
     """Return a rule, the pair of which too many records are under their label, and how many must leave; -1: none."""
     for g in range(n_groups):
@@ -250,7 +250,7 @@ def _find_crowded(rules: Rules, one: _Class, n_groups: int) -> tuple[int, int, i
     return -1, -1, 0
 
 
-@inlined
+@inline_kernel
 def _choose_leaver(
     rules: Rules, one: _Class, n_groups: int, size: int, rule: int, crowded: int, rng: np.random.Generator
 ) -> int:
@@ -288,7 +288,7 @@ def _choose_leaver(
     return chosen
 
 
-@inlined
+@inline_kernel
 def _leave(
     rules: Rules, one: _Class, n_groups: int, size: int, plain: bool, most: int, focus: int, rng: np.random.Generator
 ) -> int:
@@ -322,7 +322,7 @@ def _leave(
     return 0
 
 
-@inlined
+@inline_kernel
 def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
     """Clear all arrays for the next class."""
     for g in range(n_groups):
@@ -338,7 +338,7 @@ def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
         one.n_touched[r] = 0
 
 
-@compiled
+@kernel
 def settle(
     members: Members,
     patterns: CodeArray,
@@ -385,7 +385,7 @@ def settle(
     return sizes
 
 
-@inlined
+@inline_kernel
 def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
     """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``; both are lowered."""
     if wanted[g] == 0:
@@ -403,7 +403,7 @@ def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.
     return taken
 
 
-@compiled
+@kernel
 def lift(
     rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, by_node: IntArray, lifted: IntArray
 ) -> bool:
@@ -457,7 +457,7 @@ def lift(
             add_units(rules, r, steps[node], amount, units)
 
 
-@compiled
+@kernel
 def find_prunable(
     class_of: CodeArray, n_classes: int, live: IntArray, pattern: CodeArray, patterns: CodeArray, rules: Rules
 ) -> BoolArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, SlicedPlan
 from shoal.release.sliced.table import find_parts, number_rows, tree_of
@@ -186,7 +186,7 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 
 
-@compiled
+@kernel
 def group_sums(item: Codes, shares: Floats, weights: Floats, group: Codes, n_groups: int) -> Floats:
     """Return (n_groups,) the weight of entries times their shares in all attributes.
 
@@ -203,7 +203,7 @@ def group_sums(item: Codes, shares: Floats, weights: Floats, group: Codes, n_gro
     return result
 
 
-@compiled
+@kernel
 def spread(group: Codes, item: Codes, shares: Floats, weights: Floats, n_groups: int) -> Floats:
     """Return (n_groups, n_bins) the weight of each group's entries, spread over the bins of their ranges."""
     result = np.zeros((n_groups, shares.shape[1]), dtype=np.float64)

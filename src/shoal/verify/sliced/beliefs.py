@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
 from shoal.verify.numbering import Tally, histograms_of, pair
@@ -127,7 +127,7 @@ class Lists:
         return _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets)[:, 0]
 
 
-@compiled
+@kernel
 def _find_entries(
     start: IntArray, buckets: CodeArray, numbers: IntArray, owner: IntArray, wanted: CodeArray
 ) -> IntArray:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.core.kernels import compiled
+from shoal.core.kernels import kernel
 from shoal.core.progress import Progress
 from shoal.verify.boxes import Ragged, Spans
 from shoal.verify.contents import Contents, common_type, fold_values, sum_boxes
@@ -38,7 +38,7 @@ from shoal.verify.form import (
 )
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import Numbering, number_rows
-from shoal.verify.reading import FAULTS, PublishedRows, coded, report_unreadable
+from shoal.verify.reading import FAULTS, PublishedRows, encode, report_unreadable
 from shoal.verify.result import FALSE_ALARM, Check, CheckedGuarantee
 from shoal.verify.sliced.beliefs import Adversary, Lists
 from shoal.verify.sliced.judging import check_promises
@@ -129,7 +129,7 @@ def _check_form(release: Release, manifest: Manifest, rows: PublishedRows) -> It
         yield Check.of("overlap", fault, "parts that overlap hold the same shared values in every bucket")
 
 
-@compiled
+@kernel
 def _count_overlapping(low: CodeArray, high: CodeArray, ragged: Ragged) -> int:
     """Return how many boxes meet one after them; they are sorted by the *low* edges of one attribute."""
     labels, offsets, start, lows, highs = ragged
@@ -306,7 +306,7 @@ def check_tables(rows: PublishedRows, manifest: Manifest, quasi: PublishedRows, 
             return Check("tables", False, f"the table of {what} values is not well formed: {fault}")
         if differ.any():
             return Check("tables", False, f"buckets of the table of {what} values differ from those of the data")
-        if table.unused_entries():
+        if table.list_unused():
             return Check("tables", False, f"dictionaries of the table of {what} values hold values that no row has")
     return Check("tables", True, "the tables of quasi and of sensitive values say what the data say")
 
@@ -325,7 +325,7 @@ def _sum_buckets(rows: PublishedRows, columns: tuple[str, ...], contents: Conten
 
 
 def _read_counts(column: pa.Array, most: int) -> IntArray:
-    values, places = coded(column)
+    values, places = encode(column)
     if column.null_count or pa.types.is_floating(values.type):
         raise BucketError("a count is absent or no whole number")
     try:

@@ -24,7 +24,7 @@ from shoal.verify.covers import Covers
 from shoal.verify.form import SourceRows, count_source
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, Numbering, ValueReader
-from shoal.verify.reading import PublishedRows, coded, prepare_ahead
+from shoal.verify.reading import PublishedRows, encode, prepare_ahead
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Layout:
             quasi = tuple(name for name in names if by_name[name].role == "quasi")
             rest = tuple(name for name in names if by_name[name].role != "quasi")
             boxed = bool(quasi) and by_name[quasi[0]].boxed
-            exact = tuple(name for name in names if manifest.traced(by_name[name]))
+            exact = tuple(name for name in names if manifest.is_traced(by_name[name]))
             blurred = not set(quasi) <= set(exact)
             compared = tuple(n for n in exact if n in rest or (blurred and not boxed))
             column_of = dict(zip(names, columns, strict=True))
@@ -233,7 +233,7 @@ def read_release(
         for number, (separator, both) in enumerate(zip(layout.separators, hashers, strict=True)):
             for side, place in enumerate((separator.first, separator.second)):
                 found |= {(what, number, side): one.hashes(parts[place]) for what, one in both.items()}
-        return found, {column: coded(batch.column(column)) for column in columns}
+        return found, {column: encode(batch.column(column)) for column in columns}
 
     batches: list[Arrays] = []
     with progress.step("reading the release", manifest.rows) as step:
@@ -288,7 +288,7 @@ def read_buckets(column: pa.Array, n_buckets: int) -> CodeArray:
     >>> read_buckets(pa.array(["1", "2", "2"]), 2).tolist()
     [0, 1, 1]
     """
-    values, places = coded(column)
+    values, places = encode(column)
     if column.null_count:
         raise BucketError("rows have no bucket")
     try:

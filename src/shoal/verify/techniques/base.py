@@ -17,7 +17,7 @@ from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.manifest import StrictEntry
-from shoal.verify.reading import coded
+from shoal.verify.reading import encode
 
 MOST_DECIMALS = 9
 Decimals = Annotated[int, Field(ge=0, le=MOST_DECIMALS)]
@@ -114,7 +114,7 @@ def gather_values(
     held: dict[str, list[Counted]] = {name: [] for name in names}
     for batch in batches:
         for name, pieces in held.items():
-            values, places = coded(batch.column(name))
+            values, places = encode(batch.column(name))
             counts = np.bincount(places, minlength=len(values) + 1).astype(np.int64)
             gone = missing_values(values, tokens)
             absent[name] += int(counts[-1] + counts[:-1][gone].sum())

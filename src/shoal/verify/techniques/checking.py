@@ -17,7 +17,7 @@ from shoal.verify.items import RewrittenRows
 from shoal.verify.manifest import Manifest
 from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_unmet
 from shoal.verify.numbering import LabelReader, Tally
-from shoal.verify.reading import PublishedRows, coded
+from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
 from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
 from shoal.verify.techniques.declared import Moved, Tokens
@@ -44,7 +44,7 @@ def check_techniques(
         original = gather_values(source.batches(needed, dictionary=needed), needed, manifest.missing_tokens)
     checks: list[Check] = []
     for name, declared in manifest.techniques.items():
-        if name in boxed or manifest.averaged(by_name[name]):
+        if name in boxed or manifest.is_averaged(by_name[name]):
             if isinstance(declared, Tokens):
                 fault = declared.find_fault(shown[name])
                 if fault is None and name in original:
@@ -68,7 +68,7 @@ def _read_shown(
     shown = gather_values(rows.batches(plain), plain) if plain else {}
     for name in boxed:
         if isinstance(manifest.techniques[name], Tokens):
-            listed = sorted({value for one in covers[name].declared() for value in one.get("values", ())})
+            listed = sorted({value for one in covers[name].entries() for value in one.get("values", ())})
             shown[name] = ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
     return shown
 
@@ -108,7 +108,7 @@ def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, sour
     """
     part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
     columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
-    exact = {a.name for a in manifest.attributes if not a.boxed and manifest.traced(a)}
+    exact = {a.name for a in manifest.attributes if not a.boxed and manifest.is_traced(a)}
     names = [declared.column, *(name for name in declared.within if name in exact and name in columns)]
     kinds = [common_type(rows.schema.field(columns[n]).type, source.schema.field(n).type) for n in names]
     contents = Contents(names, kinds, manifest.missing_tokens)
@@ -169,7 +169,7 @@ class ExpectedRows(RewrittenRows):
             yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
 
     def _recompute(self, declared: Declared, column: pa.Array) -> pa.DictionaryArray:
-        values, places = coded(column)
+        values, places = encode(column)
         present = ~missing_values(values, self.missing)
         found = declared.recompute(values.filter(pa.array(present)))
         place = np.append(np.where(present, np.cumsum(present) - 1, -1), -1)[places].astype(np.int32)
