@@ -73,6 +73,7 @@ def started(temporary):
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # also where the tests run under nohup
         )
         processes.append(process)
         return process
