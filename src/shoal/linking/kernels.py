@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,20 +27,22 @@ class Histograms(NamedTuple):
     @classmethod
     def of(cls, row: AnyIntArray, value: AnyIntArray, counts: AnyIntArray, n_rows: int, n_values: int) -> Histograms:
         """Add up entries, of which several may be of the same row and value."""
-        entries = cls(np.arange(len(value) + 1), value.astype(np.int64), counts.astype(np.int64))
-        return entries.merge(np.arange(len(value)), row, n_rows, n_values)
+        from scipy.sparse import coo_array
+
+        return cls._read(coo_array((counts.astype(np.int64), (row, value)), shape=(n_rows, n_values)).tocsr())
 
     def merge(self, rows: AnyIntArray, into: AnyIntArray, n_rows: int, n_values: int) -> Histograms:
         """Return new rows, each the sum of those of these *rows* that go *into* it."""
-        target = into.astype(np.int64)
-        first = np.append(0, np.cumsum(np.bincount(target, minlength=n_rows)))
-        order = np.arange(len(target)) if bool((target[1:] >= target[:-1]).all()) else np.argsort(target, kind="stable")
-        ordered, none = rows.astype(np.int64)[order], np.empty(0, dtype=np.int64)
-        distinct = merge_rows(self, ordered, first, n_values, Histograms(none, none, none))
-        start = np.append(0, np.cumsum(distinct))
-        merged = Histograms(start, np.empty(start[-1], dtype=np.int64), np.empty(start[-1], dtype=np.int64))
-        merge_rows(self, ordered, first, n_values, merged)
-        return merged
+        from scipy.sparse import coo_array, csr_array
+
+        n_given = len(self.start) - 1
+        given = csr_array((self.counts, self.value, self.start), shape=(n_given, n_values))
+        ones = np.ones(len(rows), dtype=np.int64)
+        return self._read(coo_array((ones, (into, rows)), shape=(n_rows, n_given)).tocsr() @ given)
+
+    @classmethod
+    def _read(cls, matrix: Any) -> Histograms:
+        return cls(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
 
     @property
     def distinct(self) -> IntArray:
@@ -90,37 +92,7 @@ def index_boxes(hulls: CodeArray, bits: KeyArray) -> BoxIndex:
     return BoxIndex(*grow_tree(hulls), bits)
 
 
-@kernel
-def merge_rows(given: Histograms, rows: IntArray, first: IntArray, n_values: int, merged: Histograms) -> IntArray:
-    """Return how many values each new row has; if *merged* has starts, write the values and their counts there.
-
-    New row b is the sum of ``rows[first[b]:first[b + 1]]``.
-    """
-    write = len(merged.start) > 0
-    n_rows = len(first) - 1
-    distinct = np.zeros(n_rows, dtype=np.int64)
-    sums = np.zeros(n_values, dtype=np.int64)
-    seen_in = np.full(n_values, -1, dtype=np.int64)
-    listed = np.empty(n_values, dtype=np.int64)
-    for b in range(n_rows):
-        n_listed = 0
-        for place in range(first[b], first[b + 1]):
-            for entry in range(given.start[rows[place]], given.start[rows[place] + 1]):
-                one = given.value[entry]
-                if seen_in[one] != b:
-                    seen_in[one] = b
-                    sums[one] = 0
-                    listed[n_listed] = one
-                    n_listed += 1
-                sums[one] += given.counts[entry]
-        distinct[b] = n_listed
-        for place in range(n_listed if write else 0):
-            at = merged.start[b] + place
-            merged.value[at], merged.counts[at] = listed[place], sums[listed[place]]
-    return distinct
-
-
-@inline_kernel
+@inlined
 def _extents(hulls: CodeArray, chosen: IntArray, begin: int, end: int, within: CodeArray) -> float:
     """Return which part of *within* the hull of some boxes takes: how probably a point there looks into them."""
     part = 1.0
@@ -418,36 +390,16 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
     return True
 
 
-@inline_kernel
-def _around(bounds: CodeArray, node: int, hulls: CodeArray, inner: int) -> bool:
-    for a in range(hulls.shape[1] // 2):
-        if bounds[node, 2 * a] > hulls[inner, 2 * a] or bounds[node, 2 * a + 1] < hulls[inner, 2 * a + 1]:
-            return False
-    return True
-
-
-@kernel
+@compiled
 def list_holders(boxes: Boxes, index: BoxIndex, pairs: IntArray, write: bool) -> int:
     """List of each box those that hold it wholly, itself among them, as (box, holder); return how many there are."""
-    hulls = boxes.hulls
-    stack = np.empty(DEPTH, dtype=np.int64)
+    hulls, uneven = boxes.hulls, boxes.uneven
+    found = np.empty(hulls.shape[0], dtype=np.int64)
     n_pairs = 0
     for i in range(hulls.shape[0]):
-        stack[0] = 0
-        height = 1
-        while height:
-            height -= 1
-            node = stack[height]
-            if not _around(index.bounds, node, hulls, i):
-                continue
-            child = index.nodes[node, 2]
-            if child >= 0:
-                stack[height], stack[height + 1] = child, child + 1
-                height += 2
-                continue
-            for place in range(index.nodes[node, 0], index.nodes[node, 1]):
-                if _holds(hulls, boxes.uneven, index.bits, index.order[place], i):
-                    if write:
-                        pairs[n_pairs, 0], pairs[n_pairs, 1] = i, index.order[place]
-                    n_pairs += 1
+        for place in range(find_meeting(hulls, uneven, i, hulls, uneven, index, found)):
+            if _holds(hulls, uneven, index.bits, found[place], i):
+                if write:
+                    pairs[n_pairs, 0], pairs[n_pairs, 1] = i, found[place]
+                n_pairs += 1
     return n_pairs
