@@ -22,7 +22,7 @@ from shoal.linking.ledger import book, checking, schema
 from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check, export, overview, strike
 from shoal.linking.ledger.entering import add, enter_verified
-from shoal.linking.ledger.evaluating import is_complete, sets_among, sets_with
+from shoal.linking.ledger.evaluating import is_complete, sets_among
 from shoal.linking.ledger.records import Entry, LedgerOptions
 from shoal.release.release import Release, Staging
 from shoal.sources.opening import open_source
@@ -217,7 +217,7 @@ def test_an_attribute_that_another_release_hides_cannot_be_published_openly(plac
 def test_of_many_releases_the_worst_set_is_looked_at_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(place, "rows", "x")
     publish(place, "whole", "y", l=4)
-    monkeypatch.setattr("shoal.linking.ledger.evaluating.sets_with", lambda new, earlier: [(new,), (*earlier, new)])
+    monkeypatch.setattr("shoal.linking.ledger.evaluating.sets_among", lambda _, newest: [(newest,), (1, 2, newest)])
     monkeypatch.setattr("shoal.linking.ledger.evaluating.is_complete", lambda _: False)
     (found,) = publish(place, "columns", "y", warn=True).evidence["ledger"]["linked"]
     assert [(each["releases"], each["l"]) for each in found["sets"]] == [([3], 2), ([1, 2, 3], 1), ([1, 3], 1)]
@@ -562,13 +562,13 @@ def test_newer_and_older_ledgers(place: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_sets_of_releases() -> None:
-    assert len(sets_with(0, range(1, 7))) == 2**6
-    assert len(sets_with(0, range(1, 8))) == 1 + 7 + 21 + 1
+    assert len(sets_among(range(7), 0)) == 2**6
+    assert len(sets_among(range(8), 0)) == 1 + 7 + 21 + 1
     assert len(sets_among(range(1, 8))) == 2**7 - 1
     assert len(sets_among(range(1, 9))) == 8 + 28 + 56 + 1
     assert is_complete(7)
     assert not is_complete(8)
-    assert all(chosen[-1] == 0 for chosen in sets_with(0, range(1, 8)))
+    assert all(chosen[-1] == 0 for chosen in sets_among(range(8), 0))
 
 
 @pytest.mark.parametrize(

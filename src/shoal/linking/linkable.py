@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
@@ -29,22 +30,13 @@ MOST_BOXES = 2**25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
-    """What people are told of classes under one name."""
-
-    name: str
-    codes: CodeArray  # (n_classes,) into texts
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
     """The plan that a release was made by. A class of it is a set of points: one or several boxes, all alike."""
 
     digest: str
     promised: int | None  # values that releases by this plan leave to everybody; None if it promises something else
     owner: IntArray  # (n_boxes,) the class of each box, from 0
-    shown: tuple[Shown, ...]
+    shown: Mapping[str, NDArray[Any]]  # what people are told of classes, by name: (n_classes,) texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +76,7 @@ class Linkable:
             return {}
         if self.agreement is not None:
             number = int(self.agreement.owner[box])
-            return {shown.name: shown.texts[shown.codes[number]] for shown in self.agreement.shown}
+            return {name: str(texts[number]) for name, texts in self.agreement.shown.items()}
         return {column.name: column.labels[self.labels[box, place]] for place, column in enumerate(self.columns)}
 
 
@@ -411,12 +403,12 @@ def _side(
     return column, label.reshape(-1).astype(np.int32)
 
 
-def _describe_classes(table: pa.Table, row: IntArray, names: Sequence[str], n_classes: int) -> tuple[Shown, ...]:
+def _describe_classes(table: pa.Table, row: IntArray, names: Sequence[str], n_classes: int) -> dict[str, NDArray[Any]]:
     """Return the number of each class and its published labels, for people to read."""
     example = np.zeros(n_classes, dtype=np.int64)
     example[row] = np.arange(len(row))
-    shown = [Shown(CLASS, np.arange(n_classes, dtype=np.int32), tuple(str(one + 1) for one in range(n_classes)))]
+    shown: dict[str, NDArray[Any]] = {CLASS: np.arange(1, n_classes + 1)}
     for name in names:
         codes, texts = encode_column(table.column(name))
-        shown.append(Shown(name, codes[example], tuple(text or "" for text in texts)))
-    return tuple(shown)
+        shown[name] = np.array([text or "" for text in texts], dtype=object)[codes[example]]
+    return shown

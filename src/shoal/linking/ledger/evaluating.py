@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -145,12 +145,7 @@ class _OneAttribute:
     def finding(self) -> Finding:
         question = self._question
         numbers = tuple(self._members)
-        if question.newest is None:
-            sets = sets_among(numbers)
-        elif question.newest not in numbers:
-            sets = []
-        else:
-            sets = sets_with(question.newest, [number for number in numbers if number != question.newest])
+        sets = sets_among(numbers, question.newest) if question.newest in (None, *numbers) else []
         answers = {chosen: question.known(self._sensitive, chosen, self._attributes(chosen)) for chosen in sets}
         found = [answer for answer in answers.values() if answer is not None]
         by_people = []
@@ -172,7 +167,7 @@ class _OneAttribute:
         return Finding(self._sensitive, tuple(found), people, below, complete)
 
     def _attributes(self, chosen: Set) -> set[str]:
-        return {name for number in chosen for name in self._told[number]}
+        return {name for number in chosen for name in self._told.get(number, ())}
 
     def _people_know(self, chosen: Set) -> bool:
         """Whether the table of people has every attribute by which somebody could be found in these releases.
@@ -240,10 +235,7 @@ class _OneAttribute:
 
     def _problem(self, chosen: Set, reason: str) -> Evaluation:
         basis: Basis = "classes" if self._question.people is None else self._question.basis
-        known = tuple(sorted(self._attributes(tuple(number for number in chosen if number in self._told))))
-        return Evaluation(
-            chosen, self._sensitive, known, basis, self._question.floor, None, 0, 0, 0, exact=False, problem=reason
-        )
+        return replace(self._evaluation(chosen, basis, None, 0, 0, 0, exact=False), problem=reason)
 
     def _reasons(self, chosen: Set) -> str:
         return "; ".join(self._unread[number] for number in chosen if number in self._unread)
@@ -276,29 +268,20 @@ def _reason(error: ShoalError, release: Held) -> str:
     return str(error).replace(str(release.folder), f"release {release.number}" if release.number else "this release")
 
 
-def sets_with(newest: int, earlier: Sequence[int]) -> list[Set]:
-    """Return the sets that have one release: all of them, or of many releases those of up to three, and all together.
+def sets_among(releases: Sequence[int], newest: int | None = None) -> list[Set]:
+    """Return all sets of releases, or of many those of up to three, and all together; only those with the *newest*.
 
-    >>> sets_with(3, [1, 2])
-    [(3,), (1, 3), (2, 3), (1, 2, 3)]
+    >>> sets_among([1, 2]), sets_among([1, 2, 3], 3)
+    ([(1,), (2,), (1, 2)], [(3,), (1, 3), (2, 3), (1, 2, 3)])
     """
-    sizes = range(len(earlier) + 1) if len(earlier) < EXHAUSTIVE else (0, 1, 2, len(earlier))
-    return [(*others, newest) for size in sizes for others in combinations(earlier, size)]
-
-
-def sets_among(releases: Sequence[int]) -> list[Set]:
-    """Return all sets of releases, or of many those of up to three, and all together.
-
-    >>> sets_among([1, 2])
-    [(1,), (2,), (1, 2)]
-    """
-    n = len(releases)
-    sizes = range(1, n + 1) if n <= EXHAUSTIVE else (1, 2, 3, n)
-    return [chosen for size in sizes for chosen in combinations(releases, size)]
+    n, fixed = len(releases), () if newest is None else (newest,)
+    others = [number for number in releases if number != newest]
+    sizes = range(1, n + 1) if is_complete(n) else (1, 2, 3, n)
+    return [(*chosen, *fixed) for size in sizes for chosen in combinations(others, size - len(fixed))]
 
 
 def is_complete(n_releases: int) -> bool:
-    """Whether :func:`sets_with` and :func:`sets_among` return every set of so many releases."""
+    """Whether every set of so many releases is looked at."""
     return n_releases <= EXHAUSTIVE
 
 
