@@ -74,19 +74,13 @@ def read_linkables(
     if not quasi:
         raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
     names = set(known(quasi))
-    _refuse_changed(opened, {*names, chosen})
-    _refuse_unlike_baskets(opened, {*names, chosen})
-    return [_read(each, policy, names, chosen) for each in opened], chosen
-
-
-def _refuse_changed(opened: Sequence[_Opened], names: set[str]) -> None:
-    """Raise if a release does not tell of original values, or if tokens link the releases already."""
     ours = [(each.name, each.manifest) for each in opened if each.manifest is not None]
     for name, manifest in ours:
-        reason = explain_unlinkable(manifest, names)
-        if reason is not None:
+        if reason := explain_unlinkable(manifest, {*names, chosen}):
             raise InputError(f"{name} cannot be linked: {reason}")
     refuse_common_tokens(ours)
+    _refuse_unlike_baskets(opened, {*names, chosen})
+    return [_read(each, policy, names, chosen) for each in opened], chosen
 
 
 def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:

@@ -152,9 +152,9 @@ class Ledger:
             elif floor != seen.floor:
                 self._add_floor(draft.population, floor, warns=seen.warns)
             number = self._add_entry(draft, packed)
-            for evaluation in evaluations:
-                releases = tuple(sorted(each or number for each in evaluation.releases))
-                self._add_evaluation(draft.population, replace(evaluation, releases=releases))
+            for one in evaluations:
+                releases = tuple(sorted(each or number for each in one.releases))
+                self._add_evaluation(draft.population, replace(one, releases=releases))
         return self.entry(number)
 
     def settle(self, number: int, status: Status, reason: str = "") -> None:

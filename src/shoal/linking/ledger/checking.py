@@ -122,20 +122,17 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
             found = kept.get((sensitive, chosen))
             if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
                 return None
-            return _at_floor(found, population.floor)
+            if found.floor == population.floor:
+                return found
+            # How many people are below this floor was not counted then.
+            kept_by_all = found.l is None or found.l >= population.floor
+            return replace(found, floor=population.floor, below=0 if kept_by_all else None)
 
         findings = evaluate(Question(releases, population.floor, None, people, recall), progress)
     fresh = [each for finding in findings for each in finding.evaluations if not each.at]
     with Ledger.open(path, write=True) as ledger:
         ledger.add_evaluations(name, fresh)
     return Checked(population, entries, settled, tuple(findings))
-
-
-def _at_floor(found: Evaluation, floor: int) -> Evaluation:
-    """Return an answer at another floor; how many people are below that one was not counted then."""
-    if floor == found.floor:
-        return found
-    return replace(found, floor=floor, below=0 if found.l is None or found.l >= floor else None)
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
@@ -158,7 +155,15 @@ def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
     entries = ledger.entries(population)
     counting = {entry.number for entry in entries if entry.counts}
     return {
-        "populations": [_population(each) for each in populations.values()],
+        "populations": [
+            {
+                "name": each.name,
+                "floor": each.floor,
+                "warns": each.warns,
+                "floors": [{"at": one.at, "floor": one.floor, "warns": one.warns} for one in each.changes],
+            }
+            for each in populations.values()
+        ],
         "releases": [
             {
                 **entry_document(entry),
@@ -190,15 +195,6 @@ def export(path: Path, output: Path) -> dict[str, int]:
 def guarantees_text(guarantees: list[dict[str, Any]]) -> str:
     """Write guarantees in one line."""
     return "; ".join(f"{each['model']} ({parameters_text(each['parameters'])})" for each in guarantees)
-
-
-def _population(population: Population) -> dict[str, Any]:
-    return {
-        "name": population.name,
-        "floor": population.floor,
-        "warns": population.warns,
-        "floors": [{"at": each.at, "floor": each.floor, "warns": each.warns} for each in population.changes],
-    }
 
 
 def _lines(releases: list[dict[str, Any]]) -> str:

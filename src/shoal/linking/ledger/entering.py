@@ -216,7 +216,8 @@ def _refuse_known(options: LedgerOptions, public: Path) -> None:
 def refusal(findings: Sequence[Finding], earlier: Sequence[Entry], population: str) -> str:
     """Say why a release was not published, and what to do."""
     told = "; ".join(_failures(findings, earlier, "would"))
-    unfinished = [entry.number for entry in earlier if entry.status == "unfinished" and _blames(findings, entry)]
+    blamed = {number for finding in findings for each in finding.failing for number in each.releases}
+    unfinished = [entry.number for entry in earlier if entry.status == "unfinished" and entry.number in blamed]
     more = ""
     if unfinished:
         names = join_words([str(number) for number in unfinished])
@@ -283,7 +284,11 @@ def _failures(findings: Sequence[Finding], earlier: Sequence[Entry], verb: str) 
     said = []
     for finding in findings:
         least = least_failing(finding)
-        told = [describe_set(each, _together(each, earlier), verb) for each in least[:MOST_TOLD]]
+        told = []
+        for each in least[:MOST_TOLD]:
+            alone = each.releases == (NEW,)
+            named = "by itself" if alone else f"together with {_name_releases(each, earlier)}"
+            told.append(describe_set(each, named, verb))
         if len(least) > MOST_TOLD:
             told.append(f"and {len(least) - MOST_TOLD} more sets of releases")
         if finding.below > max((each.below or 0 for each in least), default=0):
@@ -292,14 +297,6 @@ def _failures(findings: Sequence[Finding], earlier: Sequence[Entry], verb: str) 
     return said
 
 
-def _together(each: Evaluation, earlier: Sequence[Entry]) -> str:
-    return "by itself" if each.releases == (NEW,) else f"together with {_name_releases(each, earlier)}"
-
-
 def _name_releases(each: Evaluation, earlier: Sequence[Entry]) -> str:
     by_number: Mapping[int, str] = {entry.number: entry.title for entry in earlier}
     return join_words([by_number[number] for number in each.releases if number != NEW])
-
-
-def _blames(findings: Sequence[Finding], entry: Entry) -> bool:
-    return any(entry.number in each.releases for finding in findings for each in finding.failing)

@@ -149,10 +149,12 @@ class _OneAttribute:
         answers = {chosen: question.known(self._sensitive, chosen, self._attributes(chosen)) for chosen in sets}
         found = [answer for answer in answers.values() if answer is not None]
         by_people = []
+        # Where the table of people lacks an attribute by which somebody could be found, too much would seem to be left.
+        people_have = None if question.people is None else {*question.people.schema.names}
         for chosen in (chosen for chosen, answer in answers.items() if answer is None):
-            if set(chosen) & self._unread.keys():
-                found.append(self._problem(chosen, self._reasons(chosen)))
-            elif self._people_know(chosen):
+            if unread := [self._unread[number] for number in chosen if number in self._unread]:
+                found.append(self._problem(chosen, "; ".join(unread)))
+            elif people_have is not None and self._attributes(chosen) <= people_have:
                 by_people.append(chosen)
             else:
                 found.append(self._for_classes(chosen))
@@ -168,14 +170,6 @@ class _OneAttribute:
 
     def _attributes(self, chosen: Set) -> set[str]:
         return {name for number in chosen for name in self._told.get(number, ())}
-
-    def _people_know(self, chosen: Set) -> bool:
-        """Whether the table of people has every attribute by which somebody could be found in these releases.
-
-        Where it lacks one, what is left would be told too high.
-        """
-        people = self._question.people
-        return people is not None and self._attributes(chosen) <= {*people.schema.names}
 
     def _for_people(self, sets: Sequence[Set]) -> tuple[list[Evaluation], int, set[int]]:
         """Evaluate sets for the people; also how many are below by any set, and among which releases."""
@@ -195,13 +189,12 @@ class _OneAttribute:
         chosen = [*sets]
         if anyset is not None and anyset.worst not in set(sets):
             chosen.append(anyset.worst)
-        found = [self._count(one, left) for one in chosen]
+        found = []
+        for one in chosen:
+            least, linked, low = left.count(one, question.floor)
+            found.append(self._evaluation(one, question.basis, least, left.people, linked, low))
+            self._step.advance(1)
         return found, 0 if anyset is None else anyset.below, {*numbers}
-
-    def _count(self, chosen: Set, left: LeftToPeople) -> Evaluation:
-        least, linked, below = left.count(chosen, self._question.floor)
-        self._step.advance(1)
-        return self._evaluation(chosen, self._question.basis, least, left.people, linked, below)
 
     def _for_classes(self, chosen: Set) -> Evaluation:
         """Evaluate a set for whoever can be."""
@@ -236,9 +229,6 @@ class _OneAttribute:
     def _problem(self, chosen: Set, reason: str) -> Evaluation:
         basis: Basis = "classes" if self._question.people is None else self._question.basis
         return replace(self._evaluation(chosen, basis, None, 0, 0, 0, exact=False), problem=reason)
-
-    def _reasons(self, chosen: Set) -> str:
-        return "; ".join(self._unread[number] for number in chosen if number in self._unread)
 
     def _contradictions(self) -> list[Evaluation]:
         """Say which releases publish the attribute as something else than a sensitive one, which gives it away."""
