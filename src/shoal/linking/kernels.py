@@ -391,15 +391,14 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
 
 
 @compiled
-def list_holders(boxes: Boxes, index: BoxIndex, pairs: IntArray, write: bool) -> int:
-    """List of each box those that hold it wholly, itself among them, as (box, holder); return how many there are."""
+def list_holders(boxes: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
+    """Return pairs of a box and one that holds it wholly, itself among these, box by box."""
     hulls, uneven = boxes.hulls, boxes.uneven
     found = np.empty(hulls.shape[0], dtype=np.int64)
-    n_pairs = 0
+    inner, outer = [0], [0]
     for i in range(hulls.shape[0]):
         for place in range(find_meeting(hulls, uneven, i, hulls, uneven, index, found)):
             if _holds(hulls, uneven, index.bits, found[place], i):
-                if write:
-                    pairs[n_pairs, 0], pairs[n_pairs, 1] = i, found[place]
-                n_pairs += 1
-    return n_pairs
+                inner.append(i)
+                outer.append(found[place])
+    return np.array(inner[1:]), np.array(outer[1:])

@@ -350,10 +350,8 @@ def _add_holders(space: Space, boxes: Boxes, index: BoxIndex) -> Boxes:
     """
     if not kernels.any_overlap(boxes, index):
         return boxes
-    n_pairs = kernels.list_holders(boxes, index, np.empty((0, 2), dtype=np.int64), False)
-    pairs = np.empty((n_pairs, 2), dtype=np.int64)
-    kernels.list_holders(boxes, index, pairs, True)
-    counts = boxes.histograms.merge(pairs[:, 1], pairs[:, 0], len(boxes.hulls), len(space.values))
+    inner, outer = kernels.list_holders(boxes, index)
+    counts = boxes.histograms.merge(outer, inner, len(boxes.hulls), len(space.values))
     return boxes._replace(histograms=counts)
 
 
