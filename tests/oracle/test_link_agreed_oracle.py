@@ -294,7 +294,7 @@ def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:
         labels = np.arange(len(counts), dtype=np.int32)[:, None]
         return Linkable("one", (column("a", "c", "b"),), labels, histograms, records, ("flu", "gout"), 40, **more)
 
-    agreement = Agreement("digest", 1, np.array([0, 0, 1]), ())
+    agreement = Agreement("digest", 1, np.array([0, 0, 1]), {})
     here = linkable([{0: 3}, {0: 3}, {0: 15, 1: 15}], agreement=agreement)
     there = linkable([{0: 9}, {0: 9}, {0: 9, 1: 9}])
     found = link_classes(Space.of([here, there]), [here, there], 2)
