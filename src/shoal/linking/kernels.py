@@ -92,7 +92,7 @@ def index_boxes(hulls: CodeArray, bits: KeyArray) -> BoxIndex:
     return BoxIndex(*grow_tree(hulls), bits)
 
 
-@inlined
+@inline_kernel
 def _extents(hulls: CodeArray, chosen: IntArray, begin: int, end: int, within: CodeArray) -> float:
     """Return which part of *within* the hull of some boxes takes: how probably a point there looks into them."""
     part = 1.0
@@ -390,7 +390,7 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
     return True
 
 
-@compiled
+@kernel
 def list_holders(boxes: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
     """Return pairs of a box and one that holds it wholly, itself among these, box by box."""
     hulls, uneven = boxes.hulls, boxes.uneven
