@@ -1,7 +1,7 @@
 """A driver of its own process: publishes a table on a cluster and, if asked, loses a worker on the way.
 
 Run as ``python driving.py MASTER DATA POLICY OUT KIND GROUP WHEN``: KIND is "files" or "frame"; GROUP is the process
-group of the worker to end, WHEN "early" (soon after the rewriting has begun) or "late" (when rows wait to be written).
+group of the worker to end, WHEN "early" (soon after the rewriting has begun) or "late" (when rows have been rewritten).
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ class LosingAWorker:
 
     @contextlib.contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Any]:
-        self._rewriting = title == "rewriting"
+        self._rewriting = title in ("rewriting", "writing")  # of files, rows are written as Spark rewrites them
         if self._rewriting and self._when == "early":
             threading.Timer(0.3, os.killpg, [self._group, signal.SIGKILL]).start()
+            self._when = "done"
         yield self
 
     def advance(self, amount: int) -> None:
         if self._rewriting and self._when == "late":
             os.killpg(self._group, signal.SIGKILL)
-            self._rewriting = False
+            self._when = "done"
 
 
 def main() -> None:
