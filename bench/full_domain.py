@@ -45,23 +45,23 @@ def incognito(folder: Path) -> Iterator[Measured]:
 
     table = training()
     name = f"incognito, {table.num_rows:,} rows of Adult, 8 quasi"
-    for told, asked, limit in (
+    for stated, asked, limit in (
         ("k = 5", policy([K5], 0), 0.04),
         ("k = 5, entropy 4, 5 % withheld", policy([K5, ENTROPY], 0.05), 0.4),
         ("k = 5, t = 0.2, 5 % withheld", policy([K5, CLOSE], 0.05), 0.7),
     ):
         seconds = timed(planner(table, asked), 2 * REPEATS)
         within = statistics.median(seconds) <= limit
-        yield Measured(f"{name}, {told}: search in process", seconds, f"{limit} s", within)
+        yield Measured(f"{name}, {stated}: search in process", seconds, f"{limit} s", within)
     source, written = folder / "training.csv", folder / "training.json"
     pyarrow.csv.write_csv(table, source)
-    for told, asked in (("k = 5", policy([K5], 0)), ("k = 5, t = 0.2, 5 % withheld", policy([K5, CLOSE], 0.05))):
+    for stated, asked in (("k = 5", policy([K5], 0)), ("k = 5, t = 0.2, 5 % withheld", policy([K5, CLOSE], 0.05))):
         written.write_text(json.dumps(asked))
         runs = [command(source, written, folder / "out") for _ in range(REPEATS + 1)][1:]
         seconds = [run.seconds for run in runs]
         peak = max(run.peak_mib for run in runs)
         within = statistics.median(seconds) <= 1.5
-        yield Measured(f"{name}, {told}: whole command", seconds, "1.5 s", within, peak)
+        yield Measured(f"{name}, {stated}: whole command", seconds, "1.5 s", within, peak)
     yield from _millions(folder, table, PERTURBED)
 
 
@@ -69,7 +69,7 @@ def _millions(folder: Path, table: Any, rows: int) -> Iterator[Measured]:
     path = write_perturbed(folder / "perturbed.parquet", table, rows, QUASI, seed=3)
     written = folder / "perturbed.json"
     name = f"incognito, {rows / 1e6:g} million perturbed rows of Adult"
-    for told, asked, limit in (
+    for stated, asked, limit in (
         ("k = 5", policy([K5], 0), 5),
         ("k = 5, t = 0.2, 5 % withheld", policy([K5, CLOSE], 0.05), 12),
     ):
@@ -78,5 +78,5 @@ def _millions(folder: Path, table: Any, rows: int) -> Iterator[Measured]:
         seconds = [run.seconds for run in runs]
         peak = max(run.peak_mib for run in runs)
         within = statistics.median(seconds) <= limit
-        yield Measured(f"{name}, {told}: whole command", seconds, f"{limit} s", within, peak)
+        yield Measured(f"{name}, {stated}: whole command", seconds, f"{limit} s", within, peak)
     path.unlink()

@@ -50,8 +50,8 @@ def sweep_stays(folder: Path, rows: int = MILLION) -> Iterator[Measured]:
     pq.write_table(pa.concat_tables([pq.read_table(path)] * COPIES), copied)
     once = command(copied, policy, folder / "out")
     growth = once.seconds / statistics.median(seconds)
-    told = f"sweep: growth from 1 to {COPIES} copies of every row (a ratio, not seconds)"
-    yield Measured(told, [growth], f"{COPIES}x", growth <= COPIES, once.peak_mib)
+    stated = f"sweep: growth from 1 to {COPIES} copies of every row (a ratio, not seconds)"
+    yield Measured(stated, [growth], f"{COPIES}x", growth <= COPIES, once.peak_mib)
     copied.unlink()
 
 

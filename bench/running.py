@@ -22,8 +22,8 @@ class Ran:
     @property
     def steps(self) -> dict[str, float]:
         """Seconds of each step; what none of them took is the start, and what is said about the release."""
-        told = dict(self.evidence["seconds"])
-        return {"rest": max(self.finished.seconds - sum(told.values()), 0.0), **told}
+        stated = dict(self.evidence["seconds"])
+        return {"rest": max(self.finished.seconds - sum(stated.values()), 0.0), **stated}
 
 
 def anonymized(

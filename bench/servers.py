@@ -155,11 +155,11 @@ class Service:
 
     def start(self) -> Service:
         """Start it and wait until it is healthy."""
-        told = self.folder / "port"
-        told.unlink(missing_ok=True)
+        stated = self.folder / "port"
+        stated.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [COMMAND, "agency", "serve", "--database", self.database, "--port", "0", "--port-file", told],
+                [COMMAND, "agency", "serve", "--database", self.database, "--port", "0", "--port-file", stated],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -169,7 +169,7 @@ class Service:
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 raise RuntimeError(f"the service ended with {self.process.returncode}: {self.log.read_text()[-2000:]}")
-            if told.exists() and (text := told.read_text().strip()):
+            if stated.exists() and (text := stated.read_text().strip()):
                 self.port = int(text)
                 with contextlib.suppress(OSError, HTTPException):
                     if self.client().call("GET", "/healthz").status == 200:
@@ -261,8 +261,8 @@ def migrate(database: str) -> None:
 
 def first_token(database: str, role: str = "agency", name: str = "first") -> str:
     """Return a new token, made by the command."""
-    told = _told("token", "--database", database, "--role", role, "--name", name, "--json")
-    return str(json.loads(told)["token"])
+    stated = _told("token", "--database", database, "--role", role, "--name", name, "--json")
+    return str(json.loads(stated)["token"])
 
 
 @contextlib.contextmanager

@@ -77,8 +77,8 @@ def fake_tuples(_: Path) -> Iterator[Measured]:
         for c, columns in ((2, {"columns": 2}), (5, {"parts": five})):
             count = _counter(table, columns)
             runs.append(timed(count, 3))
-            told = f"fake tuples, {title}, c = {c}, random buckets of 100: {count():,} of them counted"
-            yield Measured(told, runs[-1], "-", True)
+            stated = f"fake tuples, {title}, c = {c}, random buckets of 100: {count():,} of them counted"
+            yield Measured(stated, runs[-1], "-", True)
     together = [sum(seconds) for seconds in zip(*runs, strict=True)]
     yield Measured("fake tuples: all four counts", together, "5 s", statistics.median(together) <= 5)
 
@@ -95,11 +95,11 @@ def _in_process(name: str, data: Any, policy: dict[str, Any], repeats: int, limi
     """Measure the plan alone, and counting, planning, making the rows and verifying them with the source."""
     from shoal import anonymize
 
-    for told, work in (
+    for stated, work in (
         ("plan in process", planner(data, policy)),
         ("in process, verified", lambda: anonymize(data, policy, seed=1)),
     ):
-        yield _limited(f"{name}: {told}", timed(work, repeats), limit)
+        yield _limited(f"{name}: {stated}", timed(work, repeats), limit)
 
 
 def _growth(
@@ -111,17 +111,17 @@ def _growth(
     measured: list[list[Measured]] = []
     for rows, path in files.items():
         most = limit if rows == max(files) else None
-        told = f"slicing, {rows:,} {name}"
-        lines = list(_in_process(told, path, policy, 3, most))
+        stated = f"slicing, {rows:,} {name}"
+        lines = list(_in_process(stated, path, policy, 3, most))
         runs = [command(path, written, folder / "out") for _ in range(3)]
         peak = max(run.peak_mib for run in runs)
-        lines.append(_limited(f"{told}: whole command", [run.seconds for run in runs], most, peak))
+        lines.append(_limited(f"{stated}: whole command", [run.seconds for run in runs], most, peak))
         yield from lines
         measured.append(lines)
     few, many = min(files), max(files)
-    for told, less, more in zip(("plan", "in process", "command"), *measured, strict=True):
+    for stated, less, more in zip(("plan", "in process", "command"), *measured, strict=True):
         ratios = [seconds / less.median for seconds in more.seconds]
-        job = f"slicing, {name}: growth from {few:,} to {many:,} rows, {told} (a ratio, not seconds)"
+        job = f"slicing, {name}: growth from {few:,} to {many:,} rows, {stated} (a ratio, not seconds)"
         yield Measured(job, ratios, "13x", statistics.median(ratios) <= 13)
 
 

@@ -104,9 +104,9 @@ def _hints(browser: Browser, project: str, name: str) -> Iterator[Measured]:
         revision = browser.revision(project)
         fields = {"revision": revision, "place": 0, "k": next(sizes)}
         began = time.perf_counter()
-        told = browser.send(f"{project}/guarantees/change", **fields)
-        while "data-verdict" not in told:
-            told = browser.ask("GET", hint)
+        stated = browser.send(f"{project}/guarantees/change", **fields)
+        while "data-verdict" not in stated:
+            stated = browser.ask("GET", hint)
         at_once.append(time.perf_counter() - began)
         browser.settled(hint)
         whole.append(time.perf_counter() - began)

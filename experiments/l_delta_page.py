@@ -126,12 +126,12 @@ def _what_was_run(result: Result) -> Iterator[str]:
     shares = ", ".join(f"{share:g}" for share in sorted({one.share for one in result.linkages}))
     yield from ("## What was run", "", _SETTING, "")
     yield from (_SIMULATED.format(trials=result.failures[0].trials, most=max(one.l for one in result.failures)), "")
-    told = {
+    stated = {
         "records": f"{shares} times the paper's N for delta = 0.01",
         "people": first.people // first.repetitions,
         "repetitions": "once" if first.repetitions == 1 else f"{first.repetitions} times",
     }
-    yield from (_OWNERS.format(**told), "")
+    yield from (_OWNERS.format(**stated), "")
 
 
 def _statements(result: Result) -> Iterator[str]:

@@ -261,7 +261,7 @@ def measure_learning(table: Table, setting: Setting, folds: Folds, seed: int) ->
 def measure_accuracy(
     rows: Rows, asked: Rows, held: BoolArray | None, target: str, classifier: str, rng: np.random.Generator
 ) -> float:
-    """Return the share of the *asked* rows whose target is told by a classifier that learned from *rows*.
+    """Return the share of the *asked* rows whose target is given by a classifier that learned from *rows*.
 
     *held* are rows that both have: they are asked about, and not learned from.
     """
@@ -275,13 +275,13 @@ def measure_accuracy(
         tree = PrunedTree.learn(
             rows.positions(target, doubled=doubled)[learn_from], classes[learn_from], int(rng.integers(2**31))
         )
-        told = tree.predict(asked.positions(target, doubled=doubled)[ask])
+        stated = tree.predict(asked.positions(target, doubled=doubled)[ask])
     else:
         bayes = NaiveBayes.learn(
             rows.bins(target, doubled=doubled)[learn_from], classes[learn_from], rows.n_bins(target, doubled=doubled)
         )
-        told = bayes.predict(asked.bins(target, doubled=doubled)[ask])
-    return float(np.mean(told == truth[ask]))
+        stated = bayes.predict(asked.bins(target, doubled=doubled)[ask])
+    return float(np.mean(stated == truth[ask]))
 
 
 def share_of_mixed(rows: pa.Table) -> float:

@@ -33,7 +33,7 @@ class Cluster:
         return self.machines * self.cores
 
     @property
-    def told(self) -> str:
+    def stated(self) -> str:
         """The cluster, for people."""
         return (
             f"{self.machines} machines with {self.cores} cores and {self.memory_gib} GiB each, "
@@ -188,14 +188,14 @@ def _by_regions(table: Table, cluster: Cluster, measured: Measurements) -> dict[
     cores, network, disk = cluster.all_cores, cluster.machines * cluster.network, cluster.machines * cluster.disk
     sample = Sizes(SAMPLE, SAMPLE, SAMPLE / 15, table.quasi, table.columns)
     sampled = predicted(measured.coefficients, IN_MEMORY, sample)
-    told = ceil(table.rows / PARTITION_ROWS)  # partitions that tell the driver which values they have
-    tallies = told * volume["merging a partition's values, seconds per partition"]
+    stated = ceil(table.rows / PARTITION_ROWS)  # partitions that tell the driver which values they have
+    tallies = stated * volume["merging a partition's values, seconds per partition"]
 
     def on_workers(step: str) -> float:
         return table.rows * per_row[step] * measured.one_core[step] * measured.spark / cores
 
     sample_sent = 2 * SAMPLE * volume["cells of a partition, per cell"]
-    sample_sent += told * volume["values of a partition, per partition"]
+    sample_sent += stated * volume["values of a partition, per partition"]
     return {
         "count": Share(on_workers("count"), sample_sent / cluster.network, read / disk, sampled["count"] + tallies),
         "plan": Share(

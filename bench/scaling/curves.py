@@ -75,7 +75,7 @@ def _steps(axes: Any, points: Points, key: str, coefficients: Coefficients, alon
         marks = [point["seconds"][step] for point in points]
         fits = [point["use"] == "fit" for point in points]
         label = "start and the rest" if step == "rest" else step
-        axes.plot(line, [told[step] for told in model], color=look.colour, linewidth=1.3)
+        axes.plot(line, [stated[step] for stated in model], color=look.colour, linewidth=1.3)
         axes.plot(places, marks, look.marker, color=look.colour, markerfacecolor="white", label=label, zorder=3)
         unused = [(place, mark) for place, mark, fit in zip(places, marks, fits, strict=True) if not fit]
         for place, mark in unused:

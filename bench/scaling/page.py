@@ -52,8 +52,8 @@ def page(results: Mapping[str, Any], benchmarks: Mapping[str, Any], template: st
         checks=_checks(checks, coefficients),
         volumes=_volumes(results["volumes"]),
         shuffled=_shuffled(benchmarks),
-        small=SMALL.told,
-        large=LARGE.told,
+        small=SMALL.stated,
+        large=LARGE.stated,
         spark=_spark_told(spark),
         few=f"{FEW_CELLS / 1e6:g} million",
         expectations="\n".join(_expectation(one) for one in expectations),
@@ -76,11 +76,11 @@ def one_core(points: Points) -> dict[str, float]:
 
 def _machine(results: Mapping[str, Any]) -> str:
     where = results["machine"]
-    told = f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB; {results['date']}"
+    stated = f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB; {results['date']}"
     return (
-        told
+        stated
         if results["share"] == 1
-        else f"{told}; a trial with {per_cent(results['share'])} of the rows, to be measured again"
+        else f"{stated}; a trial with {per_cent(results['share'])} of the rows, to be measured again"
     )
 
 
@@ -133,9 +133,9 @@ def _methods(points: Points) -> str:
     found = []
     for name in names:
         own = [point for point in points if point["method"] == name]
-        told = "; ".join(f"{rows_text(point['rows'])}: {point['whole']:.1f} s" for point in own)
+        stated = "; ".join(f"{rows_text(point['rows'])}: {point['whole']:.1f} s" for point in own)
         plans = "; ".join(f"{point['seconds']['plan']:.1f} s" for point in own)
-        found.append(line(f"`{name}`", told, plans))
+        found.append(line(f"`{name}`", stated, plans))
     return "\n".join(found)
 
 
@@ -170,7 +170,7 @@ def _checks(points: Iterable[Mapping[str, Any]], coefficients: Coefficients) -> 
 
 
 def _volumes(volumes: Mapping[str, float]) -> str:
-    told = {
+    stated = {
         "count": ("cells of a partition, per cell", "values of a partition, per partition"),
         "plan, sent to all": ("cells in memory, per cell", "class of a cell, per cell", "labels of classes, per class"),
         "plan by regions": ("row on its way to a region, per row",),
@@ -180,7 +180,7 @@ def _volumes(volumes: Mapping[str, float]) -> str:
     }
     return "\n".join(
         line(step, name.rpartition(", per ")[0], f"{bytes_text(volumes[name])} per {name.rpartition(', per ')[2]}")
-        for step, names in told.items()
+        for step, names in stated.items()
         for name in names
     )
 

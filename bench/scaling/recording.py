@@ -29,8 +29,8 @@ def measured(folder: Path, share: float = 1.0) -> dict[str, Any]:
         found.append(point)
         about = f"{point['rows']:,} rows, {point['cells']:,} cells, {point['quasi']} quasi, {point['method']}"
         cores = ", one core" if point["one_core"] else ""
-        told = f"scaling, {point['table']}, {about}{cores}, {point['memory'] or 'enough'} memory"
-        print(f"{told}: {point['whole']:.2f} s, {point['peak_mib']:,} MiB, {point['seconds']}", flush=True)
+        stated = f"scaling, {point['table']}, {about}{cores}, {point['memory'] or 'enough'} memory"
+        print(f"{stated}: {point['whole']:.2f} s, {point['peak_mib']:,} MiB, {point['seconds']}", flush=True)
     return {
         "date": datetime.date.today().isoformat(),
         "machine": machine(),

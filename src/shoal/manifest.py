@@ -1,8 +1,8 @@
 """The written format of a release's manifest: strict models, below both who writes it and who checks it.
 
 Unknown keys, nulls and values of another type are errors, so that nothing can hide in a manifest. Only the shape of
-each entry is told here. Whether entries fit together, and whether what they claim is so, the verifier asks. Models and
-techniques are not listed: each has its parameters where its formula or its check is.
+each entry is declared here. Whether entries fit together, and whether what they claim is so, the verifier asks. Models
+and techniques are not listed: each has its parameters where its formula or its check is.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class AgreedFile(StrictEntry):
 
 
 class FileDigest(StrictEntry):
-    """The digest of a file that is told by nothing else."""
+    """The digest of a file that is given by nothing else."""
 
     sha256: Digest
 

@@ -26,7 +26,7 @@ def test_the_risk_is_the_share_of_what_was_hidden() -> None:
     assert residual(Tally(60, 100), Tally(20, 100)).value == pytest.approx(0.5)
     assert residual(Tally(20, 100), Tally(20, 100)).value == 0
     assert residual(Tally(100, 100), Tally(20, 100)).value == 1
-    assert residual(Tally(0, 100), Tally(90, 100)).value == -1  # nothing is told below
+    assert residual(Tally(0, 100), Tally(90, 100)).value == -1  # nothing is said below
     assert residual(Tally(0, 100), Tally(20, 100)).value == pytest.approx(-0.25)
 
 
@@ -64,12 +64,12 @@ def test_the_risk_is_beside_the_control_group_or_else_the_baseline() -> None:
 
 def test_what_json_says() -> None:
     inner = Trials("y", Tally(1, 4), baseline=Tally(1, 4))
-    told = Trials("x", Tally(8, 10), Tally(2, 10), Tally(5, 10), {"y": inner}, ("a note",)).as_dict()
-    assert list(told) == ["name", "about", "attack", "baseline", "control", "risk", "variants", "notes"]
-    assert told["attack"] == {"success": 8, "trials": 10}
-    assert set(told["risk"]) == {"value", "low", "high"}
-    assert told["notes"] == ["a note"]
-    assert "notes" not in told["variants"]["y"]
+    stated = Trials("x", Tally(8, 10), Tally(2, 10), Tally(5, 10), {"y": inner}, ("a note",)).as_dict()
+    assert list(stated) == ["name", "about", "attack", "baseline", "control", "risk", "variants", "notes"]
+    assert stated["attack"] == {"success": 8, "trials": 10}
+    assert set(stated["risk"]) == {"value", "low", "high"}
+    assert stated["notes"] == ["a note"]
+    assert "notes" not in stated["variants"]["y"]
     assert Refusal("x", "why").as_dict() == {"name": "x", "about": None, "refused": "why"}
 
 

@@ -82,8 +82,8 @@ def test_a_unique_value_is_found_by_a_predicate_about_it_alone() -> None:
     rows, manifest = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40, "Jena": ["flu"]})
     found = tried(SinglingOutAttack(50), rows, manifest, rows)
     assert found.variants["univariate"].success == Tally(1, 1)
-    without, told = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40})
-    none = tried(SinglingOutAttack(50), without, told, without)
+    without, stated = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40})
+    none = tried(SinglingOutAttack(50), without, stated, without)
     assert "univariate" not in none.variants
     assert "published once" in none.notes[0]
 
@@ -195,8 +195,8 @@ def test_a_rare_value_that_is_frequent_in_a_class_is_suspected() -> None:
     rows, manifest = in_towns({"Ulm": ["flu"] * 180, "Bonn": ["ulcer"] * 10 + ["flu"] * 10})
     found = tried(SkewnessAttack(500), rows, manifest, rows)
     assert found.success == Tally(10, 200)
-    even, told = in_towns({"Ulm": ["flu"] * 90 + ["ulcer"] * 5, "Bonn": ["flu"] * 90 + ["ulcer"] * 5})
-    assert tried(SkewnessAttack(500), even, told, even).success == Tally(0, 190)
+    even, stated = in_towns({"Ulm": ["flu"] * 90 + ["ulcer"] * 5, "Bonn": ["flu"] * 90 + ["ulcer"] * 5})
+    assert tried(SkewnessAttack(500), even, stated, even).success == Tally(0, 190)
 
 
 def test_values_of_one_kind_are_told_as_that_kind() -> None:

@@ -26,8 +26,8 @@ def rng() -> np.random.Generator:
 
 
 def entry(role: str, labels: dict[str, Any] | None = None) -> dict[str, Any]:
-    told: dict[str, Any] = {"role": role, "kind": "category"}
-    return told if labels is None else {**told, "labels": labels}
+    stated: dict[str, Any] = {"role": role, "kind": "category"}
+    return stated if labels is None else {**stated, "labels": labels}
 
 
 def own(values: list[str]) -> dict[str, Any]:

@@ -52,8 +52,8 @@ def manifest(rows: pa.Table, method: str = "plain", **techniques: Any) -> dict[s
     return {"parts": [rows.column_names], "attributes": attributes, "method": method, "techniques": techniques}
 
 
-def tried(attack: Attack, rows: pa.Table, told: dict[str, Any], source: pa.Table = SOURCE) -> Trials:
-    view = ReleaseView.of(rows, told)
+def tried(attack: Attack, rows: pa.Table, stated: dict[str, Any], source: pa.Table = SOURCE) -> Trials:
+    view = ReleaseView.of(rows, stated)
     assert attack.refuses(view) is None
     people, others = view.people(source, "the source"), view.people(CONTROL, "the control table")
     return attack.run(view, people, others, np.random.default_rng(7))
@@ -85,8 +85,8 @@ def test_of_a_swapped_pair_of_values_all_others_are_told_and_these_two_are_not(a
 @pytest.mark.parametrize("attack", [InferenceAttack(N), ExternalAttack(N), HomogeneityAttack(N)], ids=lambda a: a.name)
 def test_a_swapped_pair_of_quasi_values_hides_nobody(attack: Attack, name: str) -> None:
     """Both records differ from their people in one attribute, and from everybody else in more."""
-    told = {name: SWAPPED}
-    assert tried(attack, exchanged(name, *a_pair()), manifest(SOURCE, **told)).success == Tally(N, N)
+    stated = {name: SWAPPED}
+    assert tried(attack, exchanged(name, *a_pair()), manifest(SOURCE, **stated)).success == Tally(N, N)
 
 
 def test_a_swapped_pair_is_all_that_singling_out_and_linking_miss() -> None:
@@ -106,11 +106,11 @@ def test_a_swapped_pair_is_all_that_singling_out_and_linking_miss() -> None:
 
 def test_noise_on_one_column_hides_nobody_whom_the_others_tell() -> None:
     rows = with_column(SOURCE, "age", SOURCE["age"].to_numpy() + np.random.default_rng(3).normal(0, 5, N).round())
-    told = manifest(rows, age={"technique": "noise", "gaussian": {"sd": 5.0}, "decimals": 0})
+    stated = manifest(rows, age={"technique": "noise", "gaussian": {"sd": 5.0}, "decimals": 0})
     for attack in (InferenceAttack(N), ExternalAttack(N), HomogeneityAttack(N)):
-        assert tried(attack, rows, told).success.rate().low > 0.95
+        assert tried(attack, rows, stated).success.rate().low > 0.95
     # Predicates ask for a range of ages, if for any: asked for just the published number, hardly one would be right.
-    assert tried(SinglingOutAttack(200), rows, told).success.rate().low > 0.8
+    assert tried(SinglingOutAttack(200), rows, stated).success.rate().low > 0.8
 
 
 def test_numbers_alone_with_noise_are_asked_for_in_ranges() -> None:
@@ -134,10 +134,10 @@ def test_numbers_alone_with_noise_are_asked_for_in_ranges() -> None:
 
 def test_tokens_of_an_attribute_leave_what_the_others_tell() -> None:
     rows = with_column(SOURCE, "zip", [f"token {i}" for i in range(N)])
-    told = manifest(rows, zip={"technique": "pseudonym", "domain": "zip", "length": 26, "reversible": False})
-    view = ReleaseView.of(rows, told)
+    stated = manifest(rows, zip={"technique": "pseudonym", "domain": "zip", "length": 26, "reversible": False})
+    view = ReleaseView.of(rows, stated)
     assert view.known == ("age", "job")
-    found = tried(InferenceAttack(N), rows, told)
+    found = tried(InferenceAttack(N), rows, stated)
     pairs = len(set(zip(SOURCE["age"].to_pylist(), SOURCE["job"].to_pylist(), strict=True)))
     assert found.success.success >= pairs  # one of each combination at least is guessed right
     hashes = [hashlib.sha256(code.encode()).hexdigest() for code in SOURCE["zip"].to_pylist()]
@@ -156,9 +156,9 @@ def test_a_homogeneous_group_of_averages_is_found() -> None:
         {"age": 20 + 5 * group + np.tile(np.arange(5), 10), "ill": ["gout"] * 5 + ["flu", "ulcer", "flu"] * 15}
     )
     rows = with_column(source, "age", 22.0 + 5 * group)
-    told = manifest(rows, "microaggregation")
-    assert tried(HomogeneityAttack(50), rows, told, source).success == Tally(5, 50)
-    assert "univariate" in tried(SinglingOutAttack(50), rows, told, source).variants
+    stated = manifest(rows, "microaggregation")
+    assert tried(HomogeneityAttack(50), rows, stated, source).success == Tally(5, 50)
+    assert "univariate" in tried(SinglingOutAttack(50), rows, stated, source).variants
 
 
 def test_a_unique_value_stands_out_of_a_column_that_was_dealt_out_anew() -> None:
@@ -191,13 +191,13 @@ def test_values_dealt_out_within_groups_of_one_are_people_s_own() -> None:
 
 def test_swapped_values_are_believed_as_far_as_they_stayed() -> None:
     """A person's own row counts 1 - s, and the whole table s."""
-    told = manifest(SOURCE, ill={"technique": "swapping", "share": 0.4, "within": []})
-    view = ReleaseView.of(SOURCE, told)
+    stated = manifest(SOURCE, ill={"technique": "swapping", "share": 0.4, "within": []})
+    view = ReleaseView.of(SOURCE, stated)
     secret, people = view.secrets["ill"], view.people(SOURCE, "the source")
     expected = np.tile(0.4 * secret.marginal, (N, 1))
     expected[np.arange(N), people.secrets["ill"]] += 0.6
     assert np.allclose(view.believe(secret, people), expected, atol=1e-12)
-    assert "counts 0.6" in tried(InferenceAttack(N), SOURCE, told).notes[-1]
+    assert "counts 0.6" in tried(InferenceAttack(N), SOURCE, stated).notes[-1]
     mostly = ReleaseView.of(SOURCE, manifest(SOURCE, age={"technique": "swapping", "share": 0.6, "within": []}))
     assert mostly.together.tolist() == [False, True, True]
 
@@ -216,8 +216,8 @@ def test_a_swapped_number_is_as_wrong_as_any_other() -> None:
 
 def test_a_rare_value_in_a_synthetic_class_is_suspected_but_no_class_is_anybody_s() -> None:
     towns = pa.table({"town": ["Ulm"] * 180 + ["Bonn"] * 20, "ill": ["flu"] * 180 + ["ulcer"] * 10 + ["flu"] * 10})
-    told = manifest(towns, "synthetic")
-    view = ReleaseView.of(towns, told)
+    stated = manifest(towns, "synthetic")
+    view = ReleaseView.of(towns, stated)
     people = view.people(towns, "the source")
     assert SkewnessAttack(500).run(view, people, None, np.random.default_rng(1)).success == Tally(10, 200)
     for attack in (HomogeneityAttack(50), ExternalAttack(50)):
@@ -256,7 +256,7 @@ def test_ranges_of_sensitive_numbers_are_wider_than_their_noise() -> None:
 
 
 def test_what_a_technique_makes_of_values_is_computed_as_it_was() -> None:
-    told = Treatments.of(
+    stated = Treatments.of(
         {
             "attributes": {name: {"role": "quasi", "kind": "number"} for name in ("a", "b", "c")},
             "techniques": {
@@ -267,9 +267,9 @@ def test_what_a_technique_makes_of_values_is_computed_as_it_was() -> None:
         }
     )
     numbers = pa.array(["0.25", "0.34", None, "99"])
-    assert told.apply("a", numbers, None).to_pylist() == [0.3, 0.3, None, 99.0]
-    assert told.apply("b", numbers, None).to_pylist() == [0.0, 0.0, None, 90.0]
-    assert told.apply("a", numbers, (0.4, 98.9)).to_pylist() == [0.4, 0.4, None, 98.9]  # the ends of a domain
-    assert told.apply("a", numbers, (0.5, 98.0)).to_pylist() == [0.3, 0.3, None, 99.0]  # too far beyond them
-    assert told.apply("c", numbers, None) is numbers  # chance decides, so there is nothing to compute
-    assert told.trace("c").blur == 5.0
+    assert stated.apply("a", numbers, None).to_pylist() == [0.3, 0.3, None, 99.0]
+    assert stated.apply("b", numbers, None).to_pylist() == [0.0, 0.0, None, 90.0]
+    assert stated.apply("a", numbers, (0.4, 98.9)).to_pylist() == [0.4, 0.4, None, 98.9]  # the ends of a domain
+    assert stated.apply("a", numbers, (0.5, 98.0)).to_pylist() == [0.3, 0.3, None, 99.0]  # too far beyond them
+    assert stated.apply("c", numbers, None) is numbers  # chance decides, so there is nothing to compute
+    assert stated.trace("c").blur == 5.0

@@ -64,7 +64,7 @@ ROLES = {"age": "quasi", "illness": "sensitive", "income": "sensitive", "cost": 
 COVERED = [{"k-anonymity": {"k": 5}}, {"distinct-l-diversity": {"l": 2, "attribute": "illness"}}]
 
 
-def told(findings: Any) -> list[tuple[str, str, tuple[str, ...]]]:
+def stated(findings: Any) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(one.id, one.severity, one.about) for one in findings]
 
 
@@ -152,7 +152,7 @@ def test_texts_numbers_and_dictionaries_have_the_hashes_of_their_values() -> Non
 
 def test_every_finding_of_a_release() -> None:
     release = anonymize(people(), policy(ROLES, privacy=COVERED))
-    assert told(release.findings) == [
+    assert stated(release.findings) == [
         ("isolating-columns", "high", ("cost",)),
         ("one-value-classes", "high", ("income",)),
         ("unprotected-sensitive", "high", ("income",)),
@@ -187,7 +187,7 @@ def test_a_sensitive_number_that_nobody_shares_isolates_and_rounding_repairs_it(
     roles = {"age": "quasi", "cost": "sensitive"}
     models = [{"k-anonymity": {"k": 2}}, {"distinct-l-diversity": {"l": 2}}]
     rows = people().select(["age", "cost"])
-    assert told(anonymize(rows, policy(roles, privacy=models)).findings) == [("isolating-columns", "high", ("cost",))]
+    assert stated(anonymize(rows, policy(roles, privacy=models)).findings) == [("isolating-columns", "high", ("cost",))]
     roles["cost"] = {"role": "sensitive", "technique": {"rounding": {"base": 50}}}
     assert anonymize(rows, policy(roles, privacy=models)).findings == ()
 
@@ -198,13 +198,13 @@ def test_tokens_isolate_nobody_and_hashes_without_salt_do() -> None:
     assert anonymize(rows, policy({"age": "quasi", "name": token})).findings == ()
     bare = {"role": "identifier", "technique": {"hash": {"salt": "none", "accept": "dictionary-attacks"}}}
     found = anonymize(rows, policy({"age": "quasi", "name": bare})).findings
-    assert told(found) == [("isolating-columns", "high", ("name",))]
+    assert stated(found) == [("isolating-columns", "high", ("name",))]
 
 
 def test_nothing_promised_is_a_finding_but_not_of_synthetic_rows() -> None:
     rows, roles = people().select(["age", "ward"]), {"age": "quasi", "ward": "insensitive"}
     plain = anonymize(rows, policy(roles, privacy=[], method={"plain": {}}))
-    assert told(plain.findings)[0] == ("no-promise", "high", ())
+    assert stated(plain.findings)[0] == ("no-promise", "high", ())
     domain = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10]}}}
     ward = {"role": "sensitive", "taxonomy": {"tree": {"*": ["a", "b"]}}}
     synthetic = policy({"age": domain, "ward": ward}, privacy=[], method={"synthetic": {"epsilon": 1}})
@@ -409,7 +409,7 @@ def test_audit_and_attack_have_the_findings_too(files: Path) -> None:
     asked = ("attack", "@out", "--source", "@people.csv", "--attack", "homogeneity", "--targets", "50")
     assert "accepted: nobody knows bills" in run(files, *asked).stdout.splitlines()[-3]
     (files / "out" / "internal" / "evidence.json").unlink()  # from the public files alone: the same, and all open
-    assert told(read_findings(files / "out")) == [
+    assert stated(read_findings(files / "out")) == [
         ("isolating-columns", "high", ("cost",)),
         ("one-value-classes", "high", ("income",)),
         ("unprotected-sensitive", "high", ("income",)),
@@ -442,7 +442,7 @@ def test_the_demo_ends_without_high_findings_and_says_what_is_left(tmp_path: Pat
     as_it_is = yaml.safe_load((tmp_path / "demo" / "policy.yaml").read_text())
     del as_it_is["attributes"]["cost"]["technique"]
     found = anonymize(tmp_path / "demo" / "stays.csv", as_it_is).findings
-    assert told(found) == [("isolating-columns", "high", ("cost",))]
+    assert stated(found) == [("isolating-columns", "high", ("cost",))]
 
 
 # Wherever rows are made -----------------------------------------------------------------------------
@@ -455,5 +455,5 @@ def test_larger_than_memory_gives_the_same_list() -> None:
     begun = Run.start(rows, asked, Options(seed=1, budget=small), Silent())
     release = begun.finish(rows)
     assert release.evidence["search"]["regions"] > 1
-    assert told(release.findings) == told(anonymize(rows, asked, seed=1).findings)
+    assert stated(release.findings) == stated(anonymize(rows, asked, seed=1).findings)
     assert release.findings[0] == anonymize(rows, asked, seed=1).findings[0]  # what no plan changes, to the last figure

@@ -170,12 +170,12 @@ def test_the_evidence_tells_what_the_counts_tell() -> None:
     values = [rng.integers(12, size=300), rng.integers(9, size=300)]
     counts, bucket = rng.integers(1, 5, size=300), np.arange(300) // 10
     parts = [part(values[0], 0, 2), part(values[1], 1), part(np.zeros(300), sensitive=(0,))]
-    told = membership_evidence(*sliced(parts, counts, bucket))
+    stated = membership_evidence(*sliced(parts, counts, bucket))
     found = membership(bucket, values, counts)
-    assert told["fake_tuples"] == found.fake_tuples > 0
-    assert told["original_tuples"] == found.originals.total
-    assert told["reason"] is None
-    assert told["matching_buckets"] == {
+    assert stated["fake_tuples"] == found.fake_tuples > 0
+    assert stated["original_tuples"] == found.originals.total
+    assert stated["reason"] is None
+    assert stated["matching_buckets"] == {
         "original_records": found.records.categories(),
         "original_tuples": found.originals.categories(),
         "fake_tuples": found.fakes.categories(),
@@ -190,7 +190,7 @@ def test_the_evidence_says_why_something_was_not_counted(monkeypatch: pytest.Mon
     assert "quasi" in membership_evidence(*sliced([nothing, nothing], counts, bucket))["reason"]
     assert "overlapping" in membership_evidence(*sliced([one, one], counts, bucket))["reason"]
     monkeypatch.setattr(evidence, "EVIDENCE_STEPS", 1500)
-    told = membership_evidence(*sliced([one, other], counts, bucket))
-    assert told["fake_tuples"] is None
-    assert "cannot be counted in 1,500 steps" in told["reason"]
-    assert sum(told["matching_buckets"]["original_records"].values()) == 300
+    stated = membership_evidence(*sliced([one, other], counts, bucket))
+    assert stated["fake_tuples"] is None
+    assert "cannot be counted in 1,500 steps" in stated["reason"]
+    assert sum(stated["matching_buckets"]["original_records"].values()) == 300

@@ -33,8 +33,8 @@ def made(rows: int, cells: int, classes: int, quasi: int, *, use: str = "fit", r
     """A run that takes exactly what the true coefficients say, and a second once in each step."""
     point: dict[str, Any] = {"rows": rows, "cells": cells, "classes": classes, "quasi": quasi, "columns": quasi + 2}
     point |= {"use": use, "regions": regions}
-    told = cost.predicted(TRUE, cost.kind_of(point), Sizes.of(point))
-    return {**point, "seconds": told, "whole": sum(told.values())}
+    stated = cost.predicted(TRUE, cost.kind_of(point), Sizes.of(point))
+    return {**point, "seconds": stated, "whole": sum(stated.values())}
 
 
 def many() -> list[dict[str, Any]]:
@@ -173,19 +173,19 @@ def test_the_pages_of_the_docs_are_those_that_the_recorded_results_give() -> Non
     template = recording.TEMPLATE.read_text(encoding="utf-8")
     assert recording.PAGE.read_text(encoding="utf-8") == page.page(RECORDED, BENCHMARKS, template)
     notes = (ROOT / "bench" / "notes.md").read_text(encoding="utf-8")
-    told = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    assert told == benchmarks_page.page(BENCHMARKS, notes)
+    stated = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert stated == benchmarks_page.page(BENCHMARKS, notes)
 
 
 def test_the_page_tells_every_coefficient_and_every_run_that_checks_it() -> None:
-    told = recording.PAGE.read_text(encoding="utf-8")
+    stated = recording.PAGE.read_text(encoding="utf-8")
     for kind in (IN_MEMORY, BY_REGIONS):
         for step in STEPS:
-            assert f"| {kind} | {'start and the rest' if step == 'rest' else step} |" in told
+            assert f"| {kind} | {'start and the rest' if step == 'rest' else step} |" in stated
     checks = [run for run in RECORDED["points"] if run["use"] == "check"]
     assert len(checks) >= 3
     for run in checks:
-        assert f"| {cost.predicted_whole(RECORDED['coefficients'], run):.1f} s | {run['whole']:.1f} s |" in told
+        assert f"| {cost.predicted_whole(RECORDED['coefficients'], run):.1f} s | {run['whole']:.1f} s |" in stated
 
 
 def test_a_figure_of_others_is_marked_as_quoted() -> None:
@@ -199,9 +199,9 @@ def test_the_pictures_are_drawn_from_recorded_runs(tmp_path: Path) -> None:
     from bench.scaling.curves import draw_curves
 
     draw_curves(RECORDED["points"], RECORDED["coefficients"], tmp_path)
-    told = recording.PAGE.read_text(encoding="utf-8")
+    stated = recording.PAGE.read_text(encoding="utf-8")
     for name in ("scaling-model.svg", "scaling-others.svg"):
-        assert f"(figures/{name})" in told
+        assert f"(figures/{name})" in stated
         assert (recording.FIGURES / name).is_file()
         drawn = (tmp_path / name).read_text(encoding="utf-8")
         assert all(word in drawn for word in ("verify", "cores") if name == "scaling-others.svg" or word == "verify")
@@ -230,7 +230,7 @@ def test_tables_are_written_when_they_are_needed_and_go_when_they_are_not(
     monkeypatch.setattr(points, "min", lambda runs, key: runs[0], raising=False)
     few = [points.Point(rows, ("rows",), copies=copies) for rows, copies in ((40, 1), (30, 2), (40, 1))]
     monkeypatch.setattr(points, "points", lambda _: few)
-    assert [told["rows"] for told in points.measured(tmp_path)] == [40, 30, 40]
+    assert [stated["rows"] for stated in points.measured(tmp_path)] == [40, 30, 40]
     first, second = "stays-40-1.parquet", "stays-30-2.parquet"
     assert there == [{first}] * 2 + [{first, second}] * 2 + [{first}] * 2
     assert list(tmp_path.iterdir()) == []

@@ -79,10 +79,10 @@ def test_arguments_that_no_command_takes(mistake):
         ("listen on http://127.0.0.1:8321", "listen on http://127.0.0.1:8321"),
     ],
 )
-def test_what_is_left_out(told, left):
-    assert without_passwords(told) == left
-    assert str(InputError(told)) == left
-    assert InputError(told).args == (left,)
+def test_what_is_left_out(stated, left):
+    assert without_passwords(stated) == left
+    assert str(InputError(stated)) == left
+    assert InputError(stated).args == (left,)
 
 
 @pytest.mark.parametrize("long", ["a", "a:/", "@a", "password=a:/"])
@@ -94,8 +94,8 @@ def test_long_values_take_no_long_time(long):
 
 
 def test_errors_travel_between_processes():
-    told = pickle.loads(pickle.dumps(UsageError(ADDRESSES[0])))
-    assert (type(told), str(told)) == (UsageError, "postgresql://...@127.0.0.1:1/clinic#stays")
+    stated = pickle.loads(pickle.dumps(UsageError(ADDRESSES[0])))
+    assert (type(stated), str(stated)) == (UsageError, "postgresql://...@127.0.0.1:1/clinic#stays")
 
 
 def test_a_folder_is_not_named_by_an_address(tmp_path, monkeypatch):

@@ -241,8 +241,8 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
         "predict",
     ],
 )
-def test_what_cannot_be_compared_is_refused(arguments: tuple[Any, ...], options: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_what_cannot_be_compared_is_refused(arguments: tuple[Any, ...], options: dict[str, Any], stated: str) -> None:
+    with pytest.raises(UsageError, match=stated):
         compare(people(), *arguments, **options)
 
 
@@ -283,11 +283,11 @@ def test_the_policys_own_techniques_and_sample_are_set_aside() -> None:
 
 
 def test_seeds_repeat_all_but_time() -> None:
-    def told() -> list[dict[str, Any]]:
+    def stated() -> list[dict[str, Any]]:
         found = compare(people(), POLICY, techniques="original,noise,anatomy", seed=4, targets=40)
         return [{**row.as_dict(), "seconds": None} for row in found.rows]
 
-    assert told() == told()
+    assert stated() == stated()
 
 
 def test_csv_has_a_line_for_each_row_with_or_without_a_release(small: Comparison) -> None:

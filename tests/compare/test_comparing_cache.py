@@ -61,7 +61,7 @@ def compared(cache: Path, policy: Any = POLICY, data: pa.Table | None = None, **
     return compare(people() if data is None else data, policy, cache=cache, **{"targets": 20, **options})
 
 
-def told(found: Comparison) -> dict[str, Any]:
+def stated(found: Comparison) -> dict[str, Any]:
     content = found.as_dict()
     return {**content, "rows": [{**row, "cached": None} for row in content["rows"]]}
 
@@ -102,9 +102,9 @@ def test_a_rerun_makes_no_release_and_says_so(tmp_path: Path, made: list[set[str
     second = compared(tmp_path / "kept", sweep="k-anonymity.k=2,4", seed=seed)
     assert len(made) == 2
     assert [row.cached for row in (*first.rows, *second.rows)] == [False, False, True, True]
-    assert told(first) == told(second)
+    assert stated(first) == stated(second)
     assert second.rows[0].seconds == first.rows[0].seconds
-    assert json.dumps(told(first)) == json.dumps(told(second))
+    assert json.dumps(stated(first)) == json.dumps(stated(second))
 
 
 @pytest.mark.usefixtures("quick")

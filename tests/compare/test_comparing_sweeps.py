@@ -144,8 +144,8 @@ def test_a_method_that_the_policy_cannot_have_is_one_row_with_the_reason() -> No
     ],
     ids=lambda each: each if isinstance(each, str) else None,
 )
-def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told.replace("[", r"\[")):
+def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], stated: str) -> None:
+    with pytest.raises(UsageError, match=stated.replace("[", r"\[")):
         rows(**asked)
 
 
@@ -159,8 +159,8 @@ def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], told: str) -> No
     ],
     ids=["small", "text", "share", "choice"],
 )
-def test_values_are_checked_as_a_policy_is(sweep: str, told: str) -> None:
-    with pytest.raises(PolicyError, match=told):
+def test_values_are_checked_as_a_policy_is(sweep: str, stated: str) -> None:
+    with pytest.raises(PolicyError, match=stated):
         rows(sweep=sweep)
 
 

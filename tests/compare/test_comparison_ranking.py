@@ -103,13 +103,13 @@ def test_what_no_row_has_counts_nothing_and_what_one_lacks_leaves_it_without_a_r
         row("b", [4, 2, None], [10, 8, None]),
         row("c", [None, 2, None], [20, 20, None]),
     ]
-    told = comparison(rows)
-    assert set(told.list_weights()) == {"singling-out", "linkability", "counts", "association"}
-    found = told.standings()
+    stated = comparison(rows)
+    assert set(stated.list_weights()) == {"singling-out", "linkability", "counts", "association"}
+    found = stated.standings()
     assert set(found) == {0, 1}
     assert found[0].score == pytest.approx((0.9 + 0.9 + 0.5 + 0.5) / 4)
-    assert "c has no rank, for singling-out could not be measured there as elsewhere." in ranking(told)
-    by_name = {each["name"]: each for each in told.as_dict()["rows"]}
+    assert "c has no rank, for singling-out could not be measured there as elsewhere." in ranking(stated)
+    by_name = {each["name"]: each for each in stated.as_dict()["rows"]}
     assert by_name["c"]["rank"] is None
     assert by_name["c"]["dominated_by"] == []
 
@@ -122,10 +122,10 @@ def test_a_weight_of_0_leaves_a_part_out() -> None:
 
 def test_without_any_risk_there_is_no_ranking_and_refused_rows_have_none() -> None:
     rows = [row("a", [None] * 3, [10, 10, 10]), row("b", [None] * 3, [5, 5, 5]), Row("c", "", "", reason="no")]
-    told = comparison(rows)
-    assert told.standings() == {}
-    assert ranking(told) == ["There is no ranking: it needs a risk and something kept that were measured."]
-    assert [each["rank"] for each in told.as_dict()["rows"]] == [None] * 3
+    stated = comparison(rows)
+    assert stated.standings() == {}
+    assert ranking(stated) == ["There is no ranking: it needs a risk and something kept that were measured."]
+    assert [each["rank"] for each in stated.as_dict()["rows"]] == [None] * 3
 
 
 def test_risks_below_0_and_shares_above_1_count_as_0_and_1() -> None:
@@ -173,6 +173,6 @@ def test_weights_are_read_as_they_are_typed() -> None:
         ("singling-out=0,linkability=0,inference=0", "all risks have the weight 0"),
     ],
 )
-def test_weights_that_mean_nothing_are_refused(weights: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_weights_that_mean_nothing_are_refused(weights: str, stated: str) -> None:
+    with pytest.raises(UsageError, match=stated):
         read_weights(weights)

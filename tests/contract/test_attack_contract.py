@@ -175,12 +175,12 @@ def test_every_attack_counts_or_says_why_not(kind: str, release: Path) -> None:
         if isinstance(each, Refusal):
             assert len(each.reason) > 20
             continue
-        told = each.as_dict()
-        json.dumps(told)
-        assert told["control"]["trials"] > 0
-        assert told["attack"]["trials"] <= 200
-        assert told["risk"]["low"] <= told["risk"]["value"] <= told["risk"]["high"]
-        assert NO_CONTROL not in told.get("notes", [])
+        stated = each.as_dict()
+        json.dumps(stated)
+        assert stated["control"]["trials"] > 0
+        assert stated["attack"]["trials"] <= 200
+        assert stated["risk"]["low"] <= stated["risk"]["value"] <= stated["risk"]["high"]
+        assert NO_CONTROL not in stated.get("notes", [])
 
 
 def test_a_seed_repeats_a_run_whatever_else_is_tried(release: Path) -> None:

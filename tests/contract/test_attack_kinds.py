@@ -172,18 +172,18 @@ def test_every_attack_counts_or_says_why_not(attacked: Attacked, kind: str) -> N
     found = attacked(kind)
     assert list(found) == list(ATTACKS)
     for each in found.values():
-        told = each.as_dict()
-        assert json.loads(json.dumps(told)) == told
+        stated = each.as_dict()
+        assert json.loads(json.dumps(stated)) == stated
         if isinstance(each, Refusal):
-            assert set(told) == {"name", "about", "refused"}
+            assert set(stated) == {"name", "about", "refused"}
             assert len(each.reason) > 20
             continue
-        assert {"name", "attack", "baseline", "control", "risk"} <= set(told)
-        for tally in (told["attack"], told["control"], *([told["baseline"]] if told["baseline"] else [])):
+        assert {"name", "attack", "baseline", "control", "risk"} <= set(stated)
+        for tally in (stated["attack"], stated["control"], *([stated["baseline"]] if stated["baseline"] else [])):
             assert 0 <= tally["success"] <= tally["trials"] <= 300
             assert tally["trials"] > 0
-        assert -1 <= told["risk"]["low"] <= told["risk"]["value"] <= told["risk"]["high"] <= 1
-        assert NO_CONTROL not in told.get("notes", [])
+        assert -1 <= stated["risk"]["low"] <= stated["risk"]["value"] <= stated["risk"]["high"] <= 1
+        assert NO_CONTROL not in stated.get("notes", [])
     for name in ("singling-out", "linkability", "inference", "membership"):
         assert isinstance(found[name], Trials), found[name]
 

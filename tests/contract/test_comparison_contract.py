@@ -120,11 +120,11 @@ def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) 
     found = compare(patients(300, 1).select(["town", "sex"]), bare, techniques=[name], seed=1, targets=50)
     assert found.rows
     for each in found.rows:
-        told = each.as_dict()
+        stated = each.as_dict()
         if each.reason is None:
-            assert told["records"] > 0
-            assert "refused" in told["risks"]["inference"]  # nothing is sensitive
-            assert told["utility"]["learning"]["kept"] is None
+            assert stated["records"] > 0
+            assert "refused" in stated["risks"]["inference"]  # nothing is sensitive
+            assert stated["utility"]["learning"]["kept"] is None
         else:
             assert name in {
                 *("pseudonymisation", "hashing", "noise", "rounding", "coding", "permutation", "l-diversity"),
@@ -140,8 +140,8 @@ def test_every_row_is_found_again_as_it_was(
     again = compare(patients(1500, 1), POLICY, techniques="all", seed=3, targets=300, cache=kept)
     assert all(each.cached for each in again.rows)
     assert [replace(each, cached=False) for each in again.rows] == list(everything.rows)
-    told = [[{**each, "cached": None} for each in found.as_dict()["rows"]] for found in (everything, again)]
-    assert json.dumps(told[0]) == json.dumps(told[1])
+    stated = [[{**each, "cached": None} for each in found.as_dict()["rows"]] for found in (everything, again)]
+    assert json.dumps(stated[0]) == json.dumps(stated[1])
 
 
 def test_every_technique_but_the_original_gives_something_up(everything: Comparison) -> None:

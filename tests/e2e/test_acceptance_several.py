@@ -29,7 +29,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def told(*arguments: object) -> Any:
+def stated(*arguments: object) -> Any:
     """What a command that must succeed answers as JSON."""
     done = run(*arguments, "--json")
     assert done.exit_code == 0, done.output
@@ -129,12 +129,12 @@ def test_the_same_records_in_any_form_are_the_same_release(place: Path, form: st
         kinds = {"numbers": pa.int16(), "whole floats": pa.float64(), "dictionaries": None, "parquet": pa.string()}
         ages = table["age"].dictionary_encode() if form == "dictionaries" else table["age"].cast(kinds[form])
         pq.write_table(table.set_column(1, "age", ages), path)
-    plain = told("agency", "apply", "plan.json", "stays.csv", "-o", "plain", "--seed", 1, "--format", "csv")
-    other = told("agency", "apply", "plan.json", path, "-o", "other", "--seed", 1, "--format", "csv")
+    plain = stated("agency", "apply", "plan.json", "stays.csv", "-o", "plain", "--seed", 1, "--format", "csv")
+    other = stated("agency", "apply", "plan.json", path, "-o", "other", "--seed", 1, "--format", "csv")
     assert other["rows"] == plain["rows"] == N_RECORDS
     rows = [sorted((Path(out) / "public" / "data.csv").read_text("utf-8").splitlines()) for out in ("plain", "other")]
     assert rows[0] == rows[1]
-    assert told("verify", "other", "--source", path)["verified"] is True
+    assert stated("verify", "other", "--source", path)["verified"] is True
 
 
 SPOILED = {
@@ -163,7 +163,7 @@ def test_records_outside_the_domain_are_told_by_column_and_never_by_value(place:
 
 @pytest.mark.parametrize("n", [1, 60, 1999])
 def test_too_few_records_publish_nothing_and_say_how_many_are_missing(place: Path, n: int) -> None:
-    needed = told("agency", "plan", "--counts", "counts.csv", "--sensitive", "illness", "--l", 3, "--delta", "0.01",
+    needed = stated("agency", "plan", "--counts", "counts.csv", "--sensitive", "illness", "--l", 3, "--delta", "0.01",
                   "-o", "plan.json")["records"]  # fmt: skip
     assert needed > n
     write(records(n), "few.csv")
@@ -258,15 +258,15 @@ def test_distributions_that_are_none_are_refused(place: Path, text: str, message
 def test_one_point_one_class_one_value_one_record(place: Path) -> None:
     """The smallest plan there is promises one value and is kept by one record."""
     Path("one.csv").write_text("Größe,illness,count\n1 m,grippé,1\n", encoding="utf-8")
-    said = told("agency", "plan", "--counts", "one.csv", "--sensitive", "illness", "--l", 1, "--delta", "0.5",
+    said = stated("agency", "plan", "--counts", "one.csv", "--sensitive", "illness", "--l", 1, "--delta", "0.5",
                 "-o", "plan.json")  # fmt: skip
     assert (said["classes"], said["records"], said["p"]) == (1, 1, 1.0)
     Path("person.csv").write_text("Größe,illness\n1 m,grippé\n", encoding="utf-8")
-    release = told("agency", "apply", "plan.json", "person.csv", "-o", "out")
+    release = stated("agency", "apply", "plan.json", "person.csv", "-o", "out")
     assert (release["rows"], release["guarantees"][0]["achieved"]) == (1, 1.0)
     assert Path("out/public/data.csv").read_text("utf-8").splitlines() == ["class,Größe,illness", "1,1 m,grippé"]
-    assert told("verify", "out", "--source", "person.csv")["verified"] is True
-    assert told("link", "out", "out/public", "--target", "Größe=1 m")["remaining"] == {"grippé": 1}
+    assert stated("verify", "out", "--source", "person.csv")["verified"] is True
+    assert stated("link", "out", "out/public", "--target", "Größe=1 m")["remaining"] == {"grippé": 1}
 
 
 ALTERED = {
@@ -319,7 +319,7 @@ def test_worst_cases_that_look_alike_are_shown_once(place: Path) -> None:
     for name, method, privacy in (("boxes", "mondrian", wide), ("parts", "anatomy", plain)):
         Path(f"{name}.yaml").write_text(f"{roles}{rest}{privacy}\nmethod: {{{method}: {{}}}}\n")
         assert run("anonymize", "stays.csv", "-p", f"{name}.yaml", "-o", name, "--seed", 3).exit_code == 0
-    cases = told("link", "boxes", "parts", "--floor", 5)["worst"]
+    cases = stated("link", "boxes", "parts", "--floor", 5)["worst"]
     shown = run("link", "boxes", "parts", "--floor", 5).stdout.partition("Worst cases")[2].split("\n")
     boxes = [line for line in shown if line.startswith("   boxes: ")]
     assert len(cases) == 10
@@ -342,7 +342,7 @@ def test_adult_by_a_plan_keeps_l_and_by_itself_does_not(shared_data: Path, tmp_p
     for path, start in zip(halves, (0, rows.num_rows // 2), strict=True):
         write(rows.slice(start, rows.num_rows // 2), str(path))
     agreed = tmp_path / "plan.json"
-    said = told("agency", "plan", "--data", everybody, "--attributes", "age,sex,education", "--sensitive",
+    said = stated("agency", "plan", "--data", everybody, "--attributes", "age,sex,education", "--sensitive",
                 "occupation", "--l", 5, "--delta", "0.01", "--samples", rows.num_rows // 2, "-o", agreed)  # fmt: skip
     assert said["n_tight"] < said["n"] == said["records"] <= rows.num_rows // 2
     assert said["classes"] > 100
@@ -352,10 +352,10 @@ def test_adult_by_a_plan_keeps_l_and_by_itself_does_not(shared_data: Path, tmp_p
         "  occupation: {role: sensitive}\nprivacy: [{distinct-l-diversity: {l: 5}}]\n"
     )
     for half in halves:
-        told("agency", "apply", agreed, half, "-o", half.with_suffix(".agreed"))
-        told("anonymize", half, "-p", policy, "-o", half.with_suffix(".alone"))
-    by_plan = told("link", *(half.with_suffix(".agreed") for half in halves), "--population", everybody, "--floor", 5)
-    alone = told("link", *(half.with_suffix(".alone") for half in halves), "--population", everybody, "--floor", 5)
+        stated("agency", "apply", agreed, half, "-o", half.with_suffix(".agreed"))
+        stated("anonymize", half, "-p", policy, "-o", half.with_suffix(".alone"))
+    by_plan = stated("link", *(half.with_suffix(".agreed") for half in halves), "--population", everybody, "--floor", 5)
+    alone = stated("link", *(half.with_suffix(".alone") for half in halves), "--population", everybody, "--floor", 5)
     assert (by_plan["promised"], by_plan["people_below"]) == (5, 0)
     assert by_plan["l"] >= 5 > alone["l"]
     assert alone["people_below"] > 0

@@ -91,26 +91,26 @@ def read(public: Path) -> list[dict[str, str]]:
 
 
 def test_what_is_written(released, owner, needed):
-    out, told = released
+    out, stated = released
     public = out / "public"
-    data = told["data"]["file"]
+    data = stated["data"]["file"]
     expected = {data, "manifest.json", "README.md", "report.html", "plan.json"}
     assert {path.name for path in public.iterdir()} == expected
     plan = (public / "plan.json").read_bytes()
     assert plan == (owner / "plan.json").read_bytes()
     document = json.loads(plan)
-    assert told["method"] == "agreed"
-    assert told["agreed"] == {
+    assert stated["method"] == "agreed"
+    assert stated["agreed"] == {
         "file": "plan.json",
         "sha256": hashlib.sha256(plan).hexdigest(),
         "digest": document["digest"],
         "classes": document["classes"],
     }
-    assert told["parts"] == [["age", "sex", "town", "illness"]]
-    assert told["left_out"] == ["name", "note"]
-    assert told["rows"] == needed + 200
-    assert (told["withheld"], told["records_needed"]) == (0, needed)
-    (promise,) = told["guarantees"]
+    assert stated["parts"] == [["age", "sex", "town", "illness"]]
+    assert stated["left_out"] == ["name", "note"]
+    assert stated["rows"] == needed + 200
+    assert (stated["withheld"], stated["records_needed"]) == (0, needed)
+    (promise,) = stated["guarantees"]
     assert promise["model"] == "l-delta-diversity"
     assert promise["parameters"] == {"l": 3, "delta": 0.001}
     assert promise["achieved"] >= 3
@@ -137,7 +137,7 @@ def test_rows_are_those_of_the_source_by_class(released, owner):
 
 
 def test_labels_come_from_the_plan_alone(released, owner):
-    out, told = released
+    out, stated = released
     plan = json.loads((owner / "plan.json").read_text())
     numbers = [number for number, length in plan["runs"] for _ in range(length)]
     ages = [int(plan["quasi"][0]["values"][code]) for code in plan["points"][0]]
@@ -145,7 +145,7 @@ def test_labels_come_from_the_plan_alone(released, owner):
         own = [age for age, number in zip(ages, numbers, strict=True) if str(number) == row["class"]]
         wanted = str(min(own)) if min(own) == max(own) else f"[{min(own)}, {max(own)}]"
         assert row["age"] in (wanted, "*")
-        assert told["attributes"]["age"]["kind"] == "number"
+        assert stated["attributes"]["age"]["kind"] == "number"
 
 
 def test_verify_accepts_it_with_and_without_source(shoal, released, owner):
@@ -154,27 +154,27 @@ def test_verify_accepts_it_with_and_without_source(shoal, released, owner):
     for more in ((), ("--source", crossed)):
         ran = shoal("verify", out, *more, "--json")
         assert ran.returncode == 0, ran.stdout
-        told = json.loads(ran.stdout)
-        assert told["verified"] is True
-        assert [promise["model"] for promise in told["guarantees"]] == ["l-delta-diversity"]
+        stated = json.loads(ran.stdout)
+        assert stated["verified"] is True
+        assert [promise["model"] for promise in stated["guarantees"]] == ["l-delta-diversity"]
 
 
 def test_the_readme_explains_class_and_plan(released):
-    out, told = released
+    out, stated = released
     page = (out / "public" / "README.md").read_text(encoding="utf-8")
-    for words in ("The column `class`", "`plan.json`", told["agreed"]["digest"], "however many releases", "Delta is"):
+    for words in ("The column `class`", "`plan.json`", stated["agreed"]["digest"], "however many releases", "Delta is"):
         assert words in page
     assert "| class |" in page
 
 
 def test_the_internal_report_tells_what_was_left_out(released):
-    out, told = released
+    out, stated = released
     page = (out / "internal" / "report.html").read_text(encoding="utf-8")
     assert "plan of an agency" in page
     assert "<code>name</code>, <code>note</code>" in page
     evidence = json.loads((out / "internal" / "evidence.json").read_text())
     assert evidence["left_out"] == ["name", "note"]
-    assert evidence["records_needed"] == told["records_needed"]
+    assert evidence["records_needed"] == stated["records_needed"]
 
 
 def test_two_owners_by_one_plan_leave_l_values_to_everybody(shoal, owner, needed, tmp_path):
@@ -263,9 +263,9 @@ def test_refusals(shoal, agency, needed, tmp_path, name):
 def test_the_exit_code_says_that_records_are_missing(shoal, agency, needed, tmp_path):
     path = write(tmp_path / "data.csv", COLUMNS, people(needed - 1, seed=6))
     ran = shoal("agency", "apply", agency / "plan.json", path, "-o", tmp_path / "out", "--json")
-    told = json.loads(ran.stdout)
-    assert ran.returncode == told["exit_code"] == 3
-    assert f"there are {needed - 1:,} records, and the plan asks for {needed:,}: 1 is missing" in told["error"]
+    stated = json.loads(ran.stdout)
+    assert ran.returncode == stated["exit_code"] == 3
+    assert f"there are {needed - 1:,} records, and the plan asks for {needed:,}: 1 is missing" in stated["error"]
     assert not (tmp_path / "out").exists()
 
 

@@ -67,17 +67,17 @@ def run(folder: Path, release: str, *arguments: str) -> tuple[int, str]:
 def test_json_has_counts_and_risks_of_every_attack(folder: Path) -> None:
     arguments = ("--control", str(folder / "control.csv"), "--targets", "100", "--seed", "1", "--json")
     code, text = run(folder, "out", *arguments)
-    told = json.loads(text)
+    stated = json.loads(text)
     assert code == 0
-    assert {each["name"] for each in told["attacks"] + told["refused"]} == set(attack_names())
-    for each in told["attacks"]:
+    assert {each["name"] for each in stated["attacks"] + stated["refused"]} == set(attack_names())
+    for each in stated["attacks"]:
         for name in ("attack", "baseline", "control"):
             assert each[name] is None or set(each[name]) == {"success", "trials"}
         assert each["attack"]["trials"] > 0
         assert each["control"] is not None
         assert set(each["risk"]) == {"value", "low", "high"}
-    assert all(each["refused"] for each in told["refused"])
-    assert told["notes"] == []
+    assert all(each["refused"] for each in stated["refused"])
+    assert stated["notes"] == []
     assert run(folder, "out", *arguments) == (code, text)
     assert run(folder, "out/public", *arguments) == (code, text)
 
@@ -135,10 +135,10 @@ def test_all_that_an_adversary_may_have_is_used(folder: Path) -> None:
         *("--policy", str(folder / "policy.yaml"), "--control", str(folder / "control.csv"), "--json"),
         *("--attack", "composition", "--attack", "external", "--attack", "similarity"),
     )
-    told = json.loads(text)
+    stated = json.loads(text)
     assert code == 0
-    assert [each["name"] for each in told["attacks"]] == ["composition", "external", "similarity"]
-    assert any("400 people of the source are in the register" in note for note in told["attacks"][1]["notes"])
+    assert [each["name"] for each in stated["attacks"]] == ["composition", "external", "similarity"]
+    assert any("400 people of the source are in the register" in note for note in stated["attacks"][1]["notes"])
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,16 @@ def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
 def test_a_run_tells_its_steps_and_leaves_nothing(tmp_path: Path) -> None:
     point = points.Point(3000, ("rows",), copies=5, quasi=3)
     ran = point.run(tmp_path)
-    told = running.described(ran, 600)
-    assert set(told["seconds"]) == {"rest", "count", "plan", "apply", "verify", "findings"}
-    assert sum(told["seconds"].values()) == pytest.approx(told["whole"], abs=0.01)
-    assert (told["rows"], told["cells"], told["quasi"], told["columns"], told["regions"]) == (3000, 600, 3, 5, 0)
+    stated = running.described(ran, 600)
+    assert set(stated["seconds"]) == {"rest", "count", "plan", "apply", "verify", "findings"}
+    assert sum(stated["seconds"].values()) == pytest.approx(stated["whole"], abs=0.01)
+    assert (stated["rows"], stated["cells"], stated["quasi"], stated["columns"], stated["regions"]) == (
+        3000,
+        600,
+        3,
+        5,
+        0,
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked.json", "stays-3000-5.parquet"]
 
 

@@ -44,9 +44,9 @@ def test_a_release_that_promises_nothing_is_published_and_says_so(shoal: Any, pl
 @pytest.fixture(scope="module")
 def classes(shoal: Any, place: Path) -> dict[str, Any]:
     done = shoal("anonymize", "people.csv", "-p", "classes.yaml", "-o", "classes", "--json", cwd=place)
-    told: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == 0, told
-    return told
+    stated: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == 0, stated
+    return stated
 
 
 def test_promises_hold_for_changed_values_and_json_tells_what_was_changed(classes: dict[str, Any]) -> None:
@@ -59,12 +59,12 @@ def test_promises_hold_for_changed_values_and_json_tells_what_was_changed(classe
 def test_ledgers_and_links_refuse_with_a_reason(shoal: Any, place: Path, classes: dict[str, Any]) -> None:
     assert classes["verified"]
     making = ("anonymize", "people.csv", "-p", "classes.yaml", "-o", "more", "--ledger", "l.db", "--json")
-    told = {
+    stated = {
         "ledger": shoal(*making, cwd=place),
         "add": shoal("ledger", "add", "l.db", "classes", "--json", cwd=place),
         "link": shoal("link", "classes", "classes", "--json", cwd=place),
     }
-    for command, done in told.items():
+    for command, done in stated.items():
         assert done.returncode == 2, (command, done.stdout, done.stderr)
         assert "technique of 'name'" in done.stdout or "was changed by" in done.stdout, done.stdout
     assert not (place / "more").exists()

@@ -135,9 +135,9 @@ def test_anonymize_answers_with_one_object(shoal, source, policy, tmp_path):
     manifest = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text(encoding="utf-8"))
     assert answer["verified"] is True
     assert answer["out"] == str(tmp_path / "out")
-    told = manifest.pop("utility")
+    stated = manifest.pop("utility")
     assert {key: answer[key] for key in manifest} == manifest
-    assert {name: answer["utility"][name] for name in told} == told  # and more, for the data holder
+    assert {name: answer["utility"][name] for name in stated} == stated  # and more, for the data holder
 
 
 def test_verify_accepts_what_was_published(shoal, published, source):

@@ -72,11 +72,11 @@ def run(folder: Path, *arguments: str, policies: tuple[str, ...] = ("policy.yaml
 def test_json_has_everything(folder: Path) -> None:
     code, said = run(folder, "--techniques", "original,hashing,k-anonymity", "--seed", "1", "--json")
     assert code == 0, said
-    told = json.loads(said)
-    assert told["records"] == 200
-    assert told["control"] == {"records": 50, "held_out": 0.2}
-    assert [row["name"] for row in told["rows"]] == ["original", "hashing", "k-anonymity"]
-    for row in told["rows"]:
+    stated = json.loads(said)
+    assert stated["records"] == 200
+    assert stated["control"] == {"records": 50, "held_out": 0.2}
+    assert [row["name"] for row in stated["rows"]] == ["original", "hashing", "k-anonymity"]
+    for row in stated["rows"]:
         assert set(row) == {
             *("name", "title", "parameters", "opinion", "guarantees", "claims", "risks", "utility", "records"),
             *("seconds", "cached", "label", "rank", "score", "risk", "risk_low", "risk_high", "kept"),
@@ -84,8 +84,8 @@ def test_json_has_everything(folder: Path) -> None:
         }
         assert set(row["risks"]) == set(RISKS)
         assert set(row["risks"]["inference"]["risk"]) == {"value", "low", "high"}
-    assert told["rows"][1]["opinion"]["inference"] == "may not"
-    assert told["rows"][0]["opinion"]["technique"] is None
+    assert stated["rows"][1]["opinion"]["inference"] == "may not"
+    assert stated["rows"][0]["opinion"]["technique"] is None
     assert "Zaphod" not in said
 
 
@@ -93,10 +93,10 @@ def test_policies_have_a_row_each_and_a_control_table_is_used(folder: Path) -> N
     control = str(folder / "control.csv")
     code, said = run(folder, "--control", control, "--json", policies=("policy.yaml", "anatomy.yaml"))
     assert code == 0, said
-    told = json.loads(said)
-    assert told["control"] == {"records": 250, "held_out": None}
-    assert [row["name"] for row in told["rows"]] == ["policy.yaml", "anatomy.yaml"]
-    assert [row["guarantees"][0]["model"] for row in told["rows"]] == ["k-anonymity", "simple-l-diversity"]
+    stated = json.loads(said)
+    assert stated["control"] == {"records": 250, "held_out": None}
+    assert [row["name"] for row in stated["rows"]] == ["policy.yaml", "anatomy.yaml"]
+    assert [row["guarantees"][0]["model"] for row in stated["rows"]] == ["k-anonymity", "simple-l-diversity"]
 
 
 def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
     ],
     ids=lambda each: each if isinstance(each, str) else None,
 )
-def test_what_is_not_understood_ends_with_2(folder: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_what_is_not_understood_ends_with_2(folder: Path, arguments: tuple[str, ...], stated: str) -> None:
     code, said = run(folder, *arguments, "--json")
     assert code == 2
-    assert told in json.loads(said)["error"]
+    assert stated in json.loads(said)["error"]
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +156,9 @@ def test_sweeps_are_ranked_and_a_rerun_is_read_from_the_folder(folder: Path, tmp
     for _ in range(2):
         code, said = run(folder, *asked, "--cache", str(tmp_path / "kept"), "--json")
         assert code == 0, said
-        told = json.loads(said)
-        rows.append(told["rows"])
-    assert told["weights"]["inference"] == 2
+        stated = json.loads(said)
+        rows.append(stated["rows"])
+    assert stated["weights"]["inference"] == 2
     assert [row["name"] for row in rows[0]] == ["mondrian, k=2", "mondrian, k=20", "hilbert, k=2", "hilbert, k=20"]
     assert [[row.pop("cached") for row in each] for each in rows] == [[False] * 4, [True] * 4]
     assert rows[0] == rows[1]
@@ -183,10 +183,10 @@ def test_the_command_is_the_function(folder: Path) -> None:
         targets=40,
         cache=False,
     )
-    expected, told = json.loads(json.dumps(found.as_dict())), json.loads(said)
-    for row in (*expected["rows"], *told["rows"]):
+    expected, stated = json.loads(json.dumps(found.as_dict())), json.loads(said)
+    for row in (*expected["rows"], *stated["rows"]):
         row["seconds"] = None
-    assert told == expected
+    assert stated == expected
 
 
 @pytest.fixture(scope="module")
@@ -247,10 +247,10 @@ def test_ranks_are_told_in_the_terminal(swept: Comparison, width: int) -> None:
     ],
     ids=["parameter", "value", "method", "weight", "techniques", "frontier", "html", "cache"],
 )
-def test_what_cannot_be_swept_ends_with_2(folder: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_swept_ends_with_2(folder: Path, arguments: tuple[str, ...], stated: str) -> None:
     code, said = run(folder, *arguments, "--json")
     assert code == 2
-    assert told in json.loads(said)["error"]
+    assert stated in json.loads(said)["error"]
 
 
 def test_an_interrupt_ends_with_130(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

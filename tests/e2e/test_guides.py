@@ -78,8 +78,8 @@ def test_the_policy_of_the_guide_is_valid_and_shows_every_key(tmp_path: Path) ->
     assert [model.name for model in policy.privacy][1:3] == ["entropy-l-diversity", "t-closeness"]
     schema = policy_schema()["properties"]
     assert set(policy.document) == set(schema)
-    told = {key for entry in policy.document["attributes"].values() for key in entry}
-    assert told == set(schema["attributes"]["additionalProperties"]["properties"])
+    stated = {key for entry in policy.document["attributes"].values() for key in entry}
+    assert stated == set(schema["attributes"]["additionalProperties"]["properties"])
 
 
 VALUES = {
@@ -182,8 +182,8 @@ def test_every_method_has_a_guide_that_names_its_parameters_and_what_it_tells_of
     method = methods()[name]
     parameters = text[text.index("## Parameters") :]
     tables = re.findall(r"\| parameter \| default \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", parameters)
-    told = [row.split("`")[1] for row in tables[0].splitlines()] if method.model_fields else []
-    assert told == list(method.model_fields)
+    stated = [row.split("`")[1] for row in tables[0].splitlines()] if method.model_fields else []
+    assert stated == list(method.model_fields)
     illness = ["flu", "cold", "gout"] * 4
     people = pa.table({"age": list(range(31, 43)), "illness": illness})
     attributes = {
@@ -212,12 +212,12 @@ def test_the_guide_to_models_names_every_model_and_parameter() -> None:
     from shoal.models.base import PrivacyModel
 
     sections = re.split(r"^## ", (DOCS / "models.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    told = {section.split("\n")[0]: section for section in sections[1:]}
+    stated = {section.split("\n")[0]: section for section in sections[1:]}
     models = discover("shoal.models", PrivacyModel)
-    assert set(told) == set(models)
+    assert set(stated) == set(models)
     for name, model in models.items():
         for parameter in set(model.model_fields) - {"attribute"}:
-            assert re.search(rf"[{{ `]{parameter}: ", told[name]), f"{name}: {parameter}"
+            assert re.search(rf"[{{ `]{parameter}: ", stated[name]), f"{name}: {parameter}"
 
 
 @pytest.mark.parametrize("improve", [False, True])

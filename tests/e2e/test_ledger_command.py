@@ -49,9 +49,9 @@ def test_a_release_is_entered_and_the_next_refused(place: Path) -> None:
     error = json.loads(refused.stdout)
     assert error["exit_code"] == 3
     assert "to [the] city): 16 of 16 people would be left with fewer than 2 values of 'illness'" in error["error"]
-    told = publish("columns")
-    assert (told.exit_code, told.stdout) == (3, "")
-    assert told.stderr.startswith("shoal: nothing was published: together with release 1 (")
+    stated = publish("columns")
+    assert (stated.exit_code, stated.stdout) == (3, "")
+    assert stated.stderr.startswith("shoal: nothing was published: together with release 1 (")
     assert not Path("columns").exists()
     warned = publish("columns", "--warn", "--json")
     answer = json.loads(warned.stdout)
@@ -148,7 +148,7 @@ def test_releases_by_one_plan_are_entered_and_leave_what_the_plan_promises(place
         assert (answer["ledger"]["number"], answer["warnings"]) == (number, [])
         assert answer["ledger"]["linked"][0]["l"] >= 2
         assert len(answer["ledger"]["linked"][0]["sets"]) == number
-    told = run("agency", "apply", "plan.json", "owner.csv", "-o", "agreed-3", "--ledger", "ledger.db")
-    assert "It is number 3 in the ledger, about everybody, linked with 2 earlier." in told.stdout
+    stated = run("agency", "apply", "plan.json", "owner.csv", "-o", "agreed-3", "--ledger", "ledger.db")
+    assert "It is number 3 in the ledger, about everybody, linked with 2 earlier." in stated.stdout
     assert run("ledger", "check", "ledger.db").exit_code == 0
     assert run("ledger", "check", "ledger.db", "--people", "owner.csv").exit_code == 0

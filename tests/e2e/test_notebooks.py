@@ -85,10 +85,10 @@ def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
     book = executed(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4), tmp_path)
     outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     assert not [output for output in outputs if output.output_type in ("error", "stream")]
-    told = "\n".join(map(shown, outputs))
+    stated = "\n".join(map(shown, outputs))
     place = 0
     for pattern in EXPECTED[name]:
-        found = re.compile(pattern, re.MULTILINE).search(told, place)
+        found = re.compile(pattern, re.MULTILINE).search(stated, place)
         assert found, f"{pattern!r} is not shown, or not in its place"
         place = found.end()
     by_html = [output for output in outputs if 'class="shoal-output"' in output.get("data", {}).get("text/html", "")]

@@ -166,14 +166,14 @@ def test_public_pages_tell_no_risk_no_seed_and_no_source(folder: Path, releases:
 @pytest.mark.parametrize("name", KINDS)
 def test_public_pages_do_not_depend_on_figures_of_risk(folder: Path, releases: dict[str, Any], name: str) -> None:
     manifest = json.loads((folder / name / "public" / "manifest.json").read_text())
-    told = (folder / name / "public" / "report.html").read_text()
-    assert public_report(manifest) == told == releases[name].report("public")
+    stated = (folder / name / "public" / "report.html").read_text()
+    assert public_report(manifest) == stated == releases[name].report("public")
     for promise in manifest["guarantees"]:
         promise["achieved"] = 987_654.25
     for measure, value in manifest["utility"].items():
         if measure != "attribute-loss":
             manifest["utility"][measure] = dict.fromkeys(value, 0.5) if isinstance(value, dict) else 987_654.25
-    assert public_report(manifest) == told
+    assert public_report(manifest) == stated
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -242,9 +242,9 @@ def test_internal_pages_have_all_that_a_board_asks_for(folder: Path, releases: d
         "Signatures",
     ):
         assert words in page, words
-    told = dict(release.form.weaknesses())
+    stated = dict(release.form.weaknesses())
     for promise in (*release.manifest["guarantees"], *release.manifest.get("claims", ())):
-        assert told[promise["model"]] in page
+        assert stated[promise["model"]] in page
 
 
 def test_every_model_has_its_limits_and_every_attack_its_question() -> None:
@@ -286,9 +286,9 @@ def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], t
     options += ["--attack", "inference", "--attack", "homogeneity", "--attack", "definetti", "--targets", "100"]
     done = CliRunner().invoke(app, ["attack", str(copy), *options, "--record", "--json"])
     assert done.exit_code == 0, done.output
-    told = json.loads((copy / "internal" / "attacks.json").read_text())
-    assert told["attacks"] == json.loads(done.stdout)["attacks"]
-    assert told["source"]["sha256"] == releases["mondrian"].evidence["source"]["sha256"]
+    stated = json.loads((copy / "internal" / "attacks.json").read_text())
+    assert stated["attacks"] == json.loads(done.stdout)["attacks"]
+    assert stated["source"]["sha256"] == releases["mondrian"].evidence["source"]["sha256"]
     page = (copy / "internal" / "report.html").read_text()
     assert sorted(path.name for path in (copy / "internal").iterdir()) == [
         "attacks.json",

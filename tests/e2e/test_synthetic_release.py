@@ -98,10 +98,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         ({"noise": 3}, "unknown key 'noise'"),
     ],
 )
-def test_parameters_that_promise_nothing_are_refused(method: dict[str, Any], told: str) -> None:
+def test_parameters_that_promise_nothing_are_refused(method: dict[str, Any], stated: str) -> None:
     with pytest.raises(PolicyError) as error:
         shoal.anonymize(people(), policy(**method))
-    assert told in str(error.value)
+    assert stated in str(error.value)
 
 
 def test_epsilon_must_be_given() -> None:

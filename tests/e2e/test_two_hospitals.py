@@ -58,7 +58,7 @@ def script(page: list[Step]) -> str:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Step]:
+def stated() -> list[Step]:
     return steps(PAGE.read_text(encoding="utf-8"))
 
 
@@ -68,13 +68,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def happened(told: list[Step], folder: Path) -> list[tuple[str, int]]:
+def happened(stated: list[Step], folder: Path) -> list[tuple[str, int]]:
     """Run the whole page in one shell; return output and exit code of each command."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     program = folder / "page.sh"
-    program.write_text(script(told).replace(PORT, port), encoding="utf-8")
+    program.write_text(script(stated).replace(PORT, port), encoding="utf-8")
     bin_folder = str(Path(sys.executable).parent)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_AGENCY")}
     environment |= {"PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONUTF8": "1", "COLUMNS": "200", "NO_COLOR": "1"}
@@ -96,14 +96,14 @@ def happened(told: list[Step], folder: Path) -> list[tuple[str, int]]:
     return [(output.lstrip("\n"), int(code)) for output, code in zip(pieces[::2], pieces[1::2], strict=False)]
 
 
-def test_every_command_of_the_page_was_run(told: list[Step], happened: list[tuple[str, int]]) -> None:
-    assert len(told) > 20
-    assert len(happened) == len(told)
+def test_every_command_of_the_page_was_run(stated: list[Step], happened: list[tuple[str, int]]) -> None:
+    assert len(stated) > 20
+    assert len(happened) == len(stated)
 
 
-def test_every_command_ends_and_says_what_the_page_says(told: list[Step], happened: list[tuple[str, int]]) -> None:
+def test_every_command_ends_and_says_what_the_page_says(stated: list[Step], happened: list[tuple[str, int]]) -> None:
     checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    for step, (output, code) in zip(told, happened, strict=True):
+    for step, (output, code) in zip(stated, happened, strict=True):
         refused = step.output.startswith("shoal:")
         assert (code != 0) == refused, f"{step.command}\nended with {code}\n{output}"
         if step.output:

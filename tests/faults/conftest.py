@@ -129,9 +129,9 @@ class Release:
         names = self.failed(verification)
         assert verification.verified == (not names and bool(verification.guarantees))
         assert verification.as_dict()["verified"] is verification.verified
-        told = json.dumps(verification.as_dict())
-        assert "7.125" not in told
-        assert "47119" not in told
+        stated = json.dumps(verification.as_dict())
+        assert "7.125" not in stated
+        assert "47119" not in stated
         return names
 
     @staticmethod

@@ -41,7 +41,7 @@ KINDS: dict[str, dict[str, Any]] = {
 # Without internal/ and without the source: what a manifest declares and nothing in public/ contradicts.
 DECLARED = (
     "shoal_version",
-    "method",  # another that publishes in the same form, of which nothing is told that only it has
+    "method",  # another that publishes in the same form, of which nothing is said that only it has
     "method_parameters*",
     "guarantees",  # one more than is there
     "guarantees.0.parameters.k",  # as far as the classes keep it

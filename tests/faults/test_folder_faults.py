@@ -114,9 +114,9 @@ def test_one_file_differs(stays, run, change, difference) -> None:
     ],
     ids=["empty", "text"],
 )
-def test_one_file_is_none(stays, run, content, told) -> None:
+def test_one_file_is_none(stays, run, content, stated) -> None:
     (stays / "part-2.parquet").write_bytes(content)
-    assert run(stays) == (2, f"shoal: {told}\n")
+    assert run(stays) == (2, f"shoal: {stated}\n")
 
 
 def test_one_file_breaks_off(stays, run) -> None:
@@ -176,7 +176,7 @@ def test_a_page_that_is_damaged_late(stays, run, checksum) -> None:
 def test_damaged_pages_give_valid_rows_or_an_error(tmp_path, compression) -> None:
     """Codes beyond their dictionary would be read by compiled code without a look."""
     path = tmp_path / "stays.parquet"
-    told = []
+    stated = []
     for seed in range(40):
         pq.write_table(table(20_000), path, row_group_size=4_000, compression=compression)
         late_damage(path, random.Random(seed), (1, 16, 200)[seed % 3])
@@ -184,9 +184,9 @@ def test_damaged_pages_give_valid_rows_or_an_error(tmp_path, compression) -> Non
             for batch in open_parquet(path, SourceOptions(), 1_000).batches(dictionary=["ward", "illness"]):
                 batch.validate(full=True)
         except InputError as error:
-            told.append(str(error))
-    assert len(told) > 10
-    assert all(said.startswith("stays.parquet is ") for said in told)
+            stated.append(str(error))
+    assert len(stated) > 10
+    assert all(said.startswith("stays.parquet is ") for said in stated)
 
 
 def test_the_verifier_reads_valid_rows_or_none(tmp_path) -> None:

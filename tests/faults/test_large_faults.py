@@ -126,9 +126,9 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     ],
     ids=["too many fields", "open quote", "no UTF-8", "NUL", "cut off", "text for a number"],
 )
-def test_a_csv_file_that_breaks_after_nine_million_rows(broken, refusal, more, switches, told) -> None:
+def test_a_csv_file_that_breaks_after_nine_million_rows(broken, refusal, more, switches, stated) -> None:
     said = refusal(broken(more), *switches)
-    assert said == told
+    assert said == stated
     assert SECRET not in said
 
 
@@ -157,6 +157,6 @@ def test_a_packed_csv_file_that_is_damaged_late(tmp_path, refusal, damage) -> No
 
 
 def test_what_can_be_read_only_once(tmp_path, refusal) -> None:
-    told = "can be read only once, and shoal reads a table several times; write it to a file first, and name that"
-    assert refusal(Path("-")) == f"- {told}"
-    assert refusal(Path("/dev/null")) == f"/dev/null {told}"
+    stated = "can be read only once, and shoal reads a table several times; write it to a file first, and name that"
+    assert refusal(Path("-")) == f"- {stated}"
+    assert refusal(Path("/dev/null")) == f"/dev/null {stated}"

@@ -144,8 +144,8 @@ def test_value_told_as_missing(generalized, tmp_path):
 
 def test_missing_value_that_is_kept(generalized, tmp_path):
     generalized.set("illness", 2, None)
-    told = ["flu", "flu", None, "ulcer", "flu", "hiv", "ulcer", "ulcer"]
-    generalized.source = generalized.source.set_column(3, "illness", pa.array(told))
+    stated = ["flu", "flu", None, "ulcer", "flu", "hiv", "ulcer", "ulcer"]
+    generalized.source = generalized.source.set_column(3, "illness", pa.array(stated))
     weakest(generalized, tmp_path)
     assert generalized.judge(tmp_path / "kept") == set()
     labels(generalized)[VIRUS]["missing"] = True
@@ -214,7 +214,7 @@ def test_labels_are_published_as_text():
         "q": {"role": "quasi", "kind": "category", "labels": {"x": {"values": ["x"]}}},
         "s": {"role": "sensitive", "kind": "category", "labels": {str(s): {"values": [str(s)]} for s in (1, 2)}},
     }
-    told = {
+    stated = {
         "format": 1,
         "shoal_version": "0",
         "method": "sweep",
@@ -226,6 +226,6 @@ def test_labels_are_published_as_text():
         "missing": {"policy": "category", "tokens": [""], "dropped": 0},
         "attributes": attributes,
     }
-    assert verify_table(pa.table({"q": ["x", "x"], "s": ["1", "2"]}), told).verified
-    refused = verify_table(pa.table({"q": ["x", "x"], "s": [1, 2]}), told)
+    assert verify_table(pa.table({"q": ["x", "x"], "s": ["1", "2"]}), stated).verified
+    refused = verify_table(pa.table({"q": ["x", "x"], "s": [1, 2]}), stated)
     assert [check.name for check in refused.checks if not check.ok] == ["columns"]

@@ -162,7 +162,7 @@ def test_the_verifier_agrees_with_counting_by_hand() -> None:
         entry = {"role": "sensitive", "kind": "category", "labels": labels | kept, "defended": True}
         quasi = {"role": "quasi", "kind": "category", "labels": {"a": {"values": ["a"]}}}
         manifest = manifest_of({"q": quasi, "s": entry}, 7)
-        told = pa.table(
+        stated = pa.table(
             {
                 "q": ["a"] * len(hidden_values),
                 "s": ["any"] * len(hidden_values),
@@ -174,7 +174,7 @@ def test_the_verifier_agrees_with_counting_by_hand() -> None:
             pa.table({"q": ["a"] * 7, "s": published}),
             manifest,
             source=open_source(source, SourceOptions()),
-            labelled=told,
+            labelled=stated,
         )
         (check,) = [one for one in found.checks if one.name == "defended"]
         expected = all(

@@ -98,17 +98,17 @@ class Release:
     def write(self, folder: Path) -> Path:
         public = folder / "public"
         public.mkdir(parents=True)
-        told = copy.deepcopy(self.manifest)
+        stated = copy.deepcopy(self.manifest)
         data = public / f"data.{self.format}"
         digest = self._write(data, pa.table(self.columns))
-        told["data"] = {"file": data.name, "format": self.format, "sha256": digest}
+        stated["data"] = {"file": data.name, "format": self.format, "sha256": digest}
         for name, table in self.tables.items():
             file = public / f"{name}.{self.format}"
             entry = {"file": file.name, "sha256": self._write(file, table)}
-            told.setdefault("tables", {})[name] = entry
+            stated.setdefault("tables", {})[name] = entry
         for name in self.extra:
             (public / name).write_text("bucket\n")
-        (public / "manifest.json").write_text(json.dumps(told))
+        (public / "manifest.json").write_text(json.dumps(stated))
         if self.witness is not None:
             (folder / "internal").mkdir()
             pq.write_table(
@@ -143,8 +143,8 @@ def witnessed() -> Release:
 def test_the_honest_release_is_accepted(release, tmp_path):
     verification = release.verify(tmp_path)
     assert verification.failures == ()
-    told = {check.name: check.detail for check in verification.checks}
-    assert ("by bounds" in told["truth"]) is (release.witness is None)
+    stated = {check.name: check.detail for check in verification.checks}
+    assert ("by bounds" in stated["truth"]) is (release.witness is None)
     public = verify(tmp_path / "public", source=open_source(pa.table(release.source)))
     assert public.as_dict() == verification.as_dict()
     assert verify(tmp_path).guarantees[0].ok
@@ -164,14 +164,14 @@ def test_sensitive_values_swapped_across_buckets(release, tmp_path):
 def test_sensitive_values_swapped_where_both_buckets_have_both(with_witness):
     """Those of age 1 fit in bucket 1 only, so two of them must have flu there; all else fits somewhere."""
     buckets = [1, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-    told = release_manifest()
-    told |= {"parts": [["age"], ["zip", "illness"]], "buckets": 3, "rows": 10}
-    told["attributes"] = {name: told["attributes"][name] for name in ("age", "zip", "illness")}
+    stated = release_manifest()
+    stated |= {"parts": [["age"], ["zip", "illness"]], "buckets": 3, "rows": 10}
+    stated["attributes"] = {name: stated["attributes"][name] for name in ("age", "zip", "illness")}
     honest = pa.table({"age": [1] * 3 + [9] * 7, "zip": ["x"] * 10, "illness": list("ffggfggfgg")})
     for illness, failing in (("ffggfggfgg", []), ("fgggffgfgg", ["truth"])):
         table = honest.set_column(2, "illness", pa.array(list(illness))).add_column(0, "bucket", pa.array(buckets))
         witness = np.array(buckets) if with_witness else None
-        verification = verify_table(table, told, source=open_source(honest), witness=witness)
+        verification = verify_table(table, stated, source=open_source(honest), witness=witness)
         assert [check.name for check in verification.checks if not check.ok] == failing
 
 

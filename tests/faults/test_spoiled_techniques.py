@@ -338,9 +338,9 @@ def test_rows_that_lack_a_moved_value_are_counted_as_far_as_anybody_can() -> Non
         dropped.add(release.manifest["missing"]["dropped"])
         for wrong in (1, 4):
             entry = {**release.manifest["missing"], "dropped": wrong}
-            told = dict(release.manifest) | {"missing": entry, "rows": 8 - wrong}
+            stated = dict(release.manifest) | {"missing": entry, "rows": 8 - wrong}
             rows = pa.concat_tables([release.data, release.data]).slice(0, 8 - wrong)
-            answer = verify_table(rows, told, source=open_source(people))
+            answer = verify_table(rows, stated, source=open_source(people))
             assert "source counts" in failing(answer)
         gap = release.data.to_pydict()
         gap["ward"][0] = None
@@ -370,12 +370,12 @@ def test_spelling_makes_no_noisy_number_two(method: str, with_source: bool) -> N
     }
     policy = {"attributes": attributes, "method": method, "privacy": [{"distinct-l-diversity": {"l": 2}}]}
     release = shoal.anonymize(people, policy, seed=4)
-    told = release.data.to_pydict()
+    stated = release.data.to_pydict()
     source = open_source(people) if with_source else None
     for spellings, fine in ((["5", "6"], True), (["5", "5.0"], False)):
         manifest = copy.deepcopy(dict(release.manifest))
         manifest["guarantees"][0]["achieved"] = 2.0
-        told["stay"] = spellings * 20
-        (promise,) = verify_table(pa.table(told), manifest, source=source).guarantees
+        stated["stay"] = spellings * 20
+        (promise,) = verify_table(pa.table(stated), manifest, source=source).guarantees
         assert promise.ok is fine, promise.detail
         assert promise.achieved == (2.0 if fine else 1.0)

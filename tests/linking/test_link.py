@@ -190,6 +190,6 @@ def test_worst_cases_name_classes_and_no_persons(capsys: pytest.CaptureFixture[s
         assert case["classes"][1] == {}
         assert "remaining" not in case
     show(found)
-    told = capsys.readouterr().out
-    assert "sliced, without classes" in told
-    assert not any(value in told for value in ("flu", "gout", "mumps", "angina"))
+    stated = capsys.readouterr().out
+    assert "sliced, without classes" in stated
+    assert not any(value in stated for value in ("flu", "gout", "mumps", "angina"))

@@ -52,18 +52,18 @@ def beliefs_of(groups: list[list[str]], l: float = 2) -> tuple[Beliefs, list[dic
     beliefs = Beliefs(problem, tuple(parts), pieces, 2)
     view = beliefs._view(problem.requirements[0])
     diseases = problem.sensitive[0].taxonomy.leaf_labels
-    told = []
+    stated = []
     for row in range(8):
         rows = np.array([beliefs._tuple_of[row]])
         (_, shares), *_ = beliefs._shares(rows, view, problem.requirements[0])
-        told.append({diseases[s]: float(share) for s, share in enumerate(shares[0]) if share > 0})
-    return beliefs, told
+        stated.append({diseases[s]: float(share) for s, share in enumerate(shares[0]) if share > 0})
+    return beliefs, stated
 
 
 def test_the_sliced_table_1f_is_2_diverse_and_tells_of_t1_what_the_paper_says() -> None:
-    beliefs, told = beliefs_of([["Age", "Sex"], ["Zipcode", "Disease"]])
-    assert told[0] == pytest.approx({"dyspepsia": 0.5, "flu": 0.5})
-    assert max(max(tuple_.values()) for tuple_ in told) == 0.5
+    beliefs, stated = beliefs_of([["Age", "Sex"], ["Zipcode", "Disease"]])
+    assert stated[0] == pytest.approx({"dyspepsia": 0.5, "flu": 0.5})
+    assert max(max(tuple_.values()) for tuple_ in stated) == 0.5
     assert not beliefs.failing().any()
     assert beliefs.worst(0) == 2.0
     columns = beliefs.lists
@@ -80,15 +80,15 @@ def test_the_sliced_table_1f_is_not_3_diverse() -> None:
 
 
 def test_one_attribute_per_column_1e_leaves_the_diseases_of_the_bucket() -> None:
-    beliefs, told = beliefs_of([["Age"], ["Sex"], ["Zipcode"], ["Disease"]])
-    assert told[0] == pytest.approx({"dyspepsia": 0.25, "flu": 0.5, "bronchitis": 0.25})
-    assert told[7] == pytest.approx({"dyspepsia": 0.5, "flu": 0.25, "gastritis": 0.25})
+    beliefs, stated = beliefs_of([["Age"], ["Sex"], ["Zipcode"], ["Disease"]])
+    assert stated[0] == pytest.approx({"dyspepsia": 0.25, "flu": 0.5, "bronchitis": 0.25})
+    assert stated[7] == pytest.approx({"dyspepsia": 0.5, "flu": 0.25, "gastritis": 0.25})
     assert beliefs.worst(0) == 2.0
 
 
 def test_bucketization_1c_is_slicing_with_all_quasi_attributes_in_one_column() -> None:
-    beliefs, told = beliefs_of([["Age", "Sex", "Zipcode"], ["Disease"]])
-    assert told[2] == pytest.approx({"dyspepsia": 0.25, "flu": 0.5, "bronchitis": 0.25})
+    beliefs, stated = beliefs_of([["Age", "Sex", "Zipcode"], ["Disease"]])
+    assert stated[2] == pytest.approx({"dyspepsia": 0.25, "flu": 0.5, "bronchitis": 0.25})
     assert not beliefs.failing().any()
 
 

@@ -117,9 +117,9 @@ def test_without_a_taxonomy_there_is_a_flat_one_and_a_warning(tmp_path: Path) ->
     (tmp_path / "policy.json").write_text(json.dumps(document))
     arguments = ["anonymize", str(tmp_path / "data.csv"), "-p", str(tmp_path / "policy.json"), "-o"]
     runner = CliRunner(env={"COLUMNS": "200"})
-    told = runner.invoke(app, [*arguments, str(tmp_path / "one")])
-    assert told.exit_code == 0
-    assert "Warning: sensitive attribute 's' has no taxonomy" in told.output
+    stated = runner.invoke(app, [*arguments, str(tmp_path / "one")])
+    assert stated.exit_code == 0
+    assert "Warning: sensitive attribute 's' has no taxonomy" in stated.output
     answered = runner.invoke(app, [*arguments, str(tmp_path / "two"), "--json"])
     assert "has no taxonomy" in json.loads(answered.stdout)["warnings"][1]
 

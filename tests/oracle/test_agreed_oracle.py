@@ -135,8 +135,8 @@ def test_published_if_and_only_if_the_plan_allows_it(tmp_path: Path, model: str)
         (promise,) = release.guarantees
         assert promise["achieved"] == pytest.approx(reached(model, classes), rel=1e-12)
         rows = pq.read_table(out / "public" / "data.parquet")
-        told = Counter(zip(rows["class"].to_pylist(), rows["illness"].to_pylist(), strict=True))
-        assert told == Counter({(n, v): c for n, counts in classes.items() for v, c in counts.items()})
+        stated = Counter(zip(rows["class"].to_pylist(), rows["illness"].to_pylist(), strict=True))
+        assert stated == Counter({(n, v): c for n, counts in classes.items() for v, c in counts.items()})
         assert verify(out, source=open_source(table)).verified
     assert published >= 10
     assert refused >= 10

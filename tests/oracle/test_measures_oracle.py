@@ -87,14 +87,14 @@ def planned(records: list[Record], *, generalized: bool) -> tuple[Problem, Plan]
     sizes = Counter(classes.index(record.published[:2]) for record in kept)
     size = np.array([sizes[i] for i in range(len(classes))], dtype=np.int64)
 
-    def told(record: Record) -> tuple[Range, ...]:
+    def stated(record: Record) -> tuple[Range, ...]:
         """KEPT where a value is published as it is."""
         pairs = zip(record.published[2:], record.values[2:], strict=True)
         return tuple((KEPT, 0) if ends == (value, value + 1) else ends for ends, value in pairs)
 
     names = list(
         dict.fromkeys(
-            (record.published[:2], *told(record)) if generalized else (record.published[:2],) for record in kept
+            (record.published[:2], *stated(record)) if generalized else (record.published[:2],) for record in kept
         )
     )
     pieces = Counter(
@@ -102,7 +102,7 @@ def planned(records: list[Record], *, generalized: bool) -> tuple[Problem, Plan]
             order.index(record.values),
             WITHHELD
             if record.published is None
-            else names.index((record.published[:2], *told(record)) if generalized else (record.published[:2],)),
+            else names.index((record.published[:2], *stated(record)) if generalized else (record.published[:2],)),
         )
         for record in records
     )
@@ -211,7 +211,7 @@ def test_answers_to_queries(seed: int, generalized: bool) -> None:
     records = records_of(seed, generalized=generalized)
     problem, plan = planned(records, generalized=generalized)
     queries = Queries.draw(problem, 30, np.random.default_rng(seed))
-    true, told = queries.answer(original_rows(problem)), queries.answer(rows_published(problem, plan))
+    true, stated = queries.answer(original_rows(problem)), queries.answer(rows_published(problem, plan))
     assert len(queries.places) == len(set(queries.places.tolist()))
     for query in range(30):
         box = {
@@ -229,7 +229,7 @@ def test_answers_to_queries(seed: int, generalized: bool) -> None:
                     leaves = spread(records, record, place)
                     part *= sum((share for leaf, share in leaves.items() if low <= leaf < high), Fraction(0))
                 expected += part
-        assert told[query] == pytest.approx(float(expected), abs=1e-10)
+        assert stated[query] == pytest.approx(float(expected), abs=1e-10)
 
 
 @pytest.mark.parametrize(("seed", "generalized"), CASES)

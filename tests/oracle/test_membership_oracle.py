@@ -26,7 +26,7 @@ def histogram(numbers: list[int]) -> dict[int, int]:
     return dict(Counter(numbers))
 
 
-def told(tuples: tuple[int, ...]) -> dict[int, int]:
+def stated(tuples: tuple[int, ...]) -> dict[int, int]:
     return {m: number for m, number in enumerate(tuples) if number}
 
 
@@ -56,9 +56,9 @@ def test_original_and_fake_tuples_by_matching_buckets(shape: tuple[int, int, lis
     formed = by_hand(bucket, values)
     records = list(zip(*(part.tolist() for part in values), strict=True))
     found = membership(bucket, values)
-    assert told(found.records.tuples) == histogram([formed[record] for record in records])
-    assert told(found.originals.tuples) == histogram([formed[record] for record in set(records)])
-    assert told(found.fakes.tuples) == histogram([m for t, m in formed.items() if t not in set(records)])
+    assert stated(found.records.tuples) == histogram([formed[record] for record in records])
+    assert stated(found.originals.tuples) == histogram([formed[record] for record in set(records)])
+    assert stated(found.fakes.tuples) == histogram([m for t, m in formed.items() if t not in set(records)])
     assert found.fake_tuples == len(formed) - len(set(records))
 
 
@@ -69,7 +69,7 @@ def test_remainders_put_together_give_the_same(
     contents = BucketContents.of(*rows(7, *shape))
     whole = count_formed_tuples(contents)
     monkeypatch.setattr(counting, "_moduli", lambda bound: [7, 11, 13, 17, 19, 23])
-    assert told(count_formed_tuples(contents).tuples) == told(whole.tuples)
+    assert stated(count_formed_tuples(contents).tuples) == stated(whole.tuples)
 
 
 @pytest.mark.parametrize("n_parts", [2, 3, 5, 9])
@@ -81,7 +81,7 @@ def test_counts_beyond_a_word_are_exact(n_parts: int, n_others: int) -> None:
     bucket = np.concatenate([np.repeat([0, 1], n), 2 + alone])
     formed = count_formed_tuples(BucketContents.of(bucket, [part] * n_parts))
     shared = (n // 2) ** n_parts
-    assert told(formed.tuples) == {1: 2 * n**n_parts - 2 * shared + n_others, 2: shared}
+    assert stated(formed.tuples) == {1: 2 * n**n_parts - 2 * shared + n_others, 2: shared}
 
 
 @settings(max_examples=40, deadline=None)
@@ -99,7 +99,7 @@ def test_any_table(entries: list[tuple[int, int, int, int]], weights: list[int])
     by_record = histogram([])
     for entry, weight in zip(zip(*(part.tolist() for part in values), strict=True), records.tolist(), strict=True):
         by_record[formed[entry]] = by_record.get(formed[entry], 0) + weight
-    assert told(found.records.tuples) == by_record
+    assert stated(found.records.tuples) == by_record
     assert found.originals.total + found.fakes.total == len(formed)
 
 

@@ -269,7 +269,7 @@ def check(this: Case, plan: Plan, seen: list[Any]) -> tuple[int, int]:
     assert sort_items(problem.quasi, problem.quasi_codes).tolist() == [list(item) for item in items]
     classes = published(problem, plan)
     root = tuple(attribute.taxonomy.root for attribute in problem.quasi)
-    if any(after is None for _, after in seen):  # closed classes were dissolved, so what they were is not told
+    if any(after is None for _, after in seen):  # closed classes were dissolved, so what they were is not stated
         assert all(plain.diverse(by_node(tree, records)) for records in classes.values())
         assert all(records.total() >= this.k for records in classes.values())
         return 0, raised

@@ -166,7 +166,7 @@ def test_many_overlapping_classes(spoil: bool):
     width = rng.choice([6, 12], size=(n, 3))
     low, width = low // 6 * 6, np.maximum(width, 6)
     width = np.where(low + width > original, width, 12)
-    told = np.where((np.arange(n) == 17) & spoil, "99", sensitive)
+    stated = np.where((np.arange(n) == 17) & spoil, "99", sensitive)
     columns: dict[str, Any] = {}
     attributes: dict[str, Any] = {}
     for a, name in enumerate("abc"):
@@ -180,7 +180,7 @@ def test_many_overlapping_classes(spoil: bool):
         }
     attributes["s"] = {"role": "sensitive", "kind": "category"}
     order = rng.permutation(n)
-    table = pa.table({**columns, "s": told}).take(pa.array(order))
+    table = pa.table({**columns, "s": stated}).take(pa.array(order))
     source = pa.table({**{name: original[:, a] for a, name in enumerate("abc")}, "s": sensitive})
     least = min(Counter(zip(*columns.values(), strict=True)).values())
     promise = {"model": "k-anonymity", "parameters": {"k": 1}, "achieved": float(least)}

@@ -163,17 +163,19 @@ def compare(
 ) -> dict[str, Verification]:
     """Check a release spoiled in every way, in one pass and in several, and return the answers, which are the same.
 
-    With and without a witness truth is told by different means, but no release is true by its witness alone.
+    With and without a witness truth is given by different means, but no release is true by its witness alone.
     """
     found = {}
     for name, spoil in SPOILING.items():
-        table, told = spoil(release, manifest)
+        table, stated = spoil(release, manifest)
         rows, given = MemoryRows(table.combine_chunks()), {"people.csv": population}
         verdicts = []
         for noted in (witness, None):
-            expected = verify_table(rows, told, source=source, populations=given, witness=noted, means=Means())
+            expected = verify_table(rows, stated, source=source, populations=given, witness=noted, means=Means())
             for limit in limits:
-                again = verify_table(rows, told, source=source, populations=given, witness=noted, means=Means(limit, 2))
+                again = verify_table(
+                    rows, stated, source=source, populations=given, witness=noted, means=Means(limit, 2)
+                )
                 assert again == expected, (name, limit)
             verdicts.append(expected)
             found[name] = expected

@@ -214,8 +214,8 @@ def test_parts_under_ranges_of_sensitive_values_are_targets() -> None:
     assert plan.population["people"].tolist() == [7, 8]
     targets = plan.targets
     assert targets is not None
-    told = zip(targets.class_of, targets.lo[:, 0], targets.hi[:, 0], targets.records, strict=True)
-    assert sorted(tuple(map(int, row)) for row in told) == [(0, KEPT, 0, 2), (0, 0, 2, 4), (1, KEPT, 0, 1)]
+    stated = zip(targets.class_of, targets.lo[:, 0], targets.hi[:, 0], targets.records, strict=True)
+    assert sorted(tuple(map(int, row)) for row in stated) == [(0, KEPT, 0, 2), (0, 0, 2, 4), (1, KEPT, 0, 1)]
     found: Counter[tuple[int, int, int]] = Counter()
     for cell, class_of, records, target in zip(*plan.pieces(cells.counts), strict=True):
         low = KEPT if class_of == WITHHELD else int(targets.lo[target, 0])

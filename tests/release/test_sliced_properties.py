@@ -103,7 +103,7 @@ def beliefs(release: Any, data: pa.Table, source: pa.Table) -> list[dict[Any, Fr
     for row in data.to_pylist():
         buckets[row["bucket"]].append(row)
     attributes, columns = release.manifest["attributes"], columns_of(release.manifest["parts"])
-    told = set(data["row"].to_pylist())
+    stated = set(data["row"].to_pylist())
 
     def fits(record: dict[str, Any], published: Any, name: str) -> bool:
         labels = attributes[name].get("labels")
@@ -118,7 +118,7 @@ def beliefs(release: Any, data: pa.Table, source: pa.Table) -> list[dict[Any, Fr
         for rows in buckets.values()
     ]
     out = []
-    people = [record for record in source.to_pylist() if record["row"] in told]
+    people = [record for record in source.to_pylist() if record["row"] in stated]
     for quasi in {tuple((name, record[name]) for name in QUASI) for record in people}:
         weight: dict[Any, Fraction] = defaultdict(Fraction)
         for parts in contents:

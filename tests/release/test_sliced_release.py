@@ -85,9 +85,9 @@ def test_what_lies_where(tmp_path: Path, kind: Any) -> None:
     counts = data.group_by(["bucket", "illness"]).aggregate([([], "count_all")]).rename_columns(sensitive.column_names)
     order = [("bucket", "ascending"), ("illness", "ascending")]
     assert counts.sort_by(order).to_pylist() == sensitive.sort_by(order).to_pylist()
-    told = release.tables()
-    assert told[0].to_pylist() == quasi.to_pylist()
-    assert told[1].to_pylist() == sensitive.to_pylist()
+    stated = release.tables()
+    assert stated[0].to_pylist() == quasi.to_pylist()
+    assert stated[1].to_pylist() == sensitive.to_pylist()
     again = verify(tmp_path / "out", source=shoal.open_source(patients()))
     assert again.verified
     assert json.loads((tmp_path / "out" / "public" / "manifest.json").read_text()) == release.manifest

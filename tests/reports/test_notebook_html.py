@@ -53,14 +53,14 @@ def release() -> shoal.Release:
 
 
 def test_a_release_shows_promises_plots_and_utility(release: shoal.Release) -> None:
-    told = words(release._repr_html_())
+    stated = words(release._repr_html_())
     reached = release.guarantees[0]["achieved"]
-    assert "Release, verified 200 of 200 records" in told
-    assert f"k-anonymity k = 5 {reached:g} holds" in told
-    assert "Risk of being found" in told
-    assert "Information lost by attribute" in told
-    assert f"{release.utility['um']:,.6g}" in told
-    assert "for the data holder" in told
+    assert "Release, verified 200 of 200 records" in stated
+    assert f"k-anonymity k = 5 {reached:g} holds" in stated
+    assert "Risk of being found" in stated
+    assert "Information lost by attribute" in stated
+    assert f"{release.utility['um']:,.6g}" in stated
+    assert "for the data holder" in stated
     assert repr(release) == "Release(mondrian, 200 rows, verified=True, folder=None)"
 
 
@@ -83,11 +83,11 @@ def test_evidence_without_anything_has_no_plots() -> None:
 
 def test_an_audit_shows_itself() -> None:
     found = shoal.audit(PEOPLE, policy({"mondrian": {}}, [{"k-anonymity": {"k": 50}}]))
-    told = words(found._repr_html_())
-    assert found.headline in told
-    assert f"k that the table reaches {found.k}" in told
-    assert re.search(r"k-anonymity k = 50 \d+ missed by 200 records", told)
-    assert "age, town" in told
+    stated = words(found._repr_html_())
+    assert found.headline in stated
+    assert f"k that the table reaches {found.k}" in stated
+    assert re.search(r"k-anonymity k = 50 \d+ missed by 200 records", stated)
+    assert "age, town" in stated
 
 
 def test_a_taxonomy_is_a_tree_to_unfold() -> None:
@@ -110,10 +110,10 @@ def test_a_large_taxonomy_is_cut_and_says_how_much_is_missing() -> None:
 def test_a_comparison_shows_its_ranking() -> None:
     asked = policy({"mondrian": {}}, [{"k-anonymity": {"k": 5}}])
     found = shoal.compare(PEOPLE, asked, sweep={"k-anonymity.k": [5, 500]}, targets=20, seed=1, cache=False)
-    told = words(found._repr_html_())
-    assert "Comparison of 2 releases" in told
-    assert "What could not be made" in told
-    assert "k-anonymity" in told
+    stated = words(found._repr_html_())
+    assert "Comparison of 2 releases" in stated
+    assert "What could not be made" in stated
+    assert "k-anonymity" in stated
 
 
 def test_the_stylesheet_touches_nothing_else() -> None:

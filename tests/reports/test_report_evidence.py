@@ -72,14 +72,14 @@ def test_shares_are_those_of_the_published_rows(releases: dict[str, Any], name: 
     release = releases[name]
     classes = groups(release)
     total = sum(classes.values(), Counter())
-    told = release.evidence["sensitive"]["illness"]
-    assert told["more"] == 0
-    assert {entry["value"] for entry in told["values"]} == set(total)
-    for entry in told["values"]:
+    stated = release.evidence["sensitive"]["illness"]
+    assert stated["more"] == 0
+    assert {entry["value"] for entry in stated["values"]} == set(total)
+    for entry in stated["values"]:
         shares = [counted[entry["value"]] / counted.total() for counted in classes.values()]
         assert entry["whole"] == total[entry["value"]] / total.total()
         assert (entry["lowest"], entry["highest"]) == (min(shares), max(shares))
-    wholes = [entry["whole"] for entry in told["values"]]
+    wholes = [entry["whole"] for entry in stated["values"]]
     assert wholes == sorted(wholes, reverse=True)
 
 
@@ -89,16 +89,16 @@ def test_levels_are_those_of_the_published_labels(releases: dict[str, Any], name
     if name in ("microaggregation", "plain", "anatomy"):
         assert "levels" not in release.evidence
         return
-    told = release.evidence["levels"]
-    for column, entry in told.items():
+    stated = release.evidence["levels"]
+    for column, entry in stated.items():
         assert sum(entry["nodes"]) + entry["ranges"] == release.manifest["rows"], column
     ages = Counter(row["age"] for row in release.data.to_pylist())
     covers = release.manifest["attributes"]["age"]["labels"]
     widths = {0: 1, 1: 5, 2: 20}
     for level, width in widths.items():
         nodes = [label for label, cover in covers.items() if _is_interval(cover, width)]
-        assert told["age"]["nodes"][level] == sum(ages[label] for label in nodes)
-    assert told["age"]["nodes"][3] == sum(ages[label] for label, cover in covers.items() if cover.get("any"))
+        assert stated["age"]["nodes"][level] == sum(ages[label] for label in nodes)
+    assert stated["age"]["nodes"][3] == sum(ages[label] for label, cover in covers.items() if cover.get("any"))
 
 
 def _is_interval(cover: dict[str, Any], width: int) -> bool:
@@ -156,9 +156,9 @@ def test_many_values_are_cut_and_counted() -> None:
     keys = np.arange(30) * 32 + 1
     number = np.arange(30, dtype=np.int32)
     tally = ShareTally.of(keys, number, np.zeros(30, dtype=np.int32), np.arange(1, 31), 1)
-    told = tally.as_dict(tree)
-    assert [entry["value"] for entry in told["values"]] == [f"v{i:02}" for i in range(29, 9, -1)]
-    assert (len(told["values"]), told["more"]) == (MOST_VALUES, 10)
+    stated = tally.as_dict(tree)
+    assert [entry["value"] for entry in stated["values"]] == [f"v{i:02}" for i in range(29, 9, -1)]
+    assert (len(stated["values"]), stated["more"]) == (MOST_VALUES, 10)
 
 
 def test_tallies_of_halves_are_that_of_the_whole() -> None:
@@ -182,16 +182,16 @@ def test_tallies_of_halves_are_that_of_the_whole() -> None:
 
 @pytest.mark.parametrize("name", ["mondrian", "sweep", "slicing", "plain"])
 def test_associations_before_are_cramers_v(releases: dict[str, Any], name: str) -> None:
-    told = {tuple(entry["pair"]): entry for entry in releases[name].evidence["associations"]}
-    assert set(told) == {("age", "sex"), ("age", "illness"), ("sex", "illness")}
+    stated = {tuple(entry["pair"]): entry for entry in releases[name].evidence["associations"]}
+    assert set(stated) == {("age", "sex"), ("age", "illness"), ("sex", "illness")}
     rows = people().to_pylist()
     counts = Counter((row["sex"], row["illness"]) for row in rows)
     sexes, ills = Counter(row["sex"] for row in rows), Counter(row["illness"] for row in rows)
     chi = sum((counts[s, i] - sexes[s] * ills[i] / N) ** 2 / (sexes[s] * ills[i] / N) for s in sexes for i in ills)
-    assert told["sex", "illness"]["before"] == pytest.approx(math.sqrt(chi / N))
-    assert all(0 <= entry["after"] <= 1 for entry in told.values())
+    assert stated["sex", "illness"]["before"] == pytest.approx(math.sqrt(chi / N))
+    assert all(0 <= entry["after"] <= 1 for entry in stated.values())
     if name == "plain":
-        assert all(entry["after"] == pytest.approx(entry["before"]) for entry in told.values())
+        assert all(entry["after"] == pytest.approx(entry["before"]) for entry in stated.values())
 
 
 def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,5 +207,5 @@ def test_a_value_that_hangs_high_in_its_tree_is_no_step_up() -> None:
     tree = from_nested(ILLNESS).with_missing()
     assert tree.missing is not None
     ends = np.array([tree.missing], dtype=np.int32)
-    told = LevelTally.of(tree, ends, ends + np.int32(1), np.array([5])).as_dict()
-    assert told == {"nodes": [5, 0, 0], "ranges": 0}
+    stated = LevelTally.of(tree, ends, ends + np.int32(1), np.array([5])).as_dict()
+    assert stated == {"nodes": [5, 0, 0], "ranges": 0}

@@ -59,8 +59,8 @@ def test_pages_show_the_same_as_the_readme(text: str) -> None:
     from html import unescape
 
     line = " ".join(text.splitlines())
-    for told in (mark(code(text)), sentences([f"- {code(text)}"])):
-        assert f"<code>{line}</code>" in unescape(told)
+    for stated in (mark(code(text)), sentences([f"- {code(text)}"])):
+        assert f"<code>{line}</code>" in unescape(stated)
     assert unescape(mark(f"x {words(text)}.")) == f"x {line}."
     assert "<img" not in mark(words(text)) + mark(code(text))
 

@@ -170,13 +170,13 @@ def test_a_release_that_promises_nothing_says_so_loudly(releases: dict[str, Any]
 
 
 def test_promises_about_changed_values_say_that_these_are_not_the_original_ones(releases: dict[str, Any]) -> None:
-    told = {
+    stated = {
         name: re.findall(r"Those of (.*) are not the original ones", public_readme(releases[name].manifest))
         for name in KINDS
     }
-    assert told["mondrian"] == ["`age` and `illness`"]
-    assert told["averages"] == ["`illness`"]
-    assert told["plain"] == told["synthetic"] == []
+    assert stated["mondrian"] == ["`age` and `illness`"]
+    assert stated["averages"] == ["`illness`"]
+    assert stated["plain"] == stated["synthetic"] == []
     assert "the changed one where values were changed" in public_readme(releases["mondrian"].manifest)
 
 
@@ -226,8 +226,8 @@ def test_keys_and_their_paths_are_nowhere_in_a_release(releases: dict[str, Any],
             assert b"secret-place" not in content, path
             assert key not in content
             assert key.hex().encode() not in content
-    told = releases["mondrian"].evidence["policy"]["attributes"]["name"]["technique"]
-    assert told == {"pseudonym": {"key": "(not told)"}}
+    stated = releases["mondrian"].evidence["policy"]["attributes"]["name"]["technique"]
+    assert stated == {"pseudonym": {"key": "(not stated)"}}
 
 
 def test_risks_before_are_those_of_the_table_as_it_was_given(releases: dict[str, Any]) -> None:

@@ -77,8 +77,8 @@ def test_quotes_cannot_be_broken_out_of():
         ("sqlite:///#t", "names no file"),
     ],
 )
-def test_what_is_refused_is_not_repeated(text, told):
-    with pytest.raises(UsageError, match=told) as refused:
+def test_what_is_refused_is_not_repeated(text, stated):
+    with pytest.raises(UsageError, match=stated) as refused:
         open_source(text)
     assert "s3cret" not in str(refused.value)
     assert "db.example" not in str(refused.value)
@@ -94,7 +94,7 @@ def test_either_a_table_or_a_query():
 
 def test_nothing_shows_the_address():
     asked = DatabaseTable.of(f"{SERVER}#public.stays")
-    for told in (
+    for stated in (
         repr(asked),
         str(asked),
         f"{asked}",
@@ -102,9 +102,9 @@ def test_nothing_shows_the_address():
         repr([copy.copy(asked)]),
         hide_address(f"{SERVER}#public.stays"),
     ):
-        assert "s3cret" not in told
-        assert "example" not in told
-        assert "public.stays" in told
+        assert "s3cret" not in stated
+        assert "example" not in stated
+        assert "public.stays" in stated
     assert name_of(f"{SERVER}#stays") == "PostgreSQL table 'stays'"
     assert hide_address("sqlite:///x.db#t") == "sqlite:///x.db#t"
 

@@ -143,10 +143,10 @@ def test_durations_are_no_times_of_day(write):
 
 
 def test_dates_that_hide_a_time_of_day(write):
-    for second, told in ((1, True), (0, False)):
+    for second, stated in ((1, True), (0, False)):
         table = pandas.DataFrame({"d": [86_400.0 * 150_000 + second]})
         path = write("sav", table, variable_format={"d": "DATE11"})
-        if told:
+        if stated:
             assert "holds finer times than its format shows" in refusal(path)
         else:
             assert read(path)["d"].to_pylist() == [datetime.date(1582, 10, 14) + datetime.timedelta(150_000)]
@@ -157,10 +157,10 @@ def test_files_that_break_off_or_are_something_else(write, tmp_path, ending):
     path = write(ending)
     whole = path.read_bytes()
     kind = "Stata" if ending == "dta" else "SPSS"
-    told = f"people.{ending} is not a readable {kind} file: it breaks off, is damaged or is something else"
+    stated = f"people.{ending} is not a readable {kind} file: it breaks off, is damaged or is something else"
     for content in (whole[:-5], whole[: len(whole) // 2], whole[:60], b"a,b\n1,2\n"):
         path.write_bytes(content)
-        assert refusal(path) == told
+        assert refusal(path) == stated
     path.write_bytes(b"")
     assert refusal(path) == f"people.{ending} is empty"
 

@@ -109,8 +109,8 @@ def test_names_from_the_options(write):
     ],
     ids=["mixed", "truth", "duration", "nameless", "twice", "header", "empty"],
 )
-def test_what_is_refused(write, rows, told):
-    assert told in refusal(write(("a", rows)))
+def test_what_is_refused(write, rows, stated):
+    assert stated in refusal(write(("a", rows)))
 
 
 def test_merged_cells_are_refused(write):

@@ -157,13 +157,13 @@ def test_closing_a_table_frees_what_was_held(studio, project) -> None:
 def test_only_the_last_tables_are_held_as_they_were_counted(open_in, small_table, monkeypatch) -> None:
     monkeypatch.setattr(foreseeing, "MOST_LOOKED", 1)
     first, second = open_in(small_table), open_in(small_table)
-    told = Forecast.of(first).ask(first, 60)
-    assert told.hints
-    assert Forecast.of(second).ask(second, 60) == told
+    stated = Forecast.of(first).ask(first, 60)
+    assert stated.hints
+    assert Forecast.of(second).ask(second, 60) == stated
     assert Forecast.of(first)._looked is None
     assert Forecast.of(second)._looked is not None
     first.change(first.revision, {**first.document, "max_withheld": 0.1})
-    assert Forecast.of(first).ask(first, 60).hints == told.hints
+    assert Forecast.of(first).ask(first, 60).hints == stated.hints
 
 
 def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp_path: Path, monkeypatch) -> None:
@@ -172,10 +172,10 @@ def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp
     monkeypatch.setattr(profiling, "_FEW", 3)
     sources = open_source(whole), open_parquet(people, SourceOptions(), batch_rows=500)
     assert [len(list(source.batches())) for source in sources] == [1, 6]
-    told = [{column.name: column for column in profile_columns(source, Silent())} for source in sources]
-    for name, column in told[0].items():
+    stated = [{column.name: column for column in profile_columns(source, Silent())} for source in sources]
+    for name, column in stated[0].items():
         for figure in ("kind", "n_rows", "n_missing", "n_distinct", "n_unique", "lowest", "highest"):
-            assert getattr(column, figure) == getattr(told[1][name], figure), (name, figure)
+            assert getattr(column, figure) == getattr(stated[1][name], figure), (name, figure)
 
 
 def test_a_late_value_changes_what_a_column_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

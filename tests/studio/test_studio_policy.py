@@ -91,9 +91,9 @@ def test_a_policy_with_problems_is_kept_and_each_is_told_with_its_line(browser, 
     for problem in project.problems():
         assert problem.line is not None
         assert f"<strong>Line {problem.line}</strong>" in page
-    told = {lines[problem.line - 1].strip() for problem in project.problems()}
-    assert any("k: none" in line for line in told)
-    assert any("role: secret" in line for line in told)
+    stated = {lines[problem.line - 1].strip() for problem in project.problems()}
+    assert any("k: none" in line for line in stated)
+    assert any("role: secret" in line for line in stated)
 
 
 def test_columns_of_the_policy_and_the_table_must_be_the_same(browser, project):

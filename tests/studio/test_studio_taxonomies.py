@@ -98,15 +98,15 @@ def test_a_change_leaves_everything_else_and_the_document_itself_as_it_was():
     ids=lambda value: None if isinstance(value, dict) else str(value)[:12],
 )
 def test_what_does_not_load_is_told_at_its_field(taxonomy, field, message):
-    with pytest.raises(EntryError, match=message) as told:
+    with pytest.raises(EntryError, match=message) as stated:
         builder_of(taxonomy, HERE)
-    assert told.value.field == field
+    assert stated.value.field == field
 
 
 def test_what_the_data_refuse_is_told_at_its_field(towns):
-    with pytest.raises(EntryError) as told:
+    with pytest.raises(EntryError) as stated:
         desk(towns, {"mask": {"length": 9}}).tree()
-    assert told.value.field == "length"
+    assert stated.value.field == "length"
     decimals = profile(height=[1.5, 2.25])
     assert desk(decimals, None).tree().n_leaves == 2
     assert desk(decimals, None, "sensitive").tree().n_leaves == 2
@@ -149,9 +149,9 @@ def test_intervals_of_a_column_of_decimals_have_decimals():
     ],
 )
 def test_what_cannot_be_read_is_told_at_its_field(kind, typed, field, ages):
-    with pytest.raises(EntryError) as told:
+    with pytest.raises(EntryError) as stated:
         taxonomy_from(kind, typed, ages)
-    assert told.value.field == field
+    assert stated.value.field == field
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_every_kind_that_is_offered_starts_with_a_place_for_every_value(values, 
 
 def test_a_kind_that_does_not_suit_is_refused_in_words(towns):
     for kind in ("intervals", "numbers", "dates", "mask", "file"):
-        with pytest.raises(EntryError) as told:
+        with pytest.raises(EntryError) as stated:
             start_taxonomy(kind, towns)
-        assert told.value.field == "kind"
+        assert stated.value.field == "kind"
     many = profile(code=[f"c{number}" for number in range(5_001)])
     with pytest.raises(EntryError, match="5,001 values"):
         start_taxonomy("tree", many)
@@ -285,9 +285,9 @@ def test_edits_by_the_numbers_of_the_page(towns):
 
 
 def test_an_edit_that_does_not_load_is_refused_before_it_is_made(towns):
-    with pytest.raises(EntryError) as told:
+    with pytest.raises(EntryError) as stated:
         apply_edit(desk(towns, None), "form", {"kind": ["mask"], "length": ["99"]})
-    assert told.value.field == "length"
+    assert stated.value.field == "length"
 
 
 def test_records_are_counted_under_every_node(towns):

@@ -160,12 +160,12 @@ def test_messages_name_the_taxonomy_and_the_line() -> None:
     ("values", "told"),
     [([1.5, 2.25], True), ([1.5, 7.0], False), (["1.5", "red"], False), (["0.5"], True), ([], False)],
 )
-def test_decimals_outside_the_taxonomy_are_told_how_to_get_in(values: list[object], told: bool) -> None:
+def test_decimals_outside_the_taxonomy_are_told_how_to_get_in(values: list[object], stated: bool) -> None:
     outside = np.full(len(values), -1, dtype=np.int32)
     found = find_uncovered(
         outside, pa.array(values, None if values else pa.string()), np.ones(len(values), dtype=np.int64)
     )
-    assert ("written with some, such as min: 0.0" in found.message("x")) == told
+    assert ("written with some, such as min: 0.0" in found.message("x")) == stated
 
 
 def test_uncovered_counts_values_and_records_and_shows_five() -> None:

@@ -39,7 +39,7 @@ SOURCES: dict[str, tuple[pa.Array, list[str | None]]] = {
 
 
 def manifest(labels: dict[str, Any], promise: tuple[str, dict[str, Any], float], rows: int, **more: Any) -> Any:
-    told = {
+    stated = {
         "format": 1,
         "shoal_version": "0",
         "method": "sweep",
@@ -54,7 +54,7 @@ def manifest(labels: dict[str, Any], promise: tuple[str, dict[str, Any], float],
             "s": {"role": "sensitive", "kind": "category", "labels": labels},
         },
     }
-    return told | more
+    return stated | more
 
 
 def failed(verification: Verification) -> set[str]:
@@ -72,19 +72,19 @@ def test_labels_cover_source_values_of_every_type(kind):
     # The first record is generalized, the others keep their values, missing ones too.
     labels = {"any": cover} | {text: {"values": [text]} for text in kept[1:] if text is not None}
     table = pa.table({"q": ["x"] * 5, "s": ["any", *kept[1:]]})
-    told = manifest(labels, ("k-anonymity", {"k": 5}, 5.0), 5)
-    assert failed(verify_table(table, told, source=source)) == set()
+    stated = manifest(labels, ("k-anonymity", {"k": 5}, 5.0), 5)
+    assert failed(verify_table(table, stated, source=source)) == set()
     cover["values"] = [*occurring, "phantom"]
-    assert failed(verify_table(table, told, source=source)) == {"values"}
+    assert failed(verify_table(table, stated, source=source)) == {"values"}
     cover["values"] = [text for text in occurring if text != kept[0]]
-    assert "truth" in failed(verify_table(table, told, source=source))
+    assert "truth" in failed(verify_table(table, stated, source=source))
 
 
 def test_two_spellings_of_one_number_are_not_two_values():
     source = open_source(pa.table({"q": ["x"] * 3, "s": [0.0, -0.0, 1.5]}))
     table = pa.table({"q": ["x"] * 3, "s": ["any", "any", "any"]})
-    told = manifest({"any": {"values": ["0", "-0", "1.5"]}}, ("k-anonymity", {"k": 3}, 3.0), 3)
-    assert failed(verify_table(table, told, source=source)) == {"values"}
+    stated = manifest({"any": {"values": ["0", "-0", "1.5"]}}, ("k-anonymity", {"k": 3}, 3.0), 3)
+    assert failed(verify_table(table, stated, source=source)) == {"values"}
 
 
 def fine_labels(widths: list[int]) -> tuple[dict[str, Any], list[Fraction]]:
@@ -99,15 +99,15 @@ def test_shares_finer_than_64_bits_are_compared_exactly():
     table = pa.table({"q": ["x"] * len(PRIMES), "s": list(labels)})
     largest = amounts[0] / len(PRIMES)
     limit = math.ceil(largest * 10**13)
-    told = manifest(labels, ("tau-l-diversity", {"tau": limit / 10**13, "l": 2}, float(largest)), len(PRIMES))
-    assert failed(verify_table(table, told)) == set()
-    told["guarantees"][0]["parameters"]["tau"] = (limit - 1) / 10**13
-    assert failed(verify_table(table, told)) == {"tau-l-diversity"}
+    stated = manifest(labels, ("tau-l-diversity", {"tau": limit / 10**13, "l": 2}, float(largest)), len(PRIMES))
+    assert failed(verify_table(table, stated)) == set()
+    stated["guarantees"][0]["parameters"]["tau"] = (limit - 1) / 10**13
+    assert failed(verify_table(table, stated)) == {"tau-l-diversity"}
 
 
 def test_a_curve_of_endless_length_is_not_computed():
-    told = manifest({"a": {"values": ["a"]}}, ("tau-l-diversity", {"tau": 0.5, "l": 10**15}, 1.0), 2)
-    assert failed(verify_table(pa.table({"q": ["x", "x"], "s": ["a", "a"]}), told)) == {"tau-l-diversity"}
+    stated = manifest({"a": {"values": ["a"]}}, ("tau-l-diversity", {"tau": 0.5, "l": 10**15}, 1.0), 2)
+    assert failed(verify_table(pa.table({"q": ["x", "x"], "s": ["a", "a"]}), stated)) == {"tau-l-diversity"}
 
 
 def test_shares_that_are_too_fine_are_not_verified():
@@ -143,6 +143,6 @@ def test_shares_that_are_too_fine_are_not_verified():
 )
 def test_figures_of_utility_and_levels(more, fine):
     labels = {"1": {"values": ["1"]}, "2": {"values": ["2"]}}
-    told = manifest(labels, ("k-anonymity", {"k": 2}, 2.0), 2, **more)
-    verification = verify_table(pa.table({"q": ["x"] * 2, "s": ["1", "2"]}), told)
+    stated = manifest(labels, ("k-anonymity", {"k": 2}, 2.0), 2, **more)
+    verification = verify_table(pa.table({"q": ["x"] * 2, "s": ["1", "2"]}), stated)
     assert failed(verification) == (set() if fine else {"manifest"})

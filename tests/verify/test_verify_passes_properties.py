@@ -75,14 +75,14 @@ def test_passes_find_what_one_pass_finds(rows: list[Any], source: list[Any], lim
         "c": [row[3] for row in rows],
     }
     original = open_source(pa.table({name: [point[p] for point in source] for p, name in enumerate("xysc")}))
-    told = manifest(rows, source)
+    stated = manifest(rows, source)
     table = MemoryRows(pa.table(published))
-    expected = verify_table(table, told, means=Means(), source=original)
+    expected = verify_table(table, stated, means=Means(), source=original)
     false_rows = len(rows) - largest_matching(rows, source)
     truth = next(check for check in expected.checks if check.name == "truth")
     assert truth.ok == (false_rows == 0)
     assert truth.ok or truth.detail.startswith(f"{false_rows} published rows")
-    assert verify_table(table, told, means=Means(limit, 2), source=original) == expected
+    assert verify_table(table, stated, means=Means(limit, 2), source=original) == expected
 
 
 def test_the_manifest_is_one_that_is_read() -> None:
@@ -100,8 +100,8 @@ def test_boxes_side_by_side_in_however_little_memory(n_false: int) -> None:
     rows = [((x, x + 1), (y, y + 1), "ab"[n % 2], n % 2) for x in range(WIDTH) for y in range(WIDTH) for n in range(8)]
     source = [(x, y, s, c) for (x, _), (y, _), s, c in rows]
     source = [(x, y, "b" if n < n_false else s, 1 - c if n < n_false else c) for n, (x, y, s, c) in enumerate(source)]
-    told = manifest(rows, source)
-    told["guarantees"][0]["achieved"] = 8.0
+    stated = manifest(rows, source)
+    stated["guarantees"][0]["achieved"] = 8.0
     table = MemoryRows(
         pa.table(
             {
@@ -113,6 +113,6 @@ def test_boxes_side_by_side_in_however_little_memory(n_false: int) -> None:
         )
     )
     original = open_source(pa.table({name: [point[p] for point in source] for p, name in enumerate("xysc")}))
-    expected = verify_table(table, told, means=Means(), source=original)
+    expected = verify_table(table, stated, means=Means(), source=original)
     assert expected.verified == (n_false == 0), expected.failures
-    assert verify_table(table, told, means=Means(2500, 2), source=original) == expected
+    assert verify_table(table, stated, means=Means(2500, 2), source=original) == expected

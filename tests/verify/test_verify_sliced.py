@@ -91,7 +91,7 @@ def test_table_1f_is_not_3_diverse():
 
 
 def test_what_is_believed_of_the_first_patient():
-    """f1 = 1/4 and f2 = 2/4 are told by the counts, p(t1, B1) is 1, and D is half dyspepsia, half flu."""
+    """f1 = 1/4 and f2 = 2/4 are given by the counts, p(t1, B1) is 1, and D is half dyspepsia, half flu."""
     read = read_manifest(manifest(), with_file=False)
     release = read_release(MemoryRows(TABLE_1F), read, Layout.of(read), None, Silent())
     adversary, subject = Adversary(release), ("disease",)
@@ -152,9 +152,9 @@ def test_formable_tuples_that_fail_are_counted():
     """In bucket 1 the zip code x tells the disease, but only one of its 2 x 2 tuples is known to be there."""
     table = pa.table({"bucket": [1, 1], "age": [1, 2], "sex": ["M", "F"], "zip": ["x", "y"], "disease": ["f", "g"]})
     verification = verify_table(table, manifest(buckets=1, rows=2))
-    told = verification.guarantees[0].detail
-    assert told.startswith("4 of 4 tuples that the buckets could form do not keep it")
-    assert "source" in told
+    stated = verification.guarantees[0].detail
+    assert stated.startswith("4 of 4 tuples that the buckets could form do not keep it")
+    assert "source" in stated
     assert verification.guarantees[0].achieved == 1.0
 
 
@@ -170,13 +170,13 @@ def test_a_claim_that_only_the_source_can_tell():
         }
     )
     source = table.drop_columns(["bucket"])
-    told = manifest(("simple-l-diversity", {"l": 1.4}, 1.7), rows=6)
-    verification = verify_table(table, told, source=open_source(source))
+    stated = manifest(("simple-l-diversity", {"l": 1.4}, 1.7), rows=6)
+    verification = verify_table(table, stated, source=open_source(source))
     achieved = verification.guarantees[0].achieved
     assert achieved is not None
-    told = manifest(("simple-l-diversity", {"l": 1.4}, achieved), rows=6)
-    assert verify_table(table, told, source=open_source(source)).verified
-    assert verify_table(table, told).verified
+    stated = manifest(("simple-l-diversity", {"l": 1.4}, achieved), rows=6)
+    assert verify_table(table, stated, source=open_source(source)).verified
+    assert verify_table(table, stated).verified
     better = manifest(("simple-l-diversity", {"l": 1.4}, achieved + 0.1), rows=6)
     alone = verify_table(table, better)
     assert alone.verified
@@ -211,9 +211,9 @@ def test_formable_tuples_agree_where_parts_overlap():
 
 
 def spoiled(change: Any) -> dict[str, Any]:
-    told = copy.deepcopy(manifest())
-    change(told)
-    return told
+    stated = copy.deepcopy(manifest())
+    change(stated)
+    return stated
 
 
 @pytest.mark.parametrize(
@@ -264,10 +264,10 @@ def test_overlaps_that_are_no_tree():
     with pytest.raises(OverlapError, match="no tree"):
         join_tree([("a", "b"), ("b", "c"), ("c", "a")])
     parts = [["age", "sex"], ["sex", "zip"], ["zip", "age", "disease"]]
-    told = manifest(parts=parts, method_parameters={"overlapping": True})
+    stated = manifest(parts=parts, method_parameters={"overlapping": True})
     columns = ["bucket", "age", "sex", "sex (2)", "zip", "zip (2)", "age (2)", "disease"]
     table = pa.table({name: PATIENTS[name.split(" ")[0]] if name != "bucket" else BUCKETS for name in columns})
-    assert failed(verify_table(table, told)) >= {"parts"}
+    assert failed(verify_table(table, stated)) >= {"parts"}
 
 
 def test_a_source_without_the_columns_is_an_input_error():
@@ -282,7 +282,7 @@ def test_a_source_without_the_columns_is_an_input_error():
 def test_joined_beliefs_do_not_depend_on_batches(rows):
     """Where a batch ends within a bucket, two columns of the sensitive attribute meet its values in other orders."""
     parts = [["age", "disease"], ["sex", "disease"]]
-    told = manifest(
+    stated = manifest(
         ("confidence-bounding", {"most": 0.9, "harmless": ["w"]}, None),
         ("t-closeness", {"t": 0.9}, None),
         parts=parts,
@@ -298,9 +298,9 @@ def test_joined_beliefs_do_not_depend_on_batches(rows):
             "disease (2)": list("wwwzzyxx"),
         }
     )
-    whole = verify_table(table, told)
+    whole = verify_table(table, stated)
     pieces = pa.concat_tables([table.slice(first, rows) for first in range(0, 8, rows)])
-    found = verify_table(pieces, told)
+    found = verify_table(pieces, stated)
     assert [one.achieved for one in found.guarantees] == [one.achieved for one in whole.guarantees]
     assert None not in [one.achieved for one in found.guarantees]
 
@@ -314,12 +314,12 @@ def test_very_many_parts(n_parts):
     source = pa.table({**quasi, "s": ["flu"] * 600 + ["gout"] * 400 + ["flu"] * 400 + ["gout"] * 600})
     buckets = np.repeat([1, 2], n)
     attributes = {name: {"role": "quasi", "kind": "category"} for name in quasi}
-    told = manifest(("simple-l-diversity", {"l": 1.9}, 2.0), rows=2 * n) | {
+    stated = manifest(("simple-l-diversity", {"l": 1.9}, 2.0), rows=2 * n) | {
         "parts": [[name] for name in source.column_names],
         "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
     }
     table = source.add_column(0, "bucket", pa.array(buckets))
-    verification = verify_table(table, told, source=open_source(source), witness=buckets)
+    verification = verify_table(table, stated, source=open_source(source), witness=buckets)
     assert verification.failures == ()
     assert verification.guarantees[0].achieved == pytest.approx(2.0, rel=1e-9)
 
@@ -333,12 +333,12 @@ def test_values_of_buckets_that_have_no_weight_do_not_count(n_parts, l):
     attributes = {name: {"role": "quasi", "kind": "category"} for name in quasi}
     buckets = np.repeat([1, 2], n)
     for asked, failing in ((l, set()), (l + 1, {"distinct-l-diversity"})):
-        told = manifest(("distinct-l-diversity", {"l": asked}, float(l)), rows=2 * n) | {
+        stated = manifest(("distinct-l-diversity", {"l": asked}, float(l)), rows=2 * n) | {
             "parts": [[name] for name in source.column_names],
             "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
         }
         table = source.add_column(0, "bucket", pa.array(buckets))
-        assert failed(verify_table(table, told, source=open_source(source), witness=buckets)) == failing
+        assert failed(verify_table(table, stated, source=open_source(source), witness=buckets)) == failing
 
 
 @pytest.mark.parametrize(
@@ -352,13 +352,15 @@ def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, n_values, fai
     for number in range(n_parts):
         columns |= {f"q{number}": ["r", "r", *["c"] * (n - 2)], f"s ({number + 2})": columns["s"]}
     attributes = {f"q{number}": {"role": "quasi", "kind": "category"} for number in range(n_parts)}
-    told = manifest(("simple-l-diversity", {"l": 1.9}, 2.0), rows=n, buckets=1) | {
+    stated = manifest(("simple-l-diversity", {"l": 1.9}, 2.0), rows=n, buckets=1) | {
         "parts": parts,
         "method_parameters": {"overlapping": True},
         "attributes": attributes | {"s": {"role": "sensitive", "kind": "category"}},
     }
     source = pa.table({name: columns[name] for name in (*attributes, "s")})
-    verification = verify_table(pa.table(columns), told, source=open_source(source), witness=np.ones(n, dtype=np.int64))
+    verification = verify_table(
+        pa.table(columns), stated, source=open_source(source), witness=np.ones(n, dtype=np.int64)
+    )
     assert failed(verification) == failing
 
 
@@ -367,10 +369,10 @@ def test_very_many_parts_that_tell_of_the_sensitive_value(n_parts, n_values, fai
 
 def test_withheld_rows():
     more = pa.concat_tables([PATIENTS, PATIENTS.slice(0, 1)])
-    told = manifest(withheld=1)
-    verification = verify_table(TABLE_1F, told, source=open_source(more), witness=np.append(BUCKETS, 0))
+    stated = manifest(withheld=1)
+    verification = verify_table(TABLE_1F, stated, source=open_source(more), witness=np.append(BUCKETS, 0))
     assert verification.failures == ()
-    verification = verify_table(TABLE_1F, told, source=open_source(more))
+    verification = verify_table(TABLE_1F, stated, source=open_source(more))
     assert verification.failures == ()
     assert "rows are withheld" in detail(verification, "truth")
     assert failed(verify_table(TABLE_1F, manifest(), source=open_source(more))) >= {"source counts", "parts"}
@@ -387,10 +389,10 @@ def test_withheld_rows_that_match_nothing_are_not_judged():
 def test_dropped_rows():
     lacking = pa.table({"age": [22], "sex": pa.array([None], pa.string()), "zip": ["47906"], "disease": ["flu"]})
     more = open_source(pa.concat_tables([lacking, PATIENTS]))
-    told = manifest(missing={"policy": "drop", "tokens": [""], "dropped": 1})
-    assert verify_table(TABLE_1F, told, source=more).failures == ()
-    assert verify_table(TABLE_1F, told, source=more, witness=np.append(0, BUCKETS)).failures == ()
-    wrong = verify_table(TABLE_1F, told, source=more, witness=np.append(1, BUCKETS))
+    stated = manifest(missing={"policy": "drop", "tokens": [""], "dropped": 1})
+    assert verify_table(TABLE_1F, stated, source=more).failures == ()
+    assert verify_table(TABLE_1F, stated, source=more, witness=np.append(0, BUCKETS)).failures == ()
+    wrong = verify_table(TABLE_1F, stated, source=more, witness=np.append(1, BUCKETS))
     assert failed(wrong) == {"witness"}
 
 
@@ -410,36 +412,36 @@ SEXES = {"*": {"any": True}}
 def generalized() -> tuple[pa.Table, dict[str, Any]]:
     young = pa.array(["young"] * 4 + ["old"] * 4)
     table = TABLE_1F.set_column(1, "age", young).set_column(2, "sex", pa.array(["*"] * 8))
-    told = manifest(SIMPLE, ("column-frequency", {"k": 2}, 2.0))
-    told["attributes"]["age"] = {"role": "quasi", "kind": "number", "labels": copy.deepcopy(AGES)}
-    told["attributes"]["sex"]["labels"] = copy.deepcopy(SEXES)
-    return table, told
+    stated = manifest(SIMPLE, ("column-frequency", {"k": 2}, 2.0))
+    stated["attributes"]["age"] = {"role": "quasi", "kind": "number", "labels": copy.deepcopy(AGES)}
+    stated["attributes"]["sex"]["labels"] = copy.deepcopy(SEXES)
+    return table, stated
 
 
 @pytest.mark.parametrize("witness", [BUCKETS, None])
 def test_regions(witness):
-    table, told = generalized()
-    assert verify_table(table, told, source=open_source(PATIENTS), witness=witness).failures == ()
-    assert verify_table(table, told).failures == ()
+    table, stated = generalized()
+    assert verify_table(table, stated, source=open_source(PATIENTS), witness=witness).failures == ()
+    assert verify_table(table, stated).failures == ()
 
 
 def test_regions_that_overlap():
-    table, told = generalized()
-    told["attributes"]["age"]["labels"]["old"]["from"] = 52
-    assert failed(verify_table(table, told)) == {"regions"}
+    table, stated = generalized()
+    stated["attributes"]["age"]["labels"]["old"]["from"] = 52
+    assert failed(verify_table(table, stated)) == {"regions"}
 
 
 def test_rows_in_no_region():
-    table, told = generalized()
-    told["attributes"]["age"]["labels"]["old"]["from"] = 60
-    names = failed(verify_table(table, told, source=open_source(PATIENTS), witness=BUCKETS))
+    table, stated = generalized()
+    stated["attributes"]["age"]["labels"]["old"]["from"] = 60
+    names = failed(verify_table(table, stated, source=open_source(PATIENTS), witness=BUCKETS))
     assert names >= {"located", "parts", "truth", "matching"}
 
 
 def test_labels_are_declared_and_used():
-    table, told = generalized()
-    told["attributes"]["age"]["labels"]["none"] = {"from": -5, "below": 0}
-    assert "labels" in failed(verify_table(table, told))
-    table, told = generalized()
-    del told["attributes"]["age"]["labels"]["old"]
-    assert "labels" in failed(verify_table(table, told))
+    table, stated = generalized()
+    stated["attributes"]["age"]["labels"]["none"] = {"from": -5, "below": 0}
+    assert "labels" in failed(verify_table(table, stated))
+    table, stated = generalized()
+    del stated["attributes"]["age"]["labels"]["old"]
+    assert "labels" in failed(verify_table(table, stated))

@@ -115,12 +115,12 @@ def test_population_that_is_not_given_or_not_the_declared_one():
     verification = verify_table(AGE_ROWS, manifest(AGES, 3, promise))
     assert "pass it" in verification.guarantees[0].detail
     people = open_source(PEOPLE)
-    told = manifest(AGES, 3, promise, populations={"p": {"sha256": people.digest()}})
-    assert verify_table(AGE_ROWS, told, populations={"p": people}).verified
-    told["populations"]["p"]["sha256"] = "0" * 64
-    assert failed(verify_table(AGE_ROWS, told, populations={"p": people})) == {"population"}
+    stated = manifest(AGES, 3, promise, populations={"p": {"sha256": people.digest()}})
+    assert verify_table(AGE_ROWS, stated, populations={"p": people}).verified
+    stated["populations"]["p"]["sha256"] = "0" * 64
+    assert failed(verify_table(AGE_ROWS, stated, populations={"p": people})) == {"population"}
     with pytest.raises(InputError, match="lacks columns"):
-        verify_table(AGE_ROWS, told, populations={"p": open_source(PEOPLE.select(["name"]))})
+        verify_table(AGE_ROWS, stated, populations={"p": open_source(PEOPLE.select(["name"]))})
 
 
 # Generalized sensitive values ------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def test_induced_frequencies():
 def test_generalized_sensitive_values_cover_their_source(second, wrong):
     source = pa.table({"q": ["x"] * 4, "s": ["flu", second, "hepatitis", "phthisis"]})
     promise = ("tau-l-diversity", {"tau": 0.375, "l": 3}, 0.375)
-    told = manifest({"q": flat("x"), "s": ILLNESS}, 4, promise)
-    verification = verify_table(ILL_ROWS, told, source=open_source(source))
+    stated = manifest({"q": flat("x"), "s": ILLNESS}, 4, promise)
+    verification = verify_table(ILL_ROWS, stated, source=open_source(source))
     assert failed(verification) == wrong
 
 
@@ -174,10 +174,10 @@ def test_dropped_rows_are_those_with_missing_quasi_or_sensitive_values():
     table = pa.table({"q": ["x", "x"], "s": ["a", "b"], "i": [1, None]})
     source = pa.table({"q": ["x", None, "x", "?", "x"], "s": ["a", "a", "b", "a", None], "i": [1, 2, None, 4, 5]})
     missing = {"policy": "drop", "tokens": ["?"], "dropped": 3}
-    told = manifest(attributes, 2, ("k-anonymity", {"k": 2}, 2.0), missing=missing)
-    assert failed(verify_table(table, told, source=open_source(source))) == set()
+    stated = manifest(attributes, 2, ("k-anonymity", {"k": 2}, 2.0), missing=missing)
+    assert failed(verify_table(table, stated, source=open_source(source))) == set()
     missing["dropped"] = 2
-    assert failed(verify_table(table, told, source=open_source(source))) == {"source counts"}
+    assert failed(verify_table(table, stated, source=open_source(source))) == {"source counts"}
 
 
 def test_source_in_text_against_a_typed_release(tmp_path):
@@ -190,15 +190,15 @@ def test_source_in_text_against_a_typed_release(tmp_path):
     table = pa.table({"q": ["[1, 9]"] * 3, "s": [1.5, 2.0, 2.5], "day": days})
     source = pa.table({"q": [9, 1, 5], "s": ["2.50", "2", "1.5"], "day": ["", "1970-01-03", "1970-01-02"]})
     pa_csv.write_csv(source, tmp_path / "source.csv")
-    told = manifest(attributes, 3, ("k-anonymity", {"k": 3}, 3.0))
-    verification = verify_table(table, told, source=open_source(tmp_path / "source.csv"))
+    stated = manifest(attributes, 3, ("k-anonymity", {"k": 3}, 3.0))
+    verification = verify_table(table, stated, source=open_source(tmp_path / "source.csv"))
     assert failed(verification) == set()
 
 
 def test_source_without_a_published_column():
-    told = manifest(TWO, 8, ("k-anonymity", {"k": 4}, 4.0))
+    stated = manifest(TWO, 8, ("k-anonymity", {"k": 4}, 4.0))
     with pytest.raises(InputError, match="lacks 1 columns"):
-        verify_table(TWO_ROWS, told, source=open_source(TWO_ROWS.select(["q", "s"])))
+        verify_table(TWO_ROWS, stated, source=open_source(TWO_ROWS.select(["q", "s"])))
 
 
 def test_taxonomy_that_lacks_a_value_cannot_be_used():
@@ -216,8 +216,8 @@ def test_thirty_quasi_attributes_with_more_combinations_than_64_bits():
     table = pa.table({**dict.fromkeys(names, values * 2), "s": ["a"] * 12 + ["b"] * 12})
     attributes: dict[str, Any] = {name: flat(*values) for name in names}
     attributes["s"] = SENSITIVE
-    told = manifest(attributes, 24, ("k-anonymity", {"k": 2}, 2.0), ("distinct-l-diversity", {"l": 2}, 2.0))
-    assert failed(verify_table(table, told, source=open_source(table))) == set()
+    stated = manifest(attributes, 24, ("k-anonymity", {"k": 2}, 2.0), ("distinct-l-diversity", {"l": 2}, 2.0))
+    assert failed(verify_table(table, stated, source=open_source(table))) == set()
 
 
 def test_answers_are_plain_data():

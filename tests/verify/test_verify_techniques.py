@@ -305,5 +305,5 @@ def test_what_the_command_says(tmp_path) -> None:
     assert said.exit_code == 0
     assert "promises nothing about people" in " ".join(said.stdout.split())
     assert verify(tmp_path / "plain", source=open_source(people())).verified
-    told = runner.invoke(app, ["verify", str(tmp_path / "plain"), "--json"])
-    assert json.loads(told.stdout)["claims"] == []
+    stated = runner.invoke(app, ["verify", str(tmp_path / "plain"), "--json"])
+    assert json.loads(stated.stdout)["claims"] == []

@@ -46,7 +46,7 @@ def read_counts(data: object, domain: Domain, *, probabilities: bool = False) ->
     """Read a table of counts by the domain as it is sent; with *probabilities* its last column may be that instead.
 
     Rows with 0 are kept: in a large domain they say that a combination belongs to it. Rows are in the order of the
-    domain's values, so that nothing is told by theirs.
+    domain's values, so that nothing is given by theirs.
     """
     source = open_source(data)
     known = WEIGHTS if probabilities else WEIGHTS[:1]

@@ -72,9 +72,9 @@ def refuse_open(findings: Sequence[Finding]) -> None:
     """Raise if a high finding is neither fixed nor accepted."""
     high = [one for one in findings if one.open and one.severity == "high"]
     if high:
-        told = "\n".join(f"{one.id}: {one.text} {one.fix}" for one in high)
+        stated = "\n".join(f"{one.id}: {one.text} {one.fix}" for one in high)
         raise FindingsError(
             f"nothing was published: {count_noun(len(high), 'high finding is', 'high findings are')} open. Fix the "
-            f"policy, or accept a finding in it with a reason.\n{told}",
+            f"policy, or accept a finding in it with a reason.\n{stated}",
             findings,
         )

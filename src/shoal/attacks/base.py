@@ -25,8 +25,8 @@ CONFIDENCE = 0.95
 N_TARGETS = 2000
 FEWEST = 20
 NO_CONTROL = (
-    "there is no control group: what anybody could infer about people in general cannot be told from what the release "
-    "discloses about the people in it"
+    "there is no control group: what anybody could infer about people in general cannot be distinguished from what "
+    "the release discloses about the people in it"
 )
 CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
 LITTLE = 0.05  # a risk that is surely below this is called none
@@ -148,12 +148,12 @@ class Trials:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all counts, None where there are none, and the risk; without a control group a note says so."""
-        told: dict[str, Any] = {"name": self.attack, "about": self.about, "attack": self.success.as_dict()}
+        stated: dict[str, Any] = {"name": self.attack, "about": self.about, "attack": self.success.as_dict()}
         for name, tally in (("baseline", self.baseline), ("control", self.control)):
-            told[name] = None if tally is None else tally.as_dict()
-        told["risk"] = self.risk.as_dict()
+            stated[name] = None if tally is None else tally.as_dict()
+        stated["risk"] = self.risk.as_dict()
         if self.variants:
-            told["variants"] = {
+            stated["variants"] = {
                 name: {key: entry for key, entry in trials.as_dict().items() if key != "notes"}
                 for name, trials in self.variants.items()
             }
@@ -161,8 +161,8 @@ class Trials:
         if self.control is None and not any(NO_CONTROL in note for note in notes):
             notes.append(NO_CONTROL)
         if notes:
-            told["notes"] = notes
-        return told
+            stated["notes"] = notes
+        return stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +364,8 @@ class LearnedAttack(SensitiveAttack):
             blind = guess_likeliest(view.believe(secret, people), mode(secret), rng)
             return Answers(guess_likeliest(beliefs(people), blind, rng), blind, people.secrets[secret.name])
 
-        told = answer(asked.members)
-        return told.try_beside(None if asked.others is None else answer(asked.others), self.name)
+        stated = answer(asked.members)
+        return stated.try_beside(None if asked.others is None else answer(asked.others), self.name)
 
 
 def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:

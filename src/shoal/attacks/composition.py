@@ -122,7 +122,7 @@ def _align(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
 
 def token_columns(view: ReleaseView) -> list[str]:
     """Return the published columns whose tokens stand for persons."""
-    return [name for name, told in view.treatments.techniques.items() if told.get("of") == "identifier"]
+    return [name for name, stated in view.treatments.techniques.items() if stated.get("of") == "identifier"]
 
 
 def of_one_person(view: ReleaseView) -> int:

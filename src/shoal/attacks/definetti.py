@@ -183,10 +183,10 @@ def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
 
 def _narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> IntArray:
     """Return (n,) the narrowest label that covers each code, or one beyond all labels."""
-    told = view.labels[attribute]
-    label_of = np.full(int(view.widths[attribute]), len(told.low), dtype=np.int64)
-    for widest in np.argsort(told.low - told.high, kind="stable").tolist():
-        label_of[told.low[widest] : told.high[widest]] = widest
+    stated = view.labels[attribute]
+    label_of = np.full(int(view.widths[attribute]), len(stated.low), dtype=np.int64)
+    for widest in np.argsort(stated.low - stated.high, kind="stable").tolist():
+        label_of[stated.low[widest] : stated.high[widest]] = widest
     return np.asarray(label_of[codes])
 
 

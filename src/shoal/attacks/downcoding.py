@@ -255,11 +255,11 @@ class Nested:
 
 def find_covered_codes(view: ReleaseView, attribute: int) -> BoolArray:
     """Return (n_labels, n_codes) which codes of an attribute each label covers."""
-    told, code = view.labels[attribute], np.arange(int(view.widths[attribute]))
-    under = (code >= told.low[:, None]) & (code < told.high[:, None])
-    gaps = np.flatnonzero(told.gaps >= 0)
+    stated, code = view.labels[attribute], np.arange(int(view.widths[attribute]))
+    under = (code >= stated.low[:, None]) & (code < stated.high[:, None])
+    gaps = np.flatnonzero(stated.gaps >= 0)
     if len(gaps):
-        bits = np.ascontiguousarray(view.space.bits[told.gaps[gaps]]).view(np.uint8)
+        bits = np.ascontiguousarray(view.space.bits[stated.gaps[gaps]]).view(np.uint8)
         under[gaps] &= np.unpackbits(bits, axis=1, bitorder="little")[:, : len(code)].astype(np.bool_)
     return np.asarray(under)
 

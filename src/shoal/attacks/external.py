@@ -72,8 +72,8 @@ def find_registered(view: ReleaseView, targets: People, register: pa.Table) -> P
     rows, places = _match_names(
         [targets.table.column(name) for name in names], [register.column(name) for name in names]
     )
-    found, told = targets[rows], view.people(register, "the register", partly=True)[places]
-    return replace(told, secrets=found.secrets, table=found.table)
+    found, stated = targets[rows], view.people(register, "the register", partly=True)[places]
+    return replace(stated, secrets=found.secrets, table=found.table)
 
 
 def _match_names(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> tuple[IntArray, IntArray]:

@@ -219,23 +219,23 @@ def make_askable(
 ) -> tuple[Labels, ...]:
     """Return the labels of each attribute as one may ask people for them: in ranges, where numbers were changed."""
     return tuple(
-        _bin_labels(told, treatments.trace(name).blur)
+        _bin_labels(stated, treatments.trace(name).blur)
         if "labels" not in entries[name] and (treatments.trace(name).blur or treatments.centres) and name not in reach
-        else told
-        for name, told in zip(space.attributes, labels, strict=True)
+        else stated
+        for name, stated in zip(space.attributes, labels, strict=True)
     )
 
 
-def _bin_labels(told: Labels, blur: float) -> Labels:
+def _bin_labels(stated: Labels, blur: float) -> Labels:
     """Return labels of numbers as ranges to ask for, where the numbers themselves are not the true ones.
 
     Ranges are twice as wide as the *blur*, so that most numbers stay in theirs; if that is not known, for numbers are
     averages, there are as many ranges as each has distinct numbers, about equally many.
     """
-    some = np.asarray(np.isfinite(told.spans).all(axis=1))
-    numbers = told.spans[some, 0]
+    some = np.asarray(np.isfinite(stated.spans).all(axis=1))
+    numbers = stated.spans[some, 0]
     if not len(numbers):
-        return told
+        return stated
     if blur > 0:
         edges = np.arange(np.floor(numbers.min() / (2 * blur)), np.floor(numbers.max() / (2 * blur)) + 2) * 2 * blur
     else:
@@ -247,7 +247,7 @@ def _bin_labels(told: Labels, blur: float) -> Labels:
     place[some] = np.searchsorted(edges, numbers, side="right") - 1
     high = np.append(np.zeros(n_ranges, dtype=np.int64), np.iinfo(np.int32).max)
     return Labels(
-        {text: int(place[label]) for text, label in told.number.items()},
+        {text: int(place[label]) for text, label in stated.number.items()},
         np.zeros(n_ranges + 1, dtype=np.int64),
         high,
         np.full(n_ranges + 1, -1, dtype=np.int64),

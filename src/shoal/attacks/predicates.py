@@ -55,8 +55,8 @@ class Predicates:
         Where *sided* says so, a number above the median is asked to be at least the record's own, any other at most.
         """
         relation = np.where(used, WITHIN, NOTHING)
-        for a, told in enumerate(view.asked):
-            middles = middles_of(told)[labels[:, a]]
+        for a, stated in enumerate(view.asked):
+            middles = middles_of(stated)[labels[:, a]]
             if np.isfinite(middles).any():
                 side = np.where(middles[rows] >= np.nanmedian(middles), AT_LEAST, BELOW)
                 relation[:, a] = np.where(used[:, a] & sided & np.isfinite(middles[rows]), side, relation[:, a])
@@ -66,13 +66,13 @@ class Predicates:
     def univariate(cls, view: ReleaseView, labels: CodeArray) -> Predicates:
         """Return all predicates about one attribute: labels that were published once, and both ends of numbers."""
         asked = []
-        for a, told in enumerate(view.asked):
-            count = np.bincount(labels[:, a], minlength=len(told.low))
+        for a, stated in enumerate(view.asked):
+            count = np.bincount(labels[:, a], minlength=len(stated.low))
             asked += [(a, WITHIN, label) for label in np.flatnonzero((count == 1) & _tells(view, a)).tolist()]
-            ended = np.flatnonzero(np.isfinite(told.spans).all(axis=1))
+            ended = np.flatnonzero(np.isfinite(stated.spans).all(axis=1))
             if len(ended):
-                asked.append((a, BELOW, int(ended[told.spans[ended, 1].argmin()])))
-                asked.append((a, AT_LEAST, int(ended[told.spans[ended, 0].argmax()])))
+                asked.append((a, BELOW, int(ended[stated.spans[ended, 1].argmin()])))
+                asked.append((a, AT_LEAST, int(ended[stated.spans[ended, 0].argmax()])))
         attribute, relation, label = np.array(asked, dtype=np.int64).reshape(-1, 3).T
         found = np.zeros((2, len(asked), len(view.known)), dtype=np.int64)
         found[:, np.arange(len(asked)), attribute] = relation, label
@@ -87,16 +87,16 @@ class Predicates:
         attribute, relation, label = column.copy(), self.relation[predicate, column], self.label[predicate, column]
         low, high = np.zeros(len(column), dtype=np.int64), np.full(len(column), np.iinfo(np.int32).max, dtype=np.int64)
         gaps, places = np.full(len(column), -1, dtype=np.int64), []
-        for a, told in enumerate(view.asked):
+        for a, stated in enumerate(view.asked):
             own = attribute == a
             at_least, below = own & (relation == AT_LEAST), own & (relation == BELOW)
             within = np.flatnonzero(own & (relation == WITHIN))
-            if told.by_number:
+            if stated.by_number:
                 at_least[within] = below[within] = True
             else:
                 of = label[within]
-                low[within], high[within], gaps[within] = told.low[of], told.high[of], told.gaps[of]
-            begins, ends = told.spans[label[at_least], 0], told.spans[label[below], 1]
+                low[within], high[within], gaps[within] = stated.low[of], stated.high[of], stated.gaps[of]
+            begins, ends = stated.spans[label[at_least], 0], stated.spans[label[below], 1]
             edges, numbers = np.unique(np.concatenate([begins, ends])), people.numbers[:, a]
             low[at_least] = np.searchsorted(edges, begins) + 1
             high[below] = np.searchsorted(edges, ends) + 1
@@ -121,9 +121,9 @@ def count_fulfilling(columns: CodeArray, asked: kernels.Conditions, bits: KeyArr
         return np.concatenate(list(threads.map(block, range(0, n, size))))
 
 
-def middles_of(told: Labels) -> FloatArray:
+def middles_of(stated: Labels) -> FloatArray:
     """Return (n_labels,) the middle of what each label covers, NaN for categories and labels without ends."""
-    ends = np.where(np.isfinite(told.spans), told.spans, np.nan)
+    ends = np.where(np.isfinite(stated.spans), stated.spans, np.nan)
     return np.asarray((ends[:, 0] + ends[:, 1]) / 2)
 
 
@@ -133,8 +133,8 @@ def telling(view: ReleaseView, labels: CodeArray) -> BoolArray:
 
 
 def _tells(view: ReleaseView, attribute: int) -> BoolArray:
-    told = view.asked[attribute]
-    return np.asarray(told.high - told.low < view.widths[attribute])
+    stated = view.asked[attribute]
+    return np.asarray(stated.high - stated.low < view.widths[attribute])
 
 
 def _usable(view: ReleaseView, attribute: int) -> IntArray:

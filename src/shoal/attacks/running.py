@@ -77,9 +77,9 @@ def attack(
     strangers = None
     if control is not None:
         strangers = _people(view, _open(control, options, loaded), "the control table", wanted)
-    for told, table in (("source", people), ("control table", strangers)):
+    for stated, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
-            raise InputError(f"the {told} has fewer than {FEWEST} records: so few people tell nothing")
+            raise InputError(f"the {stated} has fewer than {FEWEST} records: so few people tell nothing")
     found: list[Trials | Refusal] = []
     with show_progress(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
@@ -136,23 +136,23 @@ def _open(table: object, options: SourceOptions, policy: Policy | None) -> Sourc
     return source if policy is None else unfold_baskets(policy, source)[1]
 
 
-def _people(view: ReleaseView, source: Source, told: str, wanted: Sequence[str]) -> People:
+def _people(view: ReleaseView, source: Source, stated: str, wanted: Sequence[str]) -> People:
     """Read the wanted columns: what is known, and to be found out, and names that a register has, too."""
     names = [name for name in dict.fromkeys(wanted) if name in source.schema.names]
     for name in view.known:
         if name not in names and name not in view.treatments.named:
             raise InputError(
-                f"{told} has no column {name!r}, which the release knows as quasi-identifying"
+                f"{stated} has no column {name!r}, which the release knows as quasi-identifying"
                 f"{did_you_mean(name, source.schema.names)}"
             )
     units = [name for name in view.manifest.get("people", {}).values() if name in source.schema.names][:1]
     rows: pa.Table = read_columns(source, list(dict.fromkeys([*names, *units])))
     if not units:
-        return view.people(rows, told)
+        return view.people(rows, stated)
     owner = rows.column(units[0]).combine_chunks().cast(pa.string()).dictionary_encode(null_encoding="encode")
     person = np.asarray(owner.indices).astype(np.int32)
     order = np.argsort(person, kind="stable")
-    return view.people(rows.select(names).take(pa.array(order)), told, person=person[order])
+    return view.people(rows.select(names).take(pa.array(order)), stated, person=person[order])
 
 
 def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:
@@ -162,8 +162,8 @@ def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[
         raise InputError(f"{folder} is not a release: it has no manifest.json")
     public, manifest = found
     evidence = public.parent / INTERNAL / "evidence.json"
-    if public.name == PUBLIC and evidence.is_file() and "findings" in (told := read_internal(evidence)):
-        return tuple(map(Finding.from_dict, told["findings"]))
+    if public.name == PUBLIC and evidence.is_file() and "findings" in (stated := read_internal(evidence)):
+        return tuple(map(Finding.from_dict, stated["findings"]))
     counts = RowCounts.of(manifest)
     form = read_form(manifest)
     for batch in plain(form.read_rows(public / Path(str(manifest["data"]["file"])).name)).to_batches():

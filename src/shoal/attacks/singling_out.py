@@ -70,8 +70,8 @@ def _multivariate(view: ReleaseView, labels: CodeArray, n: int, rng: np.random.G
     sets = _attribute_sets(view, rng)
     within = [_alone(labels, tells, attributes, n, rng) for attributes in sets]
     read = _Read(*map(np.concatenate, zip(*within, *_ask_sides(view, labels, tells, sets), strict=True)))
-    numbers = np.array([np.isfinite(told.spans).all(axis=1).any() for told in view.asked])
-    blurred = np.array([told.by_number for told in view.asked])
+    numbers = np.array([np.isfinite(stated.spans).all(axis=1).any() for stated in view.asked])
+    blurred = np.array([stated.by_number for stated in view.asked])
     exact = ((read.used & numbers).any(axis=1) & ~read.sided) | (read.used & blurred).any(axis=1)
     read = read._replace(shown=2 * np.minimum(read.shown, 2) + exact).once(labels, rng).best(n, rng)
     return Predicates.multivariate(view, labels, read.rows, read.used, read.sided)
@@ -118,7 +118,7 @@ def _ask_sides(view: ReleaseView, labels: CodeArray, tells: BoolArray, sets: Boo
 
     If no other record has the same number there, no other published record fulfils the predicate.
     """
-    middles = [middles_of(told)[own] for told, own in zip(view.asked, labels.T, strict=True)]
+    middles = [middles_of(stated)[own] for stated, own in zip(view.asked, labels.T, strict=True)]
     numbers = np.array([bool(np.isfinite(own).any()) for own in middles])
     for attributes in sets:
         group, _ = number_rows([labels[:, a] for a in np.flatnonzero(attributes & ~numbers)], len(labels))

@@ -201,8 +201,8 @@ class ReleaseView:
         """(n_known,) which attributes stand in the rows of the people they are of, as far as one can tell."""
         return np.array([not self.treatments.is_unlinked(name) for name in self.known])
 
-    def people(self, table: pa.Table, told: str, *, partly: bool = False, person: CodeArray | None = None) -> People:
-        """Return people in the codes of this release; *told* names their table in messages.
+    def people(self, table: pa.Table, stated: str, *, partly: bool = False, person: CodeArray | None = None) -> People:
+        """Return people in the codes of this release; *stated* names their table in messages.
 
         *person* says whose rows they are, those of a person side by side; without it each is somebody else's.
 
@@ -210,7 +210,7 @@ class ReleaseView:
         technique changes a value in a way that everybody can follow, the codes are those of the changed value.
         """
         if not table.num_rows:
-            raise InputError(f"{told} is empty")
+            raise InputError(f"{stated} is empty")
         codes = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
         numbers = np.full(codes.shape, np.nan)
         for place, name in enumerate(self.known):
@@ -218,7 +218,7 @@ class ReleaseView:
                 if partly or name in self.treatments.named:
                     codes[:, place] = UNKNOWN
                     continue
-                raise InputError(f"{told} has no column {name!r}, which the release knows as quasi-identifying")
+                raise InputError(f"{stated} has no column {name!r}, which the release knows as quasi-identifying")
             whole = table.column(name).combine_chunks()
             if not pa.types.is_dictionary(whole.type):
                 whole = whole.dictionary_encode()
@@ -252,11 +252,11 @@ class ReleaseView:
         Of somebody who is known by little, most records may be the person's: that is not to be asked again.
         """
         unknown = (codes == UNKNOWN) | ~self.together
-        told = np.where(unknown, UNKNOWN, codes)
+        stated = np.where(unknown, UNKNOWN, codes)
         read = np.where(unknown, np.nan, numbers)
-        columns = [*(told.T + 1), *(np.unique(own, return_inverse=True)[1].reshape(-1) for own in read.T)]
+        columns = [*(stated.T + 1), *(np.unique(own, return_inverse=True)[1].reshape(-1) for own in read.T)]
         person, first = number_rows(columns, len(codes))
-        return self.hulls(told[first]), read[first], person
+        return self.hulls(stated[first]), read[first], person
 
     def find_left(self, secret: Secret, people: People) -> Left:
         """Return what is left for people whose every quasi value is known.
@@ -344,22 +344,22 @@ class ReleaseView:
         known, n_buckets = hulls[:, 1::2] - hulls[:, ::2] < self.widths, len(self.sizes)
         begun, found = np.zeros(len(hulls), dtype=np.bool_), csr_array((len(hulls), n_buckets))
         for place, part in enumerate(self.parts):
-            told = known[:, part.known].any(axis=1)
-            if place == without or not told.any():
+            stated = known[:, part.known].any(axis=1)
+            if place == without or not stated.any():
                 continue
-            covering, _ = self.cover(part, hulls[told], numbers[told], near=False)
+            covering, _ = self.cover(part, hulls[stated], numbers[stated], near=False)
             of, covers = part.pairs, np.zeros(len(hulls), dtype=np.int64)
-            covers[told] = np.diff(covering.start)
+            covers[stated] = np.diff(covering.start)
             start, ones = np.append(0, np.cumsum(covers)), np.ones(len(covering.boxes))
             covered = csr_array((ones, covering.boxes, start), shape=(len(hulls), len(part.records)))
             share = of.records / self.sizes[of.second]
             shares = covered @ csr_array((share, of.second, of.start), shape=(len(part.records), n_buckets))
             if begun.any():
                 known_before, new, others = (
-                    diags_array(rows.astype(float)) for rows in (told & begun, told & ~begun, ~told)
+                    diags_array(rows.astype(float)) for rows in (stated & begun, stated & ~begun, ~stated)
                 )
                 shares = known_before @ found.multiply(shares) + new @ shares + others @ found
-            found, begun = shares, begun | told
+            found, begun = shares, begun | stated
         if not begun.all():  # of whom no part tells anything, all buckets match
             found = found + csr_array(np.broadcast_to(~begun[:, np.newaxis], found.shape).astype(float))
         found.data /= self.sizes[found.indices]

@@ -28,7 +28,7 @@ from shoal.utility.base import Utility
 from shoal.verify.result import Verification
 
 _LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
-_NOT_TOLD = "(not told)"
+_NOT_STATED = "(not stated)"
 _MOST_WORK = 2**24  # sets of attributes times cells: about 0.2 s
 _LARGEST = 3
 _MOST_SETS = 10
@@ -105,13 +105,13 @@ def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
     text = json.dumps(
         dict(document), default=lambda value: value.item() if isinstance(value, np.generic) else str(value)
     )
-    told: dict[str, Any] = json.loads(text)
-    for options in told.get("attributes", {}).values():
+    stated: dict[str, Any] = json.loads(text)
+    for options in stated.get("attributes", {}).values():
         technique = options.get("technique")
         for parameters in technique.values() if isinstance(technique, dict) else ():
             if isinstance(parameters, dict) and "key" in parameters:
-                parameters["key"] = _NOT_TOLD
-    return told
+                parameters["key"] = _NOT_STATED
+    return stated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +148,7 @@ class Given:
 def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
     """Return how easily records, or the people that the policy counts, are found by the sizes of their classes.
 
-    Of buckets it is also told how well they hide who is in the table.
+    Of buckets it is also stated how well they hide who is in the table.
     """
     if hiding is None:
         return {}

@@ -306,9 +306,9 @@ def _combine_remainders(remainders: list[list[int]], moduli: list[int]) -> tuple
 
 
 def _too_many(needed: int | None, steps: int) -> str:
-    told = f"{needed:,} steps" if needed is not None else "more"
+    stated = f"{needed:,} steps" if needed is not None else "more"
     return (
-        f"tuples and their matching buckets cannot be counted in {steps:,} steps; it takes {told}: allow more of them"
+        f"tuples and their matching buckets cannot be counted in {steps:,} steps; it takes {stated}: allow more of them"
     )
 
 
@@ -388,15 +388,15 @@ def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
     """
     quasi = [place for part in plan.parts for place in part.quasi]
     known = [part for part in plan.parts if part.quasi]
-    told: dict[str, Any] = {"original_tuples": None, "fake_tuples": None, "matching_buckets": None, "reason": None}
+    stated: dict[str, Any] = {"original_tuples": None, "fake_tuples": None, "matching_buckets": None, "reason": None}
     if not known:
-        return {**told, "reason": "no attribute is quasi-identifying"}
+        return {**stated, "reason": "no attribute is quasi-identifying"}
     if len(set(quasi)) < len(quasi):
-        return {**told, "reason": "tuples of overlapping parts are not counted"}
+        return {**stated, "reason": "tuples of overlapping parts are not counted"}
     pieces = plan.pieces(problem.cells.counts)
     values = [part.values[pieces.cell] for part in known]
     tuples, copies = distinct_tuples(values, pieces.records)
-    told["original_tuples"] = len(copies)
+    stated["original_tuples"] = len(copies)
     contents = BucketContents.of(pieces.bucket, values, pieces.records)
     try:
         matching = matching_buckets(contents, tuples, steps=EVIDENCE_STEPS)
@@ -405,11 +405,11 @@ def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
             "original_records": MatchingBuckets.of(matching, copies).categories(),
             "original_tuples": originals.categories(),
         }
-        told["matching_buckets"] = categories
+        stated["matching_buckets"] = categories
         formed = (
             count_formed_tuples(contents, steps=EVIDENCE_STEPS) if len(known) > 1 else originals
         )  # one part forms no others
         fakes = formed.without(originals)
     except UncountableError as error:
-        return {**told, "reason": str(error)}
-    return {**told, "fake_tuples": fakes.total, "matching_buckets": {**categories, "fake_tuples": fakes.categories()}}
+        return {**stated, "reason": str(error)}
+    return {**stated, "fake_tuples": fakes.total, "matching_buckets": {**categories, "fake_tuples": fakes.categories()}}

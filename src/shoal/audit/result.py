@@ -27,7 +27,7 @@ from shoal.policy.policy import Policy, Role
 
 ALONE = 0.05  # share of records that a column by itself makes unique
 JOINED = 0.5  # share of the records hidden by the quasi attributes that it makes unique together with them
-ABOVE = (0.1, 0.3, 0.5)  # chances of which it is told how many records exceed them
+ABOVE = (0.1, 0.3, 0.5)  # chances of which it is stated how many records exceed them
 THRESHOLDS = (0.05, 0.2, 0.33)
 _KEYS = (  # of an audit as JSON
     "headline", "warnings", "source", "rows", "records", "missing", "quasi", "classes", "k", "unique_records",

@@ -87,8 +87,8 @@ def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:
     """Raise if an attribute that is looked at stands for other items of a basket in one release than in another."""
     meaning: dict[str, list[Any]] = {}
     for each in opened:
-        for name, basket, told in _items(each):
-            if name in names and meaning.setdefault(name, told) != told:
+        for name, basket, stated in _items(each):
+            if name in names and meaning.setdefault(name, stated) != stated:
                 raise InputError(
                     f"{name!r} stands for other items of {basket!r} in one release than in another, so that they "
                     "cannot be compared; link them with a target or a population that does not have it"

@@ -61,7 +61,7 @@ class Remaining:
 class WorstCase(Figures):
     """Classes, one of each release, that leave few values to whoever is in all of them.
 
-    A sliced release has no classes but values as they are, which may be those of one person: it is not told of.
+    A sliced release has no classes but values as they are, which may be those of one person: it is not mentioned.
     """
 
     classes: tuple[Mapping[str, str], ...]  # attribute -> label; empty for a sliced release
@@ -141,6 +141,8 @@ class PopulationLinkage(Figures):
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        told = Figures.as_dict(self)
-        told["releases"] = [{"release": name, "l": l} for name, l in zip(self.releases, told.pop("alone"), strict=True)]
-        return told | {"worst_case_l": told.pop("bound"), "from_population": told.pop("population")}
+        stated = Figures.as_dict(self)
+        stated["releases"] = [
+            {"release": name, "l": l} for name, l in zip(self.releases, stated.pop("alone"), strict=True)
+        ]
+        return stated | {"worst_case_l": stated.pop("bound"), "from_population": stated.pop("population")}

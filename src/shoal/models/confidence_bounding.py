@@ -51,7 +51,7 @@ class ConfidenceBounding(ValueModel):
 
     @property
     def knows_values(self) -> bool:
-        """Harmless values and items are told by their names."""
+        """Harmless values and items are given by their names."""
         return bool(self.harmless) or self.separator is not None
 
     @property

@@ -32,7 +32,7 @@ class DeltaDisclosure(ValueModel):
         "With delta = 1 a value is at most 2.7 times as frequent in a class as in the table, and not rarer than that."
     )
     usual: ClassVar = {"delta": 2}
-    weaknesses = f"It bounds ratios to the published table, which itself is told. {PRESENCE}"
+    weaknesses = f"It bounds ratios to the published table, which itself is published. {PRESENCE}"
     achieved_is = "at most"
     relative_to_whole = True
 

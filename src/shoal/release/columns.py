@@ -173,7 +173,7 @@ def describe_values(attribute: Attribute, role: str) -> dict[str, Any]:
 def _describe_domain(taxonomy: Taxonomy, ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     """Return the manifest's entry on how many leaves lie under each label, and how far they reach.
 
-    By it everybody can compute the figures of utility. Of a taxonomy that was made of the data nothing is told.
+    By it everybody can compute the figures of utility. Of a taxonomy that was made of the data nothing is said.
     """
     if not taxonomy.declared or not ranges:
         return {}

@@ -223,7 +223,7 @@ class Findings:
     """What classes publish, and what they reach; it grows with values and ranges, not with records.
 
     The sum of all regions' findings is what a plan for the whole table with these classes would have found. Only of
-    regions, of which sums are all that stays, it is told what they were before and what is left of them.
+    regions, of which sums are all that stays, it is stated what they were before and what is left of them.
     """
 
     n_regions: int

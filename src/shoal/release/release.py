@@ -140,7 +140,7 @@ class Release:
         return like(self.data, read_sliced(self).multisets())
 
     def __repr__(self) -> str:
-        """Return what it is in one line; what it holds is not told."""
+        """Return what it is in one line; what it holds is not stated."""
         method, rows = self.manifest["method"], self.manifest["rows"]
         return f"Release({method}, {rows:,} rows, verified={self.verification.verified}, folder={self.folder})"
 

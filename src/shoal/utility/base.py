@@ -63,7 +63,7 @@ class Measure(ABC):
         return {self.name: self.of(problem, plan)}
 
     def detail(self, problem: Problem, plan: Plan) -> dict[str, float]:  # noqa: ARG002
-        """Return the measure attribute by attribute, where it can be told so."""
+        """Return the measure attribute by attribute, where it can be given so."""
         return {}
 
 
@@ -96,7 +96,7 @@ class PooledMeasure(Measure):
         return self.detail_of_sums(Total.of(problem, plan), self.sums(problem, plan))
 
     def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:  # noqa: ARG002
-        """Return the measure attribute by attribute, where it can be told so."""
+        """Return the measure attribute by attribute, where it can be given so."""
         return {}
 
 
@@ -121,7 +121,7 @@ class Pool:
         return both
 
     def measure(self, total: Total) -> Utility:
-        """Return every measure that follows from the sums, in detail where it can be told so."""
+        """Return every measure that follows from the sums, in detail where it can be given so."""
         return {
             name: measure.detail_of_sums(total, self._sums[name]) or measure.of_sums(total, self._sums[name])
             for name, measure in self._measures.items()

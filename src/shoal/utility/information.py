@@ -247,7 +247,7 @@ class Discernibility(PooledMeasure):
     """
 
     name = "discernibility"
-    title = "discernibility: sum over records of the records they cannot be told from"
+    title = "discernibility: sum over records of the records they cannot be distinguished from"
     better = "lower"
     within = (1.0, math.inf)
     grows_with = 2

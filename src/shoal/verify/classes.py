@@ -76,8 +76,8 @@ def verify_classes(
     elif contents is not None:
         checks += _compare_source(reader, coder, SourceCoder(manifest, covers, contents), found, manifest, witness)
     if any(promise.counts for promise in promises):
-        told = None if witness is None or not checks[-1].ok else witness
-        people = read_people(coder, manifest, rows.schema, source, told, found.n_classes)
+        stated = None if witness is None or not checks[-1].ok else witness
+        people = read_people(coder, manifest, rows.schema, source, stated, found.n_classes)
         guarantees = judge_people(promises, manifest, people, guarantees)
     return checks, guarantees
 
@@ -145,28 +145,28 @@ def _compare_source(
 ) -> Iterator[Check]:
     """Compare the release with its source: by the witness or, without one, by matching rows."""
     if witness is not None:
-        told = reader.compare(original, witness)
-        truth = _judge_witness(told, found, manifest)
+        stated = reader.compare(original, witness)
+        truth = _judge_witness(stated, found, manifest)
     else:
-        told, truth = _match_rows(reader, coder, original, found, manifest)
-    yield check_source_counts(manifest, found.rows, count_source(told.rows, told.dropped, told.moved))
-    yield from check_values([cover for _, cover in original.generalized], told.met)
-    if told.misfit is not None:
-        yield Check("witness", False, f"{told.misfit}; or the source is another one, or in another order")
+        stated, truth = _match_rows(reader, coder, original, found, manifest)
+    yield check_source_counts(manifest, found.rows, count_source(stated.rows, stated.dropped, stated.moved))
+    yield from check_values([cover for _, cover in original.generalized], stated.met)
+    if stated.misfit is not None:
+        yield Check("witness", False, f"{stated.misfit}; or the source is another one, or in another order")
     yield truth
 
 
-def _judge_witness(told: Compared, found: _Found, manifest: Manifest) -> Check:
-    if told.misfit is not None:
+def _judge_witness(stated: Compared, found: _Found, manifest: Manifest) -> Check:
+    if stated.misfit is not None:
         return Check("truth", False, "not shown: the witness does not fit the source")
-    if told.gone:
-        lost = f"the witness puts {told.gone} source rows into classes that lack a value and were dropped"
+    if stated.gone:
+        lost = f"the witness puts {stated.gone} source rows into classes that lack a value and were dropped"
         return Check("truth", False, lost)
-    if told.uncovered:
-        wrong = f"{told.uncovered} source rows do not lie under the labels of the class that the witness puts them in"
+    if stated.uncovered:
+        wrong = f"{stated.uncovered} source rows do not lie under the labels of the class that the witness puts them in"
         return Check("truth", False, wrong)
-    if told.sums != found.sums:
-        differ = f"the {found.rows} published rows are not the {told.sums.rows} source rows of their classes"
+    if stated.sums != found.sums:
+        differ = f"the {found.rows} published rows are not the {stated.sums.rows} source rows of their classes"
         return Check("truth", False, differ)
     return judge_truth(manifest)
 
@@ -175,25 +175,25 @@ def _match_rows(
     reader: Reader, coder: ReleaseCoder, original: SourceCoder, found: _Found, manifest: Manifest
 ) -> tuple[Compared, Check]:
     """Match rows one by one, as far as that is possible."""
-    told, points, hashes = original.nothing(), [], []
+    stated, points, hashes = original.nothing(), [], []
     for rows in reader.code_source(original):
-        told += rows.told
-        if told.rows - told.dropped <= MOST_ROWS:
+        stated += rows.stated
+        if stated.rows - stated.dropped <= MOST_ROWS:
             points.append(rows.points)
             hashes.append(rows.hashes)
-    largest = max(found.rows, told.rows - told.dropped)
+    largest = max(found.rows, stated.rows - stated.dropped)
     if largest > MOST_ROWS:
-        return told, _not_done(f"{largest:,} rows are more than the {MOST_ROWS:,} that are matched")
+        return stated, _not_done(f"{largest:,} rows are more than the {MOST_ROWS:,} that are matched")
     if not found.rows:
-        return told, judge_truth(manifest)
+        return stated, judge_truth(manifest)
     published = list(reader.code_release(coder, found.rows))
     labels = np.concatenate([rows.labels[original.places].T for rows in published])
     contents = np.concatenate([rows.hashes for rows in published if rows.hashes is not None])
     try:
         false_rows = count_unmatched(original.covers, labels, contents, np.concatenate(points), np.concatenate(hashes))
     except TooLargeError as large:
-        return told, _not_done(str(large))
-    return told, judge_truth(manifest, false_rows)
+        return stated, _not_done(str(large))
+    return stated, judge_truth(manifest, false_rows)
 
 
 def _not_done(why: str) -> Check:

@@ -156,7 +156,7 @@ class Compared:
 class CodedSource:
     """Rows of a source: what they tell, and where those that are not dropped lie, and what their contents are."""
 
-    told: Compared
+    stated: Compared
     stays: BoolArray  # (n_rows,) those that are not dropped
     points: CodeArray  # (n_staying, n_boxed)
     hashes: KeyArray  # (n_staying,)
@@ -196,17 +196,17 @@ class SourceCoder:
         for a, cover in self.generalized:
             met.append(np.zeros(cover.width, dtype=np.bool_))
             met[-1][points[:, a]] = True
-        told = Compared(n_rows, n_rows - batch.num_rows, moved, tuple(met))
-        return CodedSource(told, stays, points, self._contents.hashes(batch))
+        stated = Compared(n_rows, n_rows - batch.num_rows, moved, tuple(met))
+        return CodedSource(stated, stays, points, self._contents.hashes(batch))
 
     def compare(self, batch: pa.RecordBatch, numbers: IntArray | str) -> Compared:
         """Take (n_columns, n_rows) the numbers of the rows' classes, or say why there are none."""
         rows = self.code(batch)
-        told, stays, points, hashes = rows.told, rows.stays, rows.points, rows.hashes
+        stated, stays, points, hashes = rows.stated, rows.stays, rows.points, rows.hashes
         if isinstance(numbers, str):
-            return replace(told, misfit=numbers)
+            return replace(stated, misfit=numbers)
         if len(numbers) != self._numbers.n_columns or not self._numbers.hold(numbers):
-            return replace(told, misfit="the witness tells of classes that the release cannot have")
+            return replace(stated, misfit="the witness tells of classes that the release cannot have")
         gone = int((numbers[0, ~stays] > 0).sum())
         numbers = numbers if stays.all() else numbers[:, stays]
         inside = numbers[0] > 0
@@ -214,7 +214,7 @@ class SourceCoder:
             numbers, points, hashes = numbers[:, inside], points[inside], hashes[inside]
         boxed = list(zip(self.places, self.covers, strict=True))
         wrong = count_uncovered(numbers, self._numbers, points, boxed)
-        return replace(told, sums=sum_classes(self._contents.key, hashes, numbers), uncovered=wrong, gone=gone)
+        return replace(stated, sums=sum_classes(self._contents.key, hashes, numbers), uncovered=wrong, gone=gone)
 
 
 class PointReader:

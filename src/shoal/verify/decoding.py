@@ -1,6 +1,6 @@
 """Defended labels: under no label of a class is a value more frequent than tau, or than in the whole table.
 
-Which values the records under a label have is told by a file that stays with the data holder. It is not believed: it
+Which values the records under a label have is given by a file that stays with the data holder. It is not believed: it
 must tell of as many records as each class publishes under each label, of values that the label covers, and the table
 with these values in place of the labels must be true, as the release itself must be.
 """
@@ -54,20 +54,22 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
         return "internal/labels.parquet, which tells the values under them, is not there"
     name, covers = attribute.name, attribute.labels or {}
     keys = [one.name for one in manifest.of_role("quasi")]
-    told, own = [*keys, name], f"value of {name}"
-    if not {*told, own, _RECORDS} <= set(labelled.column_names) or not pa.types.is_integer(
+    columns, own = [*keys, name], f"value of {name}"
+    if not {*columns, own, _RECORDS} <= set(labelled.column_names) or not pa.types.is_integer(
         labelled.schema.field(_RECORDS).type
     ):
         return "internal/labels.parquet does not have the columns of this release"
-    shown = _count_rows(rows, told)
+    shown = _count_rows(rows, columns)
     labels = pa.array([label for label, cover in covers.items() if cover != {"values": [label]}], pa.string())
     claimed = labelled.filter(pc.is_in(labelled[name], labels))
     if pc.any(pc.less(claimed[_RECORDS], 1)).as_py():
         return "internal/labels.parquet tells of fewer than one record"
-    claimed = claimed.group_by([*told, own]).aggregate([(_RECORDS, "sum")]).rename_columns([*told, _VALUE, _RECORDS])
-    total = claimed.group_by(told).aggregate([(_RECORDS, "sum")]).rename_columns([*told, _TOTAL])
+    claimed = (
+        claimed.group_by([*columns, own]).aggregate([(_RECORDS, "sum")]).rename_columns([*columns, _VALUE, _RECORDS])
+    )
+    total = claimed.group_by(columns).aggregate([(_RECORDS, "sum")]).rename_columns([*columns, _TOTAL])
     under = shown.filter(pc.is_in(shown[name], labels))
-    same = under.join(total, told, join_type="full outer")
+    same = under.join(total, columns, join_type="full outer")
     if not pc.all(pc.fill_null(pc.equal(same[_RECORDS], same[_TOTAL]), False)).as_py():
         return "internal/labels.parquet does not tell of the records that each class publishes under each label"
     for pair in claimed.select([name, _VALUE]).group_by([name, _VALUE]).aggregate([]).to_pylist():
@@ -78,7 +80,7 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     kept = kept.append_column(_VALUE, kept[name])
     everything = pa.concat_tables([one.select([*keys, _VALUE, _RECORDS]) for one in (kept, claimed)])
     table = everything.group_by(_VALUE).aggregate([(_RECORDS, "sum")]).rename_columns([_VALUE, "base"])
-    entries = claimed.join(total, told)
+    entries = claimed.join(total, columns)
     # join() finds no missing values: these are filled in by a text that no value has
     entries = entries.set_column(entries.column_names.index(_VALUE), _VALUE, _never_null(entries[_VALUE]))
     entries = entries.join(table.set_column(0, _VALUE, _never_null(table[_VALUE])), _VALUE)
@@ -88,7 +90,7 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     if not holds.all():
         return f"{int((~holds).sum())} values are more frequent under a label of a class than tau and than in the table"
     spelled_out = attribute.model_copy(update={"labels": None, "defended": None})
-    quasi = tuple(spelled_out if one.name == name else one for one in manifest.attributes if one.name in told)
+    quasi = tuple(spelled_out if one.name == name else one for one in manifest.attributes if one.name in columns)
     stated = replace(manifest, attributes=quasi, promises=())
     everything = everything.rename_columns([*keys, name, _RECORDS])
     witness = None if given.witness is None else ProjectedWitness(given.witness, manifest, stated)

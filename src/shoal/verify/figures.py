@@ -28,14 +28,14 @@ class _Column:
     widths: FloatArray
     total: int | None  # leaves of the taxonomy; None: each value is published as it is, however many there are
 
-    def loss(self, withheld: int, told: float | None) -> float:
+    def loss(self, withheld: int, stated: float | None) -> float:
         """Return the loss of ARX: 0 if all values are as they were, 1 if none is more than the root.
 
         Withheld records lose nothing of an attribute that has one value only, which the rows cannot tell.
         """
         n = float(self.records.sum()) + withheld
         if self.total is None:
-            return withheld / n if told else 0.0
+            return withheld / n if stated else 0.0
         most = n * (self.total - 1)
         return (float(self.records @ self.leaves) + withheld * self.total - n) / most if most else 0.0
 
@@ -58,8 +58,8 @@ def check_figures(manifest: Manifest, rows: PublishedRows, *, here: bool) -> lis
     columns = _columns(rows, attributes)
     quasi = [columns[attribute.name] for attribute in attributes if attribute.role == "quasi"]
     n = manifest.rows + manifest.withheld
-    told = figures.losses
-    losses = {name: column.loss(manifest.withheld, told.get(name)) for name, column in columns.items()}
+    stated = figures.losses
+    losses = {name: column.loss(manifest.withheld, stated.get(name)) for name, column in columns.items()}
     spanned = sum(float(column.records @ column.widths) for column in quasi) / len(quasi)
     mean = sum(math.log1p(losses[attribute.name]) for attribute in attributes if attribute.role == "quasi") / len(quasi)
     found = {
@@ -68,15 +68,15 @@ def check_figures(manifest: Manifest, rows: PublishedRows, *, here: bool) -> lis
         "loss": math.expm1(mean),
     }
     wrong = [name for name, figure in figures.of_table.items() if not _same(figure, found[name])]
-    if told and (set(told) != set(losses) or not all(_same(told[name], losses[name]) for name in told)):
+    if stated and (set(stated) != set(losses) or not all(_same(stated[name], losses[name]) for name in stated)):
         wrong.append("attribute-loss")
     if wrong:
         return [Check("utility", False, f"the rows have other figures than the manifest tells: {', '.join(wrong)}")]
     return [Check("utility", True, "the figures are those of the rows")]
 
 
-def _same(told: float, found: float) -> bool:
-    return math.isclose(told, found, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+def _same(stated: float, found: float) -> bool:
+    return math.isclose(stated, found, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 def _columns(rows: PublishedRows, attributes: Sequence[Attribute]) -> dict[str, _Column]:

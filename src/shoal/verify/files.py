@@ -1,6 +1,6 @@
 """The files of a release: nothing lies beside them, they are those of the manifest, and they hold rows only.
 
-Whether the manifest is the one that its owner wrote is told by the digest kept in ``internal``, and by a signature.
+Whether the manifest is the one that its owner wrote is given by the digest kept in ``internal``, and by a signature.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDig
 
     A README may be there without a digest, as in releases of earlier versions.
     """
-    told = {name: page.sha256 for name, page in pages.items() if page is not None}
-    allowed = {public / name for name in (*_ALLOWED, *files, *told)}
+    stated = {name: page.sha256 for name, page in pages.items() if page is not None}
+    allowed = {public / name for name in (*_ALLOWED, *files, *stated)}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
     if extra:
         return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
-    for name, digest in told.items():
+    for name, digest in stated.items():
         if not (public / name).is_file() or _digest(public / name) != digest:
             return Check("folder", False, f"{name} is not the one that the manifest was written for")
     return Check("folder", True, "no other files")
@@ -137,7 +137,7 @@ def check_recorded(public: Path, content: bytes) -> list[Check]:
 
 
 def check_signature(public: Path, content: bytes, key: bytes | None) -> list[Check]:
-    """Check the signature of the manifest with a public key; without a key it is told that this was not done."""
+    """Check the signature of the manifest with a public key; without a key it is stated that this was not done."""
     path = public / SIGNATURE
     if key is None:
         unknown = "the release is signed; give the public key of whoever signed it to check that"

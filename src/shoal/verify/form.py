@@ -82,19 +82,19 @@ def count_source(rows: int, dropped: int, moved: IntArray) -> SourceRows:
 
 def check_source_counts(manifest: Manifest, published: int, source: SourceRows) -> Check:
     """Published, withheld and dropped rows are those of the source, or of a sample of it."""
-    told = published + manifest.withheld + manifest.dropped
+    stated = published + manifest.withheld + manifest.dropped
     sums = f"{published} published + {manifest.withheld} withheld + {manifest.dropped} dropped"
     if manifest.one_per is not None:
-        return Check("source counts", told <= source.rows, f"{sums} are some of the source's {source.rows} rows")
+        return Check("source counts", stated <= source.rows, f"{sums} are some of the source's {source.rows} rows")
     if manifest.sample is not None:
-        return _check_sample(manifest, told, sums, source)
+        return _check_sample(manifest, stated, sums, source)
     fewest, most = (source.fewest_dropped, source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
     if not fewest <= manifest.dropped <= most:
         found = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         detail = f"{found} source rows have values missing, the manifest says {manifest.dropped}"
         return Check("source counts", False, detail)
-    verb = "is" if told == source.rows else "is not"
-    return Check("source counts", told == source.rows, f"{sums} {verb} the source's {source.rows} rows")
+    verb = "is" if stated == source.rows else "is not"
+    return Check("source counts", stated == source.rows, f"{sums} {verb} the source's {source.rows} rows")
 
 
 def count_unpublished(manifest: Manifest, published: int, source: SourceRows) -> int:
@@ -104,14 +104,16 @@ def count_unpublished(manifest: Manifest, published: int, source: SourceRows) ->
     return max(0, source.rows - source.dropped - published)
 
 
-def _check_sample(manifest: Manifest, told: int, sums: str, source: SourceRows) -> Check:
+def _check_sample(manifest: Manifest, stated: int, sums: str, source: SourceRows) -> Check:
     assert manifest.sample is not None  # noqa: S101 - the caller asked
     share = manifest.sample
-    plausible = told <= source.rows and is_likely_sample(told, source.rows, share)
+    plausible = stated <= source.rows and is_likely_sample(stated, source.rows, share)
     if plausible and manifest.missing_policy == "drop":
-        plausible = manifest.dropped <= source.most_dropped and told - manifest.dropped <= source.rows - source.dropped
+        plausible = (
+            manifest.dropped <= source.most_dropped and stated - manifest.dropped <= source.rows - source.dropped
+        )
         if source.perhaps == 0:
-            kept = told - manifest.dropped, source.rows - source.dropped
+            kept = stated - manifest.dropped, source.rows - source.dropped
             plausible = is_likely_sample(manifest.dropped, source.dropped, share) and is_likely_sample(*kept, share)
     verb = "is" if plausible else "is not"
     return Check("source counts", plausible, f"{sums} {verb} a plausible sample of the source's {source.rows} rows")

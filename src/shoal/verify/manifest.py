@@ -292,8 +292,8 @@ def _check_agreed(written: Written, *, with_file: bool) -> None:
 
 def _check_followed(manifest: Manifest) -> None:
     """People can be counted where the rows of a person are followed into classes, whose values are the source's."""
-    told = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
-    changed = any(not manifest.is_traced(one) or one.may_keep_missing for one in told)
+    stated = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
+    changed = any(not manifest.is_traced(one) or one.may_keep_missing for one in stated)
     followed = not changed and not manifest.sliced and manifest.written.agreed is None
     demand(followed, "it counts people, and their rows cannot be followed into its classes")
 

@@ -155,9 +155,9 @@ def verify_table(
         read = read_manifest(manifest, with_file=False)
     except ManifestError as fault:
         return Verification((Check("manifest", False, str(fault)),), ())
-    told = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
+    stated = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
     means = means or Means.of(None)
-    given = Given(source, told, populations or {}, labelled, progress or Silent(), means)
+    given = Given(source, stated, populations or {}, labelled, progress or Silent(), means)
     return _verify(rows, read, [Check("manifest", True, "the manifest is well formed")], given, None)
 
 

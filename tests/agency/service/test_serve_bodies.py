@@ -58,8 +58,8 @@ def routes(world: Any) -> list[Route]:
     table = [("columns",), ("rows",), ("rows", 3), ("rows", 3, 0), ("rows", 5, 3), ("columns", 1)]
     domain = [("domain", "quasi"), ("domain", "quasi", 0, "values"), ("domain", "sensitive", "name")]
     about = [("name",), ("l",), ("delta",), ("domain",), *domain]
-    told = [("manifest",), ("files",), *(("manifest", key) for key in ("method", "rows", "agreed", "data"))]
-    told += [("manifest", "guarantees"), ("manifest", "agreed", "digest"), ("files", "data.csv")]
+    stated = [("manifest",), ("files",), *(("manifest", key) for key in ("method", "rows", "agreed", "data"))]
+    stated += [("manifest", "guarantees"), ("manifest", "agreed", "digest"), ("files", "data.csv")]
     campaign = {"name": "a campaign", "domain": world.domain, "l": 3, "delta": 0.01}
     return [
         Route("POST", "/v1/tokens", "agency", {"name": "somebody", "role": "owner"}, [("name",), ("role",)]),
@@ -69,7 +69,7 @@ def routes(world: Any) -> list[Route]:
         Route("PUT", f"{collecting.path}/counts", "owner", counts, table),
         Route("POST", f"{collecting.path}/plan", "agency", {"samples": 2000}, [("samples",)], may_be_empty=True),
         Route("PUT", f"{planned.path}/records", "owner", {"records": 5}, [("records",)]),
-        Route("POST", f"{planned.path}/releases", "owner", planned.release(), told),
+        Route("POST", f"{planned.path}/releases", "owner", planned.release(), stated),
     ]
 
 

@@ -168,8 +168,8 @@ def test_the_agency_sees_who_contributed_and_not_what(world: Any) -> None:
     assert second.call("PUT", f"{campaign.path}/counts", world.counts(3, ["20"])).status == 200
     seen = world.agency.call("GET", f"{campaign.path}/counts")
     assert "angina" not in seen.body.decode()
-    told = {entry["owner"]: (entry["rows"], entry["records"]) for entry in seen.json["items"]}
-    assert told == {world.name(campaign.owner): (160, 4000), world.name(second): (8, 600)}
+    stated = {entry["owner"]: (entry["rows"], entry["records"]) for entry in seen.json["items"]}
+    assert stated == {world.name(campaign.owner): (160, 4000), world.name(second): (8, 600)}
 
 
 @pytest.mark.parametrize("name", ["count", "probability"])

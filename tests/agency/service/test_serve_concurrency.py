@@ -53,35 +53,35 @@ def test_contributions_are_in_the_plan_or_refused_and_there_is_one_plan(world: A
         """Each owner counts people of one age, so that the sum is another with every contribution."""
 
         def work() -> set[int]:
-            told = set()
+            stated = set()
             for factor in range(1, 60):
                 answer = owner.call("PUT", f"{campaign.path}/counts", world.counts(factor, [age]))
-                told.add(answer.status)
+                stated.add(answer.status)
                 if answer.status != 200:
                     break
                 last[age] = factor
-            return told
+            return stated
 
         return work
 
     def plan(agency: Any) -> Callable[[], list[int]]:
         def work() -> list[int]:
-            told = []
+            stated = []
             while not planned.wait(0.02):
-                told.append(agency.call("POST", f"{campaign.path}/plan", {"samples": SAMPLES}).status)
-                if told[-1] == 201:
+                stated.append(agency.call("POST", f"{campaign.path}/plan", {"samples": SAMPLES}).status)
+                if stated[-1] == 201:
                     planned.set()
-            return told
+            return stated
 
         return work
 
     answers = together([*(contribute(*pair) for pair in owners.items()), *map(plan, planners)])
     assert set().union(*answers[: len(owners)]) <= {200, 409}
-    statuses = [status for told in answers[len(owners) :] for status in told]
+    statuses = [status for stated in answers[len(owners) :] for status in stated]
     assert statuses.count(201) == 1
     assert set(statuses) <= {201, 409}
-    told = {entry["owner"]: entry["records"] for entry in world.listed(f"{campaign.path}/counts")}
-    assert {age: told.get(world.name(owner), 0) for age, owner in owners.items()} == {
+    stated = {entry["owner"]: entry["records"] for entry in world.listed(f"{campaign.path}/counts")}
+    assert {age: stated.get(world.name(owner), 0) for age, owner in owners.items()} == {
         age: last.get(age, 0) * 200 for age in ages
     }
     assert campaign.document()["digest"] == digest_of(world, last)
@@ -116,19 +116,19 @@ def test_reports_and_releases_are_there_or_refused_when_the_campaign_closes(worl
 
     def work(owner: Any) -> Callable[[], set[int]]:
         def run() -> set[int]:
-            told = set()
+            stated = set()
             for number in range(1, 30):
                 answer = owner.call("PUT", f"{campaign.path}/records", {"records": number})
-                told.add(answer.status)
+                stated.add(answer.status)
                 if answer.status == 200:
                     reported[world.name(owner)] = number
                 body = campaign.release()
                 answer = owner.call("POST", f"{campaign.path}/releases", body)
-                told.add(answer.status)
+                stated.add(answer.status)
                 if answer.status == 201:
                     assert answer.json["id"] not in registered
                     registered[answer.json["id"]] = body["files"]["data.csv"]
-            return told
+            return stated
 
         return run
 
@@ -140,10 +140,10 @@ def test_reports_and_releases_are_there_or_refused_when_the_campaign_closes(worl
     answers = together([*map(work, owners), close])
     assert answers[-1] == 200
     assert set().union(*answers[:-1]) == {200, 201, 409}
-    told = world.agency.call("GET", f"{campaign.path}/records?limit=1000").json["items"]
-    assert {entry["owner"]: entry["records"] for entry in told} == reported
-    told = world.agency.call("GET", f"{campaign.path}/releases?limit=1000").json["items"]
-    assert {entry["id"]: entry["files"]["data.csv"] for entry in told} == registered
+    stated = world.agency.call("GET", f"{campaign.path}/records?limit=1000").json["items"]
+    assert {entry["owner"]: entry["records"] for entry in stated} == reported
+    stated = world.agency.call("GET", f"{campaign.path}/releases?limit=1000").json["items"]
+    assert {entry["id"]: entry["files"]["data.csv"] for entry in stated} == registered
     assert world.agency.call("GET", f"{campaign.path}/guarantee").json["registered"] == len(registered)
 
 
@@ -178,6 +178,6 @@ def test_the_audit_log_has_a_line_for_every_answer_and_no_gap(world: Any) -> Non
     answers = together([work(caller) for caller in callers])
     lines = world.audit()
     assert [line["number"] for line in lines] == list(range(1, len(lines) + 1))
-    for caller, told in zip(callers, answers, strict=True):
+    for caller, stated in zip(callers, answers, strict=True):
         own = [line for line in lines[before:] if line["token"] == world.identity(caller)["id"]]
-        assert sorted(int(line["outcome"]) for line in own) == sorted(told)
+        assert sorted(int(line["outcome"]) for line in own) == sorted(stated)

@@ -84,24 +84,24 @@ def test_what_is_said_of_releases_is_what_is_known_of_them(world: Any) -> None:
     body["manifest"]["guarantees"][0]["parameters"]["delta"] = 0.125
     place = f"{campaign.path}/guarantee"
 
-    def told(query: str = "") -> tuple[Any, ...]:
+    def stated(query: str = "") -> tuple[Any, ...]:
         answer = world.agency.call("GET", place + query).json
         assert set(answer) == {"releases", "registered", "l", "delta", "verified_l", "statement"}
         return answer["registered"], answer["delta"], answer["verified_l"], answer["statement"]
 
-    registered, delta, verified, words = told()
+    registered, delta, verified, words = stated()
     assert (registered, delta, verified) == (0, 0.125, None)
     assert "except with probability 0.125 at most" in words
     assert campaign.owner.call("POST", f"{campaign.path}/releases", body).status == 201
-    registered, delta, verified, words = told()
+    registered, delta, verified, words = stated()
     assert (registered, delta, verified) == (1, 0.125, 3)
     assert "for certain" in words
     assert "not their data" in words
     assert "probability" not in words
-    _, delta, verified, words = told("?releases=3")
+    _, delta, verified, words = stated("?releases=3")
     assert (delta, verified) == (0.375, None)
     assert "except with probability 0.375 at most" in words
-    _, delta, verified, words = told("?releases=8")
+    _, delta, verified, words = stated("?releases=8")
     assert (delta, verified) == (1, None)
     assert "nothing is promised beforehand" in words
 
@@ -176,7 +176,7 @@ def test_who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_slowly_is_no
     domain = {"quasi": [{"name": "age", "values": values}], "sensitive": narrow.domain["sensitive"]}
     campaign = narrow.campaign(domain=domain)
     size = len(narrow.agency.call("GET", campaign.path).body)
-    told = f"GET {campaign.path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {narrow.agency.token}\r\n\r\n".encode()
+    stated = f"GET {campaign.path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {narrow.agency.token}\r\n\r\n".encode()
 
     def taken(pause: float, piece: int, times: int) -> int:
         connection = socket.socket()
@@ -185,7 +185,7 @@ def test_who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_slowly_is_no
         connection.connect(("127.0.0.1", narrow.service.port))
         found = 0
         with connection, contextlib.suppress(ConnectionError):
-            connection.sendall(told * times)
+            connection.sendall(stated * times)
             time.sleep(pause)
             while found < times * size and (content := connection.recv(piece)):
                 found += len(content)

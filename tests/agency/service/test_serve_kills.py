@@ -41,7 +41,7 @@ class Load:
     """Callers that write as fast as they are answered, until the service is gone."""
 
     def __init__(self, world: Any) -> None:
-        self.world, self.told, self.lock = world, Told(), threading.Lock()
+        self.world, self.stated, self.lock = world, Told(), threading.Lock()
         self.planned, self.collecting = world.campaign("planned"), world.campaign("collecting")
         self.token = {role: world.caller(role).token for role in ("agency", "owner")}
         self.number = 0
@@ -49,18 +49,18 @@ class Load:
     def run(self, seconds: float, kill: Callable[[], None]) -> int:
         """Write in five threads, kill in the middle of it, and return how much was acknowledged."""
         writers = (self.make_tokens, self.make_campaigns, self.register, self.report, self.contribute)
-        before = sum(self.told.lines.values())
+        before = sum(self.stated.lines.values())
         threads = [threading.Thread(target=self._until_gone, args=(writer,)) for writer in writers]
         for thread in threads:
             thread.start()
         until = time.monotonic() + 20
-        while sum(self.told.lines.values()) < before + N_LEAST and time.monotonic() < until:
+        while sum(self.stated.lines.values()) < before + N_LEAST and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(seconds)
         kill()
         for thread in threads:
             thread.join()
-        return sum(self.told.lines.values()) - before
+        return sum(self.stated.lines.values()) - before
 
     def _until_gone(self, writer: Callable[[Callable[..., Any]], None]) -> None:
         role = "agency" if writer in (self.make_tokens, self.make_campaigns) else "owner"
@@ -73,7 +73,7 @@ class Load:
             assert answer.status in (200, 201), (call, answer)
             made = f"/{answer.json['id']}" if answer.status == 201 else ""
             with self.lock:
-                self.told.lines[action, subject + made, answer.status] += 1
+                self.stated.lines[action, subject + made, answer.status] += 1
             return answer
 
         with contextlib.suppress(OSError, HTTPException, GoneError):
@@ -89,50 +89,50 @@ class Load:
     def make_tokens(self, send: Callable[..., Any]) -> None:
         name = f"made {self.next()}"
         answer = send("POST", "/v1/tokens", "POST", "/v1/tokens", {"name": name, "role": "client"})
-        self.told.tokens[answer.json["id"]] = name
+        self.stated.tokens[answer.json["id"]] = name
 
     def make_campaigns(self, send: Callable[..., Any]) -> None:
         body = {"name": f"made {self.next()}", "domain": self.world.domain, "l": 3, "delta": 0.01}
         made = send("POST", "/v1/campaigns", "POST", "/v1/campaigns", body).json["id"]
-        self.told.campaigns[made] = "draft"
+        self.stated.campaigns[made] = "draft"
         place = f"/v1/campaigns/{made}"
         send("POST", f"{place}/state", "POST", f"{place}/state", {"state": "collecting"})
-        self.told.campaigns[made] = "collecting"
+        self.stated.campaigns[made] = "collecting"
 
     def register(self, send: Callable[..., Any]) -> None:
         body, place = self.planned.release(), f"{self.planned.path}/releases"
         answer = send("POST", place, "POST", place, body)
-        self.told.releases[answer.json["id"]] = body["files"]["data.csv"]
+        self.stated.releases[answer.json["id"]] = body["files"]["data.csv"]
 
     def report(self, send: Callable[..., Any]) -> None:
-        number = self.told.reported_sent = self.next()
+        number = self.stated.reported_sent = self.next()
         place = f"{self.planned.path}/records"
         send("PUT", place, "PUT", place, {"records": number})
-        self.told.reported = number
+        self.stated.reported = number
 
     def contribute(self, send: Callable[..., Any]) -> None:
-        number = self.told.contributed_sent = self.next()
+        number = self.stated.contributed_sent = self.next()
         place = f"{self.collecting.path}/counts"
         send("PUT", place, "PUT", place, self.world.counts(number, ["30"]))
-        self.told.contributed = number
+        self.stated.contributed = number
 
     def check(self) -> None:
         """Everything acknowledged is there; of the last that was not, one or the other, and it stays so."""
-        world, told = self.world, self.told
+        world, stated = self.world, self.stated
         tokens = {entry["id"]: entry["name"] for entry in world.listed("/v1/tokens")}
-        assert told.tokens.items() <= tokens.items()
+        assert stated.tokens.items() <= tokens.items()
         campaigns = {entry["id"]: entry["state"] for entry in world.listed("/v1/campaigns")}
-        for made, state in told.campaigns.items():
+        for made, state in stated.campaigns.items():
             assert campaigns[made] in (state, "collecting")
         releases = {entry["id"]: entry["files"]["data.csv"] for entry in world.listed(f"{self.planned.path}/releases")}
-        assert told.releases.items() <= releases.items()
+        assert stated.releases.items() <= releases.items()
         owner = next(entry["name"] for entry in world.callers.values() if entry["token"] == self.token["owner"])
         reports = {entry["owner"]: entry["records"] for entry in world.listed(f"{self.planned.path}/records")}
-        assert reports.get(owner, 0) in (told.reported, told.reported_sent)
-        told.reported = told.reported_sent = reports.get(owner, 0)
+        assert reports.get(owner, 0) in (stated.reported, stated.reported_sent)
+        stated.reported = stated.reported_sent = reports.get(owner, 0)
         given = {entry["owner"]: entry["records"] for entry in world.listed(f"{self.collecting.path}/counts")}
-        assert given.get(owner, 0) in (told.contributed * 200, told.contributed_sent * 200)
-        told.contributed = told.contributed_sent = given.get(owner, 0) // 200
+        assert given.get(owner, 0) in (stated.contributed * 200, stated.contributed_sent * 200)
+        stated.contributed = stated.contributed_sent = given.get(owner, 0) // 200
 
     def check_audit(self) -> None:
         """Every acknowledged write has its line, and nothing was made without one."""
@@ -140,7 +140,7 @@ class Load:
         assert [line["number"] for line in lines] == list(range(1, len(lines) + 1))
         found = Counter((line["subject"], int(line["outcome"])) for line in lines)
         needed: Counter[tuple[str, int]] = Counter()
-        for (_, subject, status), number in self.told.lines.items():
+        for (_, subject, status), number in self.stated.lines.items():
             needed[subject, status] += number
         assert not needed - found
         releases = {entry["id"] for entry in self.world.listed(f"{self.planned.path}/releases")}

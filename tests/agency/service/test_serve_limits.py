@@ -31,8 +31,8 @@ def raw(port: int, text: bytes, *, patience: float = 20) -> bytes:
 
 
 def head(world: Any, *lines: str, path: str = "/v1/tokens", method: str = "POST") -> bytes:
-    told = (f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {world.agency.token}", *lines)
-    return ("\r\n".join(told) + "\r\n\r\n").encode()
+    stated = (f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {world.agency.token}", *lines)
+    return ("\r\n".join(stated) + "\r\n\r\n").encode()
 
 
 @pytest.mark.parametrize("declared", [True, False])

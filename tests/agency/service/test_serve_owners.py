@@ -21,11 +21,11 @@ def test_an_owner_is_told_how_many_records_are_missing(world: Any) -> None:
         assert answer.json == {"records": records, "needed": needed, "missing": missing, "enough": not missing}
     second = world.caller("owner")
     assert second.call("PUT", place, {"records": needed}).status == 200
-    told = {entry.pop("owner"): entry for entry in world.agency.call("GET", place).json["items"]}
-    assert set(told) == {world.name(campaign.owner), world.name(second)}
-    first = told[world.name(campaign.owner)]
+    stated = {entry.pop("owner"): entry for entry in world.agency.call("GET", place).json["items"]}
+    assert set(stated) == {world.name(campaign.owner), world.name(second)}
+    first = stated[world.name(campaign.owner)]
     assert (first["records"], first["missing"], first["enough"]) == (1, needed - 1, False)
-    assert told[world.name(second)]["enough"] is True
+    assert stated[world.name(second)]["enough"] is True
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "5", True, None, 2**63, 10**500, [], {}])
@@ -116,14 +116,14 @@ def test_the_guarantee_for_any_number_of_releases(world: Any, agreed_error) -> N
     client, place = world.caller("client"), f"{campaign.path}/guarantee"
     for _ in range(2):
         assert campaign.owner.call("POST", f"{campaign.path}/releases", campaign.release()).status == 201
-    told = client.call("GET", place).json
-    assert (told["releases"], told["registered"], told["l"]) == (2, 2, 3)
-    assert told["delta"] == pytest.approx(0.02, rel=1e-12)
+    stated = client.call("GET", place).json
+    assert (stated["releases"], stated["registered"], stated["l"]) == (2, 2, 3)
+    assert stated["delta"] == pytest.approx(0.02, rel=1e-12)
     for releases, delta in ((1, 0.01), (3, 0.03), (100, 1), (100_000, 1)):
-        told = client.call("GET", f"{place}?releases={releases}").json
-        assert told["releases"] == releases
-        assert told["delta"] == pytest.approx(delta, rel=1e-12)
-        assert told["delta"] <= 1
+        stated = client.call("GET", f"{place}?releases={releases}").json
+        assert stated["releases"] == releases
+        assert stated["delta"] == pytest.approx(delta, rel=1e-12)
+        assert stated["delta"] <= 1
     for wrong in ("0", "-1", "x", "1.5", "", "9" * 400, "NaN"):
         answer = client.call("GET", f"{place}?releases={wrong}")
         assert answer.status == 422, wrong

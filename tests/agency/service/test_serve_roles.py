@@ -102,13 +102,13 @@ def test_a_role_is_refused_on_every_route_of_another(role, world, states, caller
     for method, path in routes:
         if (method, path) in OPEN or role in ALLOWED[method, path]:
             continue
-        told = set()
+        stated = set()
         for campaign in (*(states[state].id for state in world.states), absent, "no-number"):
             for body in (None, {}, b"{", b"[" * 500):
                 answer = caller.call(method.upper(), filled(path, campaign), body)
                 assert answer.status == 403, (method, path, campaign, answer)
-                told.add((agreed_error(answer)["code"], answer.body))
-        assert len(told) == 1, (method, path)
+                stated.add((agreed_error(answer)["code"], answer.body))
+        assert len(stated) == 1, (method, path)
 
 
 @pytest.mark.parametrize("role", sorted(ALL))
@@ -133,7 +133,7 @@ def test_a_role_is_let_in_on_its_own_routes(role, world, states, callers, routes
 def test_a_stranger_is_refused_on_every_route(stranger, world, states, strangers, routes, agreed_error) -> None:
     """Nobody learns whether a token was once good, or whether anything exists."""
     caller, headers = world.service.client(), strangers[stranger]
-    told = set()
+    stated = set()
     for method, path in routes:
         if (method, path) in OPEN:
             continue
@@ -143,9 +143,9 @@ def test_a_stranger_is_refused_on_every_route(stranger, world, states, strangers
                 assert answer.status == 401, (method, path, answer)
                 assert answer.headers["www-authenticate"].startswith("Bearer")
                 agreed_error(answer)
-                told.add(answer.body)
-    assert len(told) == 1
-    assert world.agency.token.encode() not in told.pop()
+                stated.add(answer.body)
+    assert len(stated) == 1
+    assert world.agency.token.encode() not in stated.pop()
 
 
 def test_methods_that_a_route_has_not(world, states, routes, agreed_error) -> None:
@@ -166,8 +166,8 @@ def test_every_route_tells_its_errors_in_the_schema(schema: dict[str, Any]) -> N
         for method, operation in methods.items():
             if not path.startswith("/v1/"):
                 continue
-            told = set(operation["responses"])
-            assert {"401", "403", "429"} <= told, (method, path)
+            stated = set(operation["responses"])
+            assert {"401", "403", "429"} <= stated, (method, path)
             assert operation.get("security"), (method, path)
             assert "HTTPValidationError" not in str(operation), (method, path)
 

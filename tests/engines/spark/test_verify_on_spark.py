@@ -284,14 +284,14 @@ def test_tasks_answer_as_the_verifier_alone(
     table, release, manifest, witness = released_people(case)
     source = table if with_source else None
     for name, spoil in SPOILING.items():
-        rows, told = spoil(release, manifest)
-        expected = alone(rows, told, source, witness)
+        rows, stated = spoil(release, manifest)
+        expected = alone(rows, stated, source, witness)
         assert expected.verified or name != "honest"
         assert not (expected.verified and with_source and name in WRONG)
-        assert by_tasks(rows, told, source, witness) == expected, name
+        assert by_tasks(rows, stated, source, witness) == expected, name
         with monkeypatch.context() as little:
             little.setattr(passes, "_LEAST", 4_000)
-            assert by_tasks(rows, told, source, witness, memory=1) == expected, name
+            assert by_tasks(rows, stated, source, witness, memory=1) == expected, name
     assert set(tasks.work) == ({"CountPartition", "ComparePartition"} if with_source else {"CountPartition"})
 
 
@@ -371,14 +371,16 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("spoiled", ["honest", "false row", "another illness"])
 def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str, watched: list[str]) -> None:
     table, release, manifest, witness = released_people("relative models", 3)
-    rows, told = SPOILING[spoiled](release, manifest)
+    rows, stated = SPOILING[spoiled](release, manifest)
     source = open_spark(spark.createDataFrame(table).coalesce(2))  # in the order of the table
     try:
         frame = spark.createDataFrame(rows).repartition(3).localCheckpoint()
-        found = verify_table(SparkRows(frame), told, source=source, witness=witness, means=Means.of(None, spark=spark))
+        found = verify_table(
+            SparkRows(frame), stated, source=source, witness=witness, means=Means.of(None, spark=spark)
+        )
     finally:
         source.forget()
-    assert apart_from_figures(found) == alone(rows, told, table, witness)
+    assert apart_from_figures(found) == alone(rows, stated, table, witness)
     assert found.verified == (spoiled == "honest")
     assert watched == ["CountPartition", "ComparePartition"]
 
@@ -495,6 +497,6 @@ def test_a_lost_worker_does_not_change_the_answer(
     assert worker.wait(timeout=5) == -signal.SIGKILL
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     expected = verify(files / "out", source=open_source(files / "people.parquet"))
-    told = json.loads(done.stdout)
-    told["checks"] = [check for check in told["checks"] if check["name"] != "utility"]
-    assert told == apart_from_figures(expected).as_dict()
+    stated = json.loads(done.stdout)
+    stated["checks"] = [check for check in stated["checks"] if check["name"] != "utility"]
+    assert stated == apart_from_figures(expected).as_dict()

@@ -243,26 +243,26 @@ def test_a_first_batch_of_nulls_does_not_settle_the_type_of_sqlite(sqlite):
     ],
     ids=["mixed", "large", "blob"],
 )
-def test_columns_of_sqlite_that_cannot_be_read(sqlite, values, told):
+def test_columns_of_sqlite_that_cannot_be_read(sqlite, values, stated):
     sqlite.execute("CREATE TABLE t (good, bad)")
     sqlite.execute(f"INSERT INTO t (bad) VALUES ({values})")
     sqlite.execute("UPDATE t SET good = 1")
     source = open_source(sqlite.table("t"))
     assert next(source.batches(["good"])).column("good").to_pylist() == [1, 1]
-    with pytest.raises(InputError, match=f"column 'bad' of SQLite table 't' {told}.*cast it in a query"):
+    with pytest.raises(InputError, match=f"column 'bad' of SQLite table 't' {stated}.*cast it in a query"):
         source.batches(["good", "bad"])
 
 
 def test_columns_that_cannot_be_read_may_be_there(request):
     cases = {"postgresql": ("bytea", "bytea"), "duckdb": ("BLOB", "BLOB")}
-    for name, (kind, told) in cases.items():
+    for name, (kind, stated) in cases.items():
         database = request.getfixturevalue(name)
         database.execute(f"CREATE TABLE t (a integer, photo {kind})")
         database.execute("INSERT INTO t VALUES (1, NULL)")
         source = open_source(database.table("t"))
         assert source.schema.names == ["a", "photo"]
         assert next(source.batches(["a"])).column("a").to_pylist() == [1]
-        with pytest.raises(InputError, match=f"column 'photo' .* holds {told}, .*cast it in a query"):
+        with pytest.raises(InputError, match=f"column 'photo' .* holds {stated}, .*cast it in a query"):
             source.batches()
         assert "has no column that shoal can read" in refusal(database.table("SELECT photo FROM t"))
 

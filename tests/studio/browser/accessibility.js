@@ -5,7 +5,7 @@
   const shown = (element) => element.checkVisibility({ visibilityProperty: true }) && element.getBoundingClientRect().width > 1;
   const told = (element) => `<${element.tagName.toLowerCase()}${element.id ? ` id=${element.id}` : ""}${element.getAttribute("class") ? ` class=${element.getAttribute("class")}` : ""}> ${(element.textContent || "").trim().slice(0, 40)}`;
   const all = (selector) => [...document.querySelectorAll(selector)].filter((each) => shown(each) && !each.closest("[aria-hidden=true]"));
-  const complain = (what, element) => wrong.push(`${what}: ${told(element)}`);
+  const complain = (what, element) => wrong.push(`${what}: ${stated(element)}`);
 
   const name = (element) => {
     const by = element.getAttribute("aria-labelledby");

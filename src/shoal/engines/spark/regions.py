@@ -243,7 +243,7 @@ def read_findings(message: pa.RecordBatch) -> Findings:
     if isinstance(found, ShoalError):
         raise found
     if not isinstance(found, Findings):
-        raise TypeError("a task of planning has told something else than findings")
+        raise TypeError("a task of planning has returned something else than findings")
     return found
 
 

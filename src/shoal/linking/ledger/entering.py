@@ -215,7 +215,7 @@ def _refuse_known(options: LedgerOptions, public: Path) -> None:
 
 def refusal(findings: Sequence[Finding], earlier: Sequence[Entry], population: str) -> str:
     """Say why a release was not published, and what to do."""
-    told = "; ".join(_failures(findings, earlier, "would"))
+    stated = "; ".join(_failures(findings, earlier, "would"))
     blamed = {number for finding in findings for each in finding.failing for number in each.releases}
     unfinished = [entry.number for entry in earlier if entry.status == "unfinished" and entry.number in blamed]
     more = ""
@@ -223,14 +223,14 @@ def refusal(findings: Sequence[Finding], earlier: Sequence[Entry], population: s
         names = join_words([str(number) for number in unfinished])
         more = f"; if {names} never was published, `shoal ledger strike` takes it out"
     return (
-        f"nothing was published: {told}. Publish coarser classes (other attributes or taxonomies, a higher l or k), or "
-        f"publish it all the same with --warn; the floor of {population!r} is changed by `shoal ledger floor`{more}"
+        f"nothing was published: {stated}. Publish coarser classes (other attributes or taxonomies, a higher l or k), "
+        f"or publish it all the same with --warn; the floor of {population!r} is changed by `shoal ledger floor`{more}"
     )
 
 
 def warnings(findings: Sequence[Finding], earlier: Sequence[Entry]) -> list[str]:
     """Say what is below the floor and published all the same."""
-    return [f"below the floor of the ledger: {told}" for told in _failures(findings, earlier, "can")]
+    return [f"below the floor of the ledger: {stated}" for stated in _failures(findings, earlier, "can")]
 
 
 def notes(draft: Draft, findings: Sequence[Finding], earlier: Sequence[Entry], known: Sequence[str]) -> list[str]:
@@ -284,16 +284,16 @@ def _failures(findings: Sequence[Finding], earlier: Sequence[Entry], verb: str) 
     said = []
     for finding in findings:
         least = least_failing(finding)
-        told = []
+        stated = []
         for each in least[:MOST_TOLD]:
             alone = each.releases == (NEW,)
             named = "by itself" if alone else f"together with {_name_releases(each, earlier)}"
-            told.append(describe_set(each, named, verb))
+            stated.append(describe_set(each, named, verb))
         if len(least) > MOST_TOLD:
-            told.append(f"and {len(least) - MOST_TOLD} more sets of releases")
+            stated.append(f"and {len(least) - MOST_TOLD} more sets of releases")
         if finding.below > max((each.below or 0 for each in least), default=0):
-            told.append(f"{finding.below:,} of {finding.people:,} people in all")
-        said += ["; ".join(told)] if told else []
+            stated.append(f"{finding.below:,} of {finding.people:,} people in all")
+        said += ["; ".join(stated)] if stated else []
     return said
 
 

@@ -145,8 +145,8 @@ class Evaluation(Figures):
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        told = Figures.as_dict(self)
-        return told | {"people_linked": told.pop("linked"), "people_below": told.pop("below")}
+        stated = Figures.as_dict(self)
+        return stated | {"people_linked": stated.pop("linked"), "people_below": stated.pop("below")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,7 @@ class Slicing(Method):
 
     columns: int | Literal["each"] | None = Field(
         default=None,
-        description="number of parts that attributes are clustered into by correlation, 2 unless told; each: one for "
+        description="number of parts that attributes are clustered into by correlation, 2 by default; each: one for "
         "every attribute",
     )
     alpha: int | None = Field(
@@ -71,8 +71,8 @@ class Slicing(Method):
     bucket_size: int | None = Field(
         default=None,
         ge=2,
-        description="least records of a bucket, 2 unless told; with the groupings random and gathered the records of a "
-        "bucket, 100 unless told, doubled until the models hold",
+        description="least records of a bucket, 2 by default; with the groupings random and gathered the records of a "
+        "bucket, 100 by default, doubled until the models hold",
     )
 
     @model_validator(mode="after")

@@ -355,7 +355,7 @@ _OTHER_PLANS = (
 )
 _AMONG_RELEASES = (
     "Promises are about this release and others by the same plan. One by another plan, or by none, about the same "
-    "people can leave less together: shoal link and the ledger measure that, if they are told of it."
+    "people can leave less together: shoal link and the ledger measure that, if they know of it."
 )
 _COUNTING = (
     "- Count and link by `class`. Ranges of other columns overlap, and only the plan tells which class is meant."

@@ -41,7 +41,7 @@ _NOTHING = (
 )
 _NOTHING_VERIFIED = (
     "What can be verified is the form of the files and, with the original table, that values are the original ones or "
-    "were changed as told above."
+    "were changed as described above."
 )
 _QUASI = (
     "Promises are about somebody who knows the attributes that the policy calls quasi. A sensitive or insensitive "
@@ -50,7 +50,7 @@ _QUASI = (
 _RECORDS = "Promises are about records. A person with several of them is in several classes, which can be compared."
 SEVERAL = (
     "Promises are about this release alone. Another one about the same people can leave less together than each by "
-    "itself: shoal link and the ledger measure that, if they are told of it."
+    "itself: shoal link and the ledger measure that, if they know of it."
 )
 _BACKGROUND = (
     "Who knows more than quasi values, such as the order of rows in another file or how the method decides, may "

@@ -16,7 +16,7 @@ from shoal.release.forms.base import RECORDS, Form
 from shoal.release.forms.classes import Classes
 
 _VALUES = (
-    "- Values are those of records, or changed as told above: count and model them as you would the original ones."
+    "- Values are those of records, or changed as described above: count and model them as you would the original ones."
 )
 
 

@@ -107,8 +107,8 @@ class Slices(Form):
             for number, part in enumerate(plan.parts)
         )
         warnings = plan.warnings if problem.sensitive else (_NOTHING_SENSITIVE, *plan.warnings)
-        told = describe_plan(policy, source, counted, encoding, plan) | {"warnings": warnings, "entries": entries}
-        publication = SlicedPublication(**told, columns=columns)
+        stated = describe_plan(policy, source, counted, encoding, plan) | {"warnings": warnings, "entries": entries}
+        publication = SlicedPublication(**stated, columns=columns)
         _refuse_clashes(publication.column_names)
         return publication
 

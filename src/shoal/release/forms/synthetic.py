@@ -88,12 +88,12 @@ class Synthetic(Form):
             domain.name: label_leaves(domain, policy.attributes[domain.name].role, codes)
             for domain, codes in zip(plan.domains, plan.codes, strict=True)
         }
-        told = describe_plan(policy, source, counted, encoding, plan) | {
+        stated = describe_plan(policy, source, counted, encoding, plan) | {
             "n_rows": plan.n_rows,  # which is not the number of records
-            "n_dropped": 0,  # how many records lack a value is not told
+            "n_dropped": 0,  # how many records lack a value is not stated
             "entries": {name: column.entry for name, column in columns.items()},
         }
-        return SyntheticPublication(**told, columns=columns)
+        return SyntheticPublication(**stated, columns=columns)
 
     @property
     def class_columns(self) -> tuple[str, ...]:

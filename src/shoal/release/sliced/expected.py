@@ -226,7 +226,7 @@ def measure_slices(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Ut
     """Return the measures of a sliced plan by the names that they have for generalized tables.
 
     ``um``, ``ncp``, ``loss`` and ``attribute-loss`` tell what generalizing the values of parts and withholding records
-    lost: values that are published as they are lose nothing. What cutting the ties between parts costs is told by the
+    lost: values that are published as they are lose nothing. What cutting the ties between parts costs is given by the
     expensive ones, which take the tables, counts and predictions that one expects if every linking within buckets is as
     likely. Measures of equivalence classes have no meaning here.
     """

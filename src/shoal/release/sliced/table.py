@@ -98,7 +98,7 @@ def list_parts(manifest: Mapping[str, Any]) -> list[list[str]]:
 
 
 def name_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the names of each part's columns: an attribute's second column is told by ``(2)``, and so on.
+    """Return the names of each part's columns: an attribute's second column is given by ``(2)``, and so on.
 
     >>> name_columns([["age", "sex"], ["sex", "illness"]])
     [['age', 'sex'], ['sex (2)', 'illness']]
@@ -156,7 +156,7 @@ def _buckets(column: pa.ChunkedArray) -> tuple[CodeArray, int]:
     try:
         numbers = np.asarray(pc.cast(column, pa.int32()).combine_chunks(), dtype=np.int32)
     except (pa.ArrowException, ValueError, TypeError):
-        numbers = np.zeros(1, dtype=np.int32)  # told below
+        numbers = np.zeros(1, dtype=np.int32)  # stated below
     if column.null_count or numbers.min(initial=1) < 1:
         raise InputError("column 'bucket' must hold the whole numbers 1, 2, ...; is it the published file?")
     n_buckets = int(numbers.max(initial=0))
@@ -267,9 +267,9 @@ def two_tables(table: SlicedTable, manifest: Mapping[str, Any]) -> tuple[pa.Tabl
     second table are the bucket, those of the sensitive part, and ``count``.
 
     >>> rows = pa.table({"bucket": [1, 1, 1], "age": [22, 33, 22], "illness": ["gout", "flu", "gout"]})
-    >>> told = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}}
-    >>> told["parts"] = [["age"], ["illness"]]
-    >>> quasi, sensitive = two_tables(SlicedTable.of(rows, told), told)
+    >>> stated = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}}
+    >>> stated["parts"] = [["age"], ["illness"]]
+    >>> quasi, sensitive = two_tables(SlicedTable.of(rows, stated), stated)
     >>> quasi.to_pydict()
     {'bucket': [1, 1, 1], 'age': [22, 33, 22]}
     >>> sensitive.to_pydict()

@@ -175,7 +175,7 @@ for (const form of document.querySelectorAll('form[data-swap][data-send][autocom
 
 // Runs: each element with data-poll is asked twice a second until its run has ended.
 function follow(place) {
-  let told = "";
+  let shown = "";
   const timer = setInterval(async () => {
     const state = place.querySelector("[data-state]")?.dataset.state;
     if (!place.isConnected || (state && state !== "running")) {
@@ -188,8 +188,8 @@ function follow(place) {
     if (!answer?.ok || !place.isConnected) return;
     swap(place, await answer.text());
     const step = place.querySelector(".under-way label")?.textContent ?? "";
-    if (step && step !== told) announce(step);
-    told = step || told;
+    if (step && step !== shown) announce(step);
+    shown = step || shown;
   }, 500);
 }
 

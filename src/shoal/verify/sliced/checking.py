@@ -257,14 +257,14 @@ def _compare_bounds(release: Release, original: Original, absent: int) -> Iterat
         return
     wrong = (lists.times > available) | (complete & (lists.times < forced))
     places = len(np.unique(lists.bucket[wrong]))
-    told = "by bounds, for no file tells each row's bucket"
+    stated = "by bounds, for no file tells each row's bucket"
     bounds = (
         "at most what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"
     )
     if complete:
         bounds = "at least what rows that fit in one bucket only demand, and at most what rows that fit there allow"
-    fault = places and f"{places} buckets hold values that no arrangement of the source permits, {told}"
-    yield Check.of("truth", fault, f"every bucket holds {bounds}, {told}")
+    fault = places and f"{places} buckets hold values that no arrangement of the source permits, {stated}"
+    yield Check.of("truth", fault, f"every bucket holds {bounds}, {stated}")
 
 
 def count_bounds(lists: Lists, kinds: CodeArray, records: IntArray) -> tuple[IntArray, IntArray, int]:

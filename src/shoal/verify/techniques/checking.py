@@ -104,7 +104,7 @@ def _check(declared: Declared, fault: str | None) -> Check:
 def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
     """Return a fault if a value, together with the group it stayed in, occurs more often than in the source.
 
-    Groups are told by those columns *within* that stand beside the value and follow from the source.
+    Groups are given by those columns *within* that stand beside the value and follow from the source.
     """
     part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
     columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
@@ -112,12 +112,12 @@ def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, sour
     names = [declared.column, *(name for name in declared.within if name in exact and name in columns)]
     kinds = [common_type(rows.schema.field(columns[n]).type, source.schema.field(n).type) for n in names]
     contents = Contents(names, kinds, manifest.missing_tokens)
-    told, held = Tally(), Tally()
+    stated, held = Tally(), Tally()
     for batch in rows.batches([columns[name] for name in names]):
-        told.add(contents.hashes(pa.RecordBatch.from_arrays(batch.columns, names=names)))
+        stated.add(contents.hashes(pa.RecordBatch.from_arrays(batch.columns, names=names)))
     for batch in source.batches(names, dictionary=names):
         held.add(contents.hashes(batch))
-    strange = int(find_unmet(*told.result(), *held.result()).sum())
+    strange = int(find_unmet(*stated.result(), *held.result()).sum())
     if not strange:
         return None
     groups = " in the groups that they stay in" if len(names) > 1 else ""
