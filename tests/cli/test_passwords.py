@@ -69,7 +69,7 @@ def test_arguments_that_no_command_takes(mistake):
 
 
 @pytest.mark.parametrize(
-    ("told", "left"),
+    ("stated", "left"),
     [
         (f"no file postgresql:/ann:{SECRET}@db/clinic", "no file postgresql:/...@db/clinic"),
         (f"no file 'a/postgres:/ann:p@ss {SECRET}@db'; look", "no file 'a/postgres:/...@db'; look"),

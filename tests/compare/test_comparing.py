@@ -217,7 +217,7 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "told"),
+    ("arguments", "options", "stated"),
     [
         ((), {}, "needs a policy"),
         ((POLICY, POLICY), {"techniques": "all"}, "one policy"),

@@ -121,7 +121,7 @@ def test_a_method_that_the_policy_cannot_have_is_one_row_with_the_reason() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "stated"),
     [
         ({"sweep": "k-anonimity.k=2"}, "did you mean 'k-anonymity'"),
         ({"sweep": "k-anonymity.kk=2"}, "did you mean 'k-anonymity.k'"),
@@ -150,7 +150,7 @@ def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], stated: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("sweep", "told"),
+    ("sweep", "stated"),
     [
         ("k-anonymity.k=5,0", r"k=0: privacy\[0\].k-anonymity.k: must be at least 1; received 0"),
         ("k-anonymity.k=x", "k=x: .*must be a whole number"),

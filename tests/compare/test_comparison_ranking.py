@@ -161,7 +161,7 @@ def test_weights_are_read_as_they_are_typed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weights", "told"),
+    ("weights", "stated"),
     [
         ("inferense=2", "did you mean 'inference'"),
         ("inference", "must be a number"),

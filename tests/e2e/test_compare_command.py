@@ -115,7 +115,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "stated"),
     [
         (("--techniques", "nothing"), "unknown technique"),
         (("--control", "x.csv", "--hold-out", "0.1"), "choose one"),
@@ -234,7 +234,7 @@ def test_ranks_are_told_in_the_terminal(swept: Comparison, width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "stated"),
     [
         (("--sweep", "k-anonymity.kk=2"), "did you mean 'k-anonymity.k'"),
         (("--sweep", "k-anonymity.k=0"), "must be at least 1"),

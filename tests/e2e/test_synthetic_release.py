@@ -84,7 +84,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "stated"),
     [
         ({"epsilon": 0}, "epsilon: must be more than 0"),
         ({"epsilon": -1}, "epsilon: must be more than 0"),

@@ -104,7 +104,7 @@ def test_one_file_differs(stays, run, change, difference) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "stated"),
     [
         (b"", "stays/part-2.parquet is empty"),
         (

@@ -76,7 +76,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("more", "switches", "told"),
+    ("more", "switches", "stated"),
     [
         (
             f"3,{SECRET},a\n".encode() + BLOCK,

@@ -66,7 +66,7 @@ def test_quotes_cannot_be_broken_out_of():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "stated"),
     [
         (SERVER, "names no table"),
         (f"{SERVER}#", "names no table"),

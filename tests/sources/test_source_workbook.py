@@ -97,7 +97,7 @@ def test_names_from_the_options(write):
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "stated"),
     [
         ([["a"], [1], ["x"]], "column 'a' of people.xlsx holds numbers and texts; make all its cells texts"),
         ([["a"], [True], [1]], "column 'a' of people.xlsx holds numbers and truth values"),

@@ -157,7 +157,7 @@ def test_messages_name_the_taxonomy_and_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "stated"),
     [([1.5, 2.25], True), ([1.5, 7.0], False), (["1.5", "red"], False), (["0.5"], True), ([], False)],
 )
 def test_decimals_outside_the_taxonomy_are_told_how_to_get_in(values: list[object], stated: bool) -> None:

@@ -235,7 +235,7 @@ def test_a_first_batch_of_nulls_does_not_settle_the_type_of_sqlite(sqlite):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "stated"),
     [
         ("1), ('x'", "holds both integer and text"),
         ("2.5), (9007199254740993", "holds both fractions and integers too large for fractions"),
