@@ -60,7 +60,7 @@ def patients(n: int, seed: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def share_kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept") / "figures"
 
 
