@@ -28,7 +28,7 @@ from shoal.core.documents import AmbiguousJsonError, read_json
 
 FORMAT = 1
 FIGURES = ("um", "ncp", "loss", "attribute-loss")  # of utility, that the verifier recomputes
-PAGES = {"readme": "README.md", "report": "report.html"}  # key -> the file whose digest is told
+PAGES = {"readme": "README.md", "report": "report.html"}  # key -> the file whose digest is stated
 _MAX_DEPTH = 100  # of a taxonomy
 _PRIVATE = ("labels", "values", "ledger")  # below these keys no path is quoted
 

@@ -101,7 +101,7 @@ def advantage(one: Tally, other: Tally, confidence: float = CONFIDENCE) -> Estim
 def residual(attack: Tally, beside: Tally, confidence: float = CONFIDENCE) -> Estimate:
     """Return (a - c) / (1 - c): of what would stay hidden without the release, the share that the attack finds.
 
-    The interval has every risk that both Wilson intervals allow. Nothing is told below -1; where *beside* never
+    The interval has every risk that both Wilson intervals allow. Nothing is stated below -1; where *beside* never
     fails, nothing stays hidden, and the risk is 0.
 
     >>> found = residual(Tally(60, 100), Tally(20, 100))

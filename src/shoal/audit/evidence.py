@@ -47,7 +47,7 @@ def build_evidence(
     """Return the policy, the source's digest, risks before and after, utility, and what the verifier said.
 
     What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
-    between pairs of attributes are told if they are had at once, or if the run is to be *thorough*.
+    between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
     """
     given = Given.of(publication, Silent())
     published = {  # each only where it has a meaning and was counted

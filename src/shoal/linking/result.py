@@ -76,7 +76,7 @@ class WorstCase(Figures):
         return cls(classes, Remaining.of(left, texts))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it; how many values remain is told, but not which."""
+        """Return it as JSON has it; how many values remain is stated, but not which."""
         left = {key: value for key, value in self.remaining.as_dict().items() if key != "remaining"}
         return {"classes": [dict(each) for each in self.classes], **left}
 

@@ -19,7 +19,7 @@ from shoal.models.exact import at_most, distinct_values, largest_sums
 from shoal.taxonomies.tree import Taxonomy
 
 Sees = Literal["sizes", "values", "population"]
-SHARE_UNITS = 1 << 40  # counts that a distribution given as shares is told in
+SHARE_UNITS = 1 << 40  # counts that a distribution given as shares is stated in
 SHARE_MARGIN = 1e-9  # far above what rounding does to shares
 
 # Limits that several models have.

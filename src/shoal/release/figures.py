@@ -86,7 +86,7 @@ MOST_VALUES = 20
 class ShareTally:
     """Counts and extreme shares of what classes publish of one sensitive attribute; tallies of regions add up.
 
-    A published value is a leaf range, told by its key.
+    A published value is a leaf range, named by its key.
     """
 
     keys: IntArray  # (n_values,) ascending

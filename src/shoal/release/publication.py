@@ -171,7 +171,7 @@ class Publication(ABC):
     def associations(self, most_work: float) -> list[dict[str, Any]] | None:  # noqa: ARG002
         """Return how strongly pairs of attributes depend on each other, before and after.
 
-        None if it cannot be told, or takes more than *most_work* steps.
+        None if it cannot be computed, or takes more than *most_work* steps.
         """
         return None
 

@@ -76,7 +76,7 @@ class Release:
 
     @property
     def utility(self) -> Utility:
-        """Each measure of utility by its name; those told attribute by attribute are mappings."""
+        """Each measure of utility by its name; those given attribute by attribute are mappings."""
         return dict(self.evidence["utility"])
 
     @property

@@ -138,7 +138,7 @@ def measure(
 ) -> Utility:
     """Return every measure that applies to a plan by its name; all numbers are finite.
 
-    With *detail*, a measure that can be told by attributes is a mapping from these. Without *rng*, measures that draw
+    With *detail*, a measure that can be given by attributes is a mapping from these. Without *rng*, measures that draw
     questions draw the same ones for every plan.
     """
     chance = np.random.default_rng(0) if rng is None else rng

@@ -38,7 +38,7 @@ class Column:
 
     @classmethod
     def of_ranges(cls, lo: CodeArray, hi: CodeArray, below: FloatArray) -> Column:
-        """Every row has a range; equal ones are told once.
+        """Every row has a range; equal ones are listed once.
 
         >>> column = Column.of_ranges(np.array([0, 2, 0]), np.array([2, 3, 2]), np.arange(4.0))
         >>> column.item.tolist(), column.lo.tolist(), column.hi.tolist()

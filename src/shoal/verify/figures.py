@@ -41,7 +41,7 @@ class _Column:
 
 
 def check_figures(manifest: Manifest, rows: PublishedRows, *, here: bool) -> list[Check]:
-    """Compare every figure with the rows; told as not done where labels are of values that the policy did not list.
+    """Compare every figure with the rows; not done where labels are of values that the policy did not list.
 
     Rows that are not *here*, but on Spark, are not fetched for it.
     """

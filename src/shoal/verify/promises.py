@@ -1,6 +1,6 @@
 """The models that a manifest may promise: which parameters of each make sense, and its formula.
 
-Written here a second time on purpose: the verifier shares no code with the models it checks. Every formula is told the
+Written here a second time on purpose: the verifier shares no code with the models it checks. Every formula is given the
 classes of the published rows and answers for each class whether it holds, exactly, and what it reaches.
 
 Another package that adds a privacy model registers its formula, a ``Model``, under the model's name in the entry point

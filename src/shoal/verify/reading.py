@@ -176,7 +176,7 @@ def read_labelled(public: Path) -> pa.Table | None:
 
 def report_unreadable(fault: BaseException) -> Check:
     """Return the failed check of a file that cannot be read."""
-    # The text of such an error can quote the row it failed on, so only its kind is told.
+    # The text of such an error can quote the row it failed on, so only its kind is named.
     return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
 
 

@@ -1,4 +1,4 @@
-"""Entering a release, new or made before: linked with all earlier ones, written down, and told of in words."""
+"""Entering a release, new or made before: linked with all earlier ones, written down, and described in words."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ MIGRATIONS: tuple[str, ...] = (_TABLES + _REFUSED,)  # number n leads from versi
 
 @contextmanager
 def connect(path: Path, *, write: bool = False, create: bool = False) -> Iterator[sqlite3.Connection]:
-    """Open a ledger; every failure of the database is told as an error of shoal."""
+    """Open a ledger; every failure of the database becomes an error of shoal."""
     if sqlite3.sqlite_version_info < (3, 37):
         raise UsageError(f"a ledger takes SQLite 3.37 or newer; this Python has {sqlite3.sqlite_version}")
     if create:

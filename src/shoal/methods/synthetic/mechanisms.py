@@ -1,7 +1,7 @@
 """Noise and choices of OpenDP, and an exact account of what they cost.
 
 Two tables are neighbours if one has a record more. A record counts once in every table of counts, so the counts of
-two neighbours differ by 1 in one cell: their distance is 1 in every norm, and 1 is what all mechanisms are told.
+two neighbours differ by 1 in one cell: their distance is 1 in every norm, and 1 is what all mechanisms are given.
 """
 
 from __future__ import annotations

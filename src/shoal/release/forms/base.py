@@ -103,7 +103,7 @@ class Form(ABC):
     whole_records: ClassVar[bool] = True  # whether all values of a row belong to one record
     generalizes: ClassVar[bool] = False  # whether classes publish labels of leaf ranges
     as_they_are: ClassVar[bool] = False  # whether quasi values are those of the source, or what techniques made of them
-    by_plan: ClassVar[bool] = False  # whether classes are those of an agency's plan, and told by their numbers
+    by_plan: ClassVar[bool] = False  # whether classes are those of an agency's plan, and named by their numbers
     unlinkable: ClassVar[str | None] = None  # why such a release cannot be linked with others
     not_for_ledgers: ClassVar[str | None] = None  # why such a release cannot be entered into a ledger
     linkability: ClassVar[str | None] = None  # what is promised against linking several such releases
@@ -200,7 +200,7 @@ class Form(ABC):
     def _among_releases(self) -> str:
         return SEVERAL
 
-    # What readers are told.
+    # What readers are given.
 
     def headline(self) -> str:
         """Say how many rows there are, and how they were made."""
