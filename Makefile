@@ -7,10 +7,10 @@ DEMO := demo-out
 # Compiled modules are kept, also where the environment says otherwise: the tests start the command hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test corpus thorough check bench comparison figures screenshots clean
+.PHONY: help demo test corpus thorough check bench calibration comparison figures screenshots clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ $(VENV)/dev-ready: $(VENV)/ready
 	.venv-pycanon/bin/python $(PIP) install "pycanon==1.3.6"
 	@touch $@
 
+# Attacks of others to hold ours against, apart for the same reason.
+.venv-anonymeter/ready: Makefile
+	$(PYTHON) -m venv .venv-anonymeter
+	.venv-anonymeter/bin/python $(PIP) install "anonymeter==1.1.0"
+	@touch $@
+
 demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize, verify
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
@@ -40,7 +46,7 @@ test: check corpus .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=
 corpus: $(VENV)/dev-ready
 	$(BIN)/python -m pytest --quiet tests/corpus
 
-thorough: $(VENV)/dev-ready ## the long tests of promises that shorter ones hold too, and more repetitions
+thorough: $(VENV)/dev-ready .venv-anonymeter/ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough
 	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/agency/service/test_serve_kills.py tests/agency/service/test_serve_bodies.py
 
@@ -62,6 +68,9 @@ bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/
 comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
 	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.compare.pages docs
 
+calibration: $(VENV)/dev-ready .venv-anonymeter/ready ## how often attacks find known exposures: the table in docs/attacks.md, made anew (an hour)
+	$(BIN)/python -m experiments calibration --docs docs
+
 figures: $(VENV)/dev-ready ## the source papers' experiments run again: their pages and plots in docs, made anew (an hour)
 	@for paper in tau-l slicing l-delta; do \
 		SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments $$paper --docs docs || exit; \
@@ -71,4 +80,4 @@ screenshots: $(VENV)/dev-ready ## pictures of the studio for docs, made anew
 	$(BIN)/python -m bench.screenshots
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-pycanon .venv-peers $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-anonymeter .venv-pycanon .venv-peers $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -216,23 +216,26 @@ class Report:
             for stem, table in self.tables.items():
                 (folder / "figures" / f"{stem}.csv").write_text(table, encoding="utf-8")
             (folder / f"{self.name}.csv").write_text(self.whole, encoding="utf-8")
-            _write_json(folder / f"{self.name}.json", self.document)
+            write_json(folder / f"{self.name}.json", self.document)
             (folder / f"{self.name}.md").write_text(self.page, encoding="utf-8")
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    def write_docs(self, docs: Path, small: Mapping[str, Any]) -> None:
+    def write_docs(self, docs: Path, small: Mapping[str, Any]) -> Path:
         """Replace the documentation's page, its plots, and the JSON of the full and of the *small* grid."""
         figures = docs / "figures"
         for drawing in self.drawings:
             drawing.write(figures, (".svg",))
-        _write_json(figures / f"{self.name}.json", self.document)
-        _write_json(figures / f"{self.name}-small.json", small)
-        (docs / f"papers-{self.name}.md").write_text(self.page, encoding="utf-8")
+        write_json(figures / f"{self.name}.json", self.document)
+        write_json(figures / f"{self.name}-small.json", small)
+        page = docs / f"papers-{self.name}.md"
+        page.write_text(self.page, encoding="utf-8")
+        return page
 
 
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document, an entry on each line."""
     entries = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items())
     path.write_text(f"{{\n{entries}\n}}\n", encoding="utf-8")
 

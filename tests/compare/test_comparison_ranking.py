@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -86,6 +87,19 @@ def test_a_tie_in_one_and_better_in_the_other_dominates_and_equals_do_not() -> N
     found = comparison(rows).standings()
     assert [found[place].dominated_by for place in range(4)] == [(), ("a", "d"), ("a", "d"), ()]
     assert [found[place].rank for place in range(4)] == [1, 3, 3, 1]
+
+
+def test_what_promises_nothing_dominates_nothing_that_does() -> None:
+    k_anonymous = ({"model": "k-anonymity", "parameters": {"k": 5}, "achieved": 5.0},)
+    rows = [
+        row("sample", [1, 1, 1], [20, 20, 20]),
+        replace(row("classes", [2, 2, 2], [19, 19, 19]), guarantees=k_anonymous),
+        replace(row("worse classes", [3, 3, 3], [18, 18, 18]), guarantees=k_anonymous),
+        replace(row("epsilon", [2, 2, 2], [18, 18, 18]), claims=({"model": "differential-privacy", "parameters": {}},)),
+        row("worse sample", [3, 3, 3], [17, 17, 17]),
+    ]
+    found = [stand.dominated_by for _, stand in sorted(comparison(rows).standings().items())]
+    assert found == [(), (), ("classes", "epsilon"), ("classes",), ("sample", "classes", "worse classes", "epsilon")]
 
 
 def test_dominated_is_clear_only_where_intervals_are_apart() -> None:

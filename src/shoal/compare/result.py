@@ -40,7 +40,7 @@ class Standing:
     score: float
     risk: Estimate
     kept: float
-    dominated_by: tuple[str, ...]  # rows with at most this risk that keep at least as much, and are not equal
+    dominated_by: tuple[str, ...]  # rows with no more risk that keep no less, promise no less, and are not equal
     clearly: bool  # whether one of those has all of its risk's interval below this row's
 
     def as_dict(self) -> dict[str, Any]:
@@ -234,7 +234,8 @@ class Comparison:
         """Return where each row stands, by its place; rows that cannot be ranked have none.
 
         A part that was measured in no row has no weight. A row in which something was not measured that others are
-        ranked by is left out: what was not seen is not judged.
+        ranked by is left out: what was not seen is not judged. Attacks bound a risk from below only, so a row that
+        promises something is dominated by such rows alone.
         """
         used, labels = self.list_weights(), self.labels
         measured = {place: pair for place, row in enumerate(self.rows) if used and (pair := _weigh(row, used))}
@@ -243,12 +244,16 @@ class Comparison:
             place: (of_risk * (1 - risk.value) + of_kept * kept) / (of_risk + of_kept)
             for place, (risk, kept) in measured.items()
         }
+        promises = [bool(row.guarantees or row.claims) for row in self.rows]
         found = {}
         for place, (risk, kept) in measured.items():
             above = [
                 other
                 for other, (less, more) in measured.items()
-                if less.value <= risk.value and more >= kept and (less.value, more) != (risk.value, kept)
+                if less.value <= risk.value
+                and more >= kept
+                and (less.value, more) != (risk.value, kept)
+                and (promises[other] or not promises[place])
             ]
             found[place] = Standing(
                 rank=1 + sum(score > scores[place] for score in scores.values()),

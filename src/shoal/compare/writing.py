@@ -215,7 +215,8 @@ def ranking(found: Comparison) -> list[str]:
     weights = ", ".join(f"{part} {weight:g}" for part, weight in used.items())
     how = (
         f"Score: the mean of 1 less each risk and of what is kept, by the weights {weights}. Dominated: another row "
-        "has no more risk and keeps no less, by the measured values; clearly, if its risk's interval lies wholly below."
+        "has no more risk and keeps no less, by the measured values, and promises something if this one does; clearly, "
+        "if its risk's interval lies wholly below."
     )
     lines = [how]
     for place in made:

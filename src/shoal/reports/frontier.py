@@ -54,9 +54,10 @@ def frontier(points: Sequence[Point], title: str = "Risk against what is kept") 
     across, up = _scales(ordered)
     places = [(across.place(point.risk), up.place(point.kept)) for point in ordered]
     best = sorted((point.risk, point.kept) for point in ordered if not point.dominated)
+    edge = [(risk, kept) for risk, kept in best if not any(less <= risk and more > kept for less, more in best)]
     parts = _axes(across, up)
-    if len(best) > 1:
-        steps = [(across.place(risk), up.place(kept)) for risk, kept in best]
+    if len(edge) > 1:
+        steps = [(across.place(risk), up.place(kept)) for risk, kept in edge]
         parts.append(element("polyline", points=points_text(steps), class_="plot-frontier"))
     for point, (_, y) in zip(ordered, places, strict=True):
         if point.risk_low is not None and point.risk_high is not None:
@@ -149,7 +150,7 @@ def _words(points: Sequence[Point], numbered: bool) -> str:
     best = [point for point in points if not point.dominated]
     first = points[0]
     words = f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {count_noun(len(points), 'release')}: "
-    words += "no other has less risk and keeps more."
+    words += "no other that promises as much has less risk and keeps more."
     if first.rank is not None:
         words += f" First in the ranking is {first.name} ({percent(first.risk)} risk, {percent(first.kept)} kept)."
     if len(best) < len(points):

@@ -1,0 +1,150 @@
+"""The page of the calibration: tables of detection and of false alarms, which stand in the documentation of attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.calibration import ALONE, ANY, PEER, Calibration, Cell
+from experiments.figures import Report, format_csv, write_json
+from shoal.core.errors import UsageError
+
+BEGIN, END = "<!-- calibration: made by python -m experiments calibration -->", "<!-- calibration ends -->"
+NOBODY = "random"
+PLANTED = ("unique", "verbatim", "noisy")
+
+
+@dataclass(frozen=True, slots=True)
+class Section(Report):
+    """A report whose page is a section of the page of attacks."""
+
+    def write_docs(self, docs: Path, small: Mapping[str, Any]) -> Path:  # noqa: ARG002
+        """Replace the section between its two marks, and the figures that it is made of."""
+        path = docs / "attacks.md"
+        text = path.read_text(encoding="utf-8")
+        if BEGIN not in text or END not in text:
+            raise UsageError(f"{path} has no place for the table; put the lines {BEGIN!r} and {END!r} into it")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        write_json(docs / "figures" / f"{self.name}.json", self.document)
+        path.write_text(f"{before}{BEGIN}\n\n{self.page}\n{END}{after}", encoding="utf-8")
+        return path
+
+
+def make_report(found: Calibration) -> Section:
+    """Write down what was found."""
+    rows = [list(asdict(cell).values()) for cell in found.cells]
+    whole = format_csv([list(Cell.__dataclass_fields__), *rows])
+    return Section("calibration", write_page(found), asdict(found), summarize(found), (), {}, whole)
+
+
+def summarize(found: Calibration) -> list[str]:
+    """Return what became of the two targets, a line each."""
+    false = {name: count(found, attack=name, way=NOBODY) for name in list_attacks(found)}
+    worst = max(false, key=lambda name: false[name].share or 0.0)
+    detected = count(found, attack=ANY, way="unique", share=0.01)
+    return [
+        f"1 % of unique people are found in {detected} releases by at least one attack.",
+        f"No attack raises more false alarms than {worst}: in {false[worst]} releases.",
+    ]
+
+
+def list_attacks(found: Calibration) -> list[str]:
+    """Return our attacks that were tried."""
+    return sorted({cell.attack for cell in found.cells if cell.attack != ANY and not cell.attack.startswith(PEER)})
+
+
+class Count(NamedTuple):
+    """How many of some releases an alarm was raised over."""
+
+    alarms: int
+    runs: int
+
+    @property
+    def share(self) -> float | None:
+        """The share of the releases, None if there are none."""
+        return self.alarms / self.runs if self.runs else None
+
+    @property
+    def percent(self) -> str:
+        """The share in words, empty if there are no releases."""
+        return "" if self.share is None else f"{100 * self.share:.3g}"
+
+    def __str__(self) -> str:
+        return f"{self.alarms:,} of {self.runs:,}" if self.runs else ""
+
+
+def count(found: Calibration, **wanted: Any) -> Count:
+    """Count alarms over the releases of the cells that have all wanted entries.
+
+    >>> cells = (Cell("plain", "unique", 0.01, "copies", 3, 4), Cell("plain", "random", 0.01, "copies", 0, 4))
+    >>> str(count(Calibration(100, 4, 1, cells), way="unique"))
+    '3 of 4'
+    """
+    own = [cell for cell in found.cells if all(getattr(cell, key) == value for key, value in wanted.items())]
+    return Count(sum(cell.alarms for cell in own), sum(cell.runs for cell in own))
+
+
+def write_page(found: Calibration) -> str:
+    """Return the tables, each after a sentence that says what it counts."""
+    shares = sorted({cell.share for cell in found.cells})
+    forms = list(dict.fromkeys(cell.form for cell in found.cells))
+    about = f"Each form of release was made {found.worlds} times of {found.records:,} generated people."
+    lines = [
+        " ".join([about, *summarize(found)]),
+        "",
+        "Alarms in percent of the releases of all forms that an attack was tried on, by what was planted:",
+        "",
+        *_write_table(
+            ["attack", *(f"{way} {share:.1%}" for way in PLANTED for share in shares), "false alarms"],
+            [[f"`{name}`", *_list_figures(found, shares, PLANTED, attack=name)] for name in list_attacks(found)],
+        ),
+        "",
+        "Unique people by the form of the release, found by any attack, and the two attacks that find 1 % most often:",
+        "",
+        *_write_table(
+            ["form", *(f"{share:.1%}" for share in shares), "false alarms", "at 1 %"],
+            [[form, *_list_figures(found, shares, attack=ANY, form=form), _best(found, form)] for form in forms],
+        ),
+    ]
+    peers = sorted({cell.attack for cell in found.cells if cell.attack.startswith(PEER)} - {ALONE})
+    if peers:
+        lines += ["", *_compare_peer(found, [*peers, ALONE])]
+    return "\n".join([*lines, ""])
+
+
+def _compare_peer(found: Calibration, peers: Sequence[str]) -> list[str]:
+    """Return the table of anonymeter and, on releases of the same kind, of our attacks together."""
+    asked = {(cell.form, cell.way, cell.share) for cell in found.cells if cell.attack == ALONE}
+    own = tuple(cell for cell in found.cells if (cell.form, cell.way, cell.share) in asked)
+    shares = sorted({share for *_, share in asked})
+    runs = count(found, attack=ALONE, share=shares[0], way="unique").runs
+    beside = Calibration(found.records, found.worlds, found.seed, own)
+    return [
+        f"Beside anonymeter, which was asked about {runs} synthetic and plain tables for each share:",
+        "",
+        *_write_table(
+            ["attack", *(f"{share:.0%}" for share in shares), "false alarms"],
+            [[name, *_list_figures(beside, shares, attack=name)] for name in (*peers, ANY)],
+        ),
+    ]
+
+
+def _list_figures(
+    found: Calibration, shares: Sequence[float], ways: Sequence[str] = ("unique",), **wanted: str
+) -> list[str]:
+    """Return the alarms in percent for every way and share, and how many were false."""
+    rates = [count(found, way=way, share=share, **wanted).percent for way in ways for share in shares]
+    return [*rates, str(count(found, way=NOBODY, **wanted))]
+
+
+def _best(found: Calibration, form: str) -> str:
+    """Name the two attacks that find one unique person in a hundred most often."""
+    rates = {name: count(found, form=form, way="unique", share=0.01, attack=name) for name in list_attacks(found)}
+    ordered = sorted((name for name in rates if rates[name].alarms), key=lambda name: -(rates[name].share or 0.0))
+    return ", ".join(f"`{name}` {rates[name].percent}" for name in ordered[:2])
+
+
+def _write_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *rows)]

@@ -1,0 +1,131 @@
+"""Exposures are planted as they are said to be, the attacks find them, and the page says what was counted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from experiments.__main__ import main
+from experiments.calibration import (
+    ANY,
+    FORMS,
+    WAYS,
+    Calibration,
+    Cell,
+    World,
+    ask_peer,
+    draw_people,
+    draw_planted,
+    find_alarms,
+    find_unique,
+    make_policy,
+    plant,
+)
+from experiments.calibration_page import BEGIN, END, Section, count, make_report
+from experiments.figures import read_result
+
+from experiments import calibration
+from shoal.anonymize import anonymize
+from shoal.core.errors import UsageError
+
+QUASI = ("age", *calibration.COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World.of(1500, np.random.default_rng(1))
+
+
+def combinations(table: pa.Table, names: tuple[str, ...] = (*QUASI, "illness")) -> set[tuple[str, ...]]:
+    return {tuple(map(str, row.values())) for row in table.select(names).to_pylist()}
+
+
+def test_planted_rows_are_what_their_name_says(world: World) -> None:
+    rng = np.random.default_rng(2)
+    planted = {way: draw_planted(world, way, 200, rng) for way in WAYS}
+    assert {table.num_rows for table in planted.values()} == {200}
+    people = combinations(world.source)
+    assert combinations(planted["verbatim"]) <= people
+    assert combinations(planted["unique"]) <= people
+    assert find_unique(world.source).sum() == sum(
+        count == 1 for count in world.source.group_by(list(QUASI)).aggregate([([], "count_all")]).column(-1).to_pylist()
+    )
+    own = world.source.filter(pa.array(find_unique(world.source)))
+    assert combinations(planted["unique"], QUASI) <= combinations(own, QUASI)
+    for way in ("noisy", "random"):  # some are equal by chance
+        assert len(combinations(planted[way]) & people) < 100
+    known = dict(
+        zip(planted["noisy"].column("name").to_pylist(), planted["noisy"].column("age").to_pylist(), strict=True)
+    )
+    ages = dict(zip(world.source.column("name").to_pylist(), world.source.column("age").to_pylist(), strict=True))
+    assert max(abs(ages[name] - age) for name, age in known.items()) == calibration.NEAR
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_exposure_is_found_in_every_form_of_release_and_nothing_where_there_is_none(form: str, world: World) -> None:
+    rng, policy = np.random.default_rng(3), make_policy(form)
+    release = anonymize(world.donors, policy, seed=1)
+    exposed = plant(release, draw_planted(world, "unique", 600, rng), rng)
+    assert exposed.data.num_rows == release.data.num_rows
+    assert exposed.data.schema == release.data.schema
+    assert find_alarms(exposed, world, policy, 1)[ANY]
+    harmless = plant(release, draw_planted(world, "random", 600, rng), rng)
+    alarms = find_alarms(harmless, world, policy, 1)
+    assert not alarms[ANY], alarms  # of this seed: each of a dozen attacks may raise one in a hundred
+
+
+def test_a_run_counts_every_cell_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "QUICK_RECORDS", 400)
+    monkeypatch.setattr(calibration, "QUICK_FORMS", ("plain",))
+    assert main(["calibration", "--quick", "--out", str(tmp_path / "out")]) == 0
+    found = read_result(Calibration, json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8")))
+    assert (found.records, found.worlds) == (400, 1)
+    runs = {(cell.form, cell.way, cell.share, cell.attack): cell.runs for cell in found.cells}
+    assert len(runs) == len(found.cells)
+    assert set(runs.values()) == {1}
+    assert {key[:3] for key in runs} == {("plain", way, share) for way in WAYS for share in calibration.QUICK_SHARES}
+    assert count(found, way="unique", share=0.25, attack=ANY).alarms == 1
+    page = (tmp_path / "out" / "calibration.md").read_text(encoding="utf-8")
+    assert "| `singling-out` |" in page
+
+
+def test_the_section_of_the_documentation_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    cells = (Cell("plain", "unique", 0.01, "copies", 19, 20), Cell("plain", "random", 0.01, "copies", 0, 20))
+    report: Section = make_report(Calibration(100, 20, 1, cells))
+    (tmp_path / "figures").mkdir()
+    page = tmp_path / "attacks.md"
+    page.write_text("before", encoding="utf-8")
+    with pytest.raises(UsageError, match="no place for the table"):
+        report.write_docs(tmp_path, {})
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    for _ in range(2):
+        assert report.write_docs(tmp_path, {}) == page
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(f"before\n{BEGIN}\n")
+        assert text.endswith(f"{END}\nafter\n")
+        assert "| `copies` | 95 |" in text
+        assert "old" not in text
+        assert text.count(BEGIN) == 1
+
+
+@pytest.mark.thorough
+def test_what_anonymeter_finds_is_found() -> None:
+    """Asked in its own environment, ``.venv-anonymeter``, which ``make thorough`` builds."""
+    if not calibration.PEER_PYTHON.exists():
+        pytest.skip("anonymeter is not here: make .venv-anonymeter/ready")
+    world, rng, policy = World.of(3000, np.random.default_rng(5)), np.random.default_rng(6), make_policy("plain")
+    release = anonymize(world.donors, policy, seed=1)
+    exposed = plant(release, draw_planted(world, "unique", 1500, rng), rng)
+    theirs, ours = ask_peer(exposed, world, 1, 200), find_alarms(exposed, world, policy, 1)
+    assert any(theirs.values())
+    for name, found in theirs.items():
+        assert ours[name.split()[1]] or not found, name
+
+
+def test_people_have_common_and_rare_values() -> None:
+    table = draw_people(5000, np.random.default_rng(1))
+    assert 0.5 < find_unique(table).mean() < 0.95
+    assert len(set(table.column("name").to_pylist())) == 5000
