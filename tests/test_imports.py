@@ -22,6 +22,12 @@ LATER = {
 }
 PROGRAMS = {"agency/service": LATER, "studio": {"starlette", "jinja2"}}
 
+RUN = (
+    "import pyarrow, shoal",
+    "policy = {'attributes': {'age': {'role': 'quasi'}}, 'privacy': [{'k-anonymity': {'k': 2}}]}",
+    "shoal.anonymize(pyarrow.table({'age': [1, 1, 2, 2]}), policy)",
+)
+
 
 def import_at_once(tree: ast.AST) -> Iterator[str]:
     """Yield the packages that a module loads when it is loaded; imports for type checking alone are none."""
@@ -92,11 +98,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 
 def test_a_run_loads_only_what_its_policy_names() -> None:
     """Techniques, averages, linking and comparing take time to load, and some need packages that may not be there."""
-    loaded = load(
-        "import pyarrow, shoal",
-        "policy = {'attributes': {'age': {'role': 'quasi'}}, 'privacy': [{'k-anonymity': {'k': 2}}]}",
-        "shoal.anonymize(pyarrow.table({'age': [1, 1, 2, 2]}), policy)",
-    )
+    loaded = load(*RUN)
     techniques = {f"shoal.columns.{name}" for name in ("coding", "hash", "noise", "permutation", "pseudonym")}
     packages = {f"shoal.{name}" for name in ("attacks", "compare", "linking.linking", "studio")}
     assert "shoal.anonymize" in loaded
@@ -108,6 +110,27 @@ def test_a_run_loads_only_what_its_policy_names() -> None:
 def test_anonymizing_loads_few_modules() -> None:
     """Those of a method, technique, form or attack come when a policy names it: 91 when this was written."""
     assert len([name for name in load("import shoal.anonymize") if name.split(".")[0] == "shoal"]) <= 95
+
+
+def test_kernels_are_loaded_without_the_compiler() -> None:
+    load(*RUN)  # whoever compiles them
+    loaded = load(*RUN)
+    assert "numba.core.runtime.nrt" in loaded
+    assert not loaded & {"scipy.linalg", "numba.np.linalg", "numba.np.npyimpl"}
+
+
+def test_a_command_that_compiles_does_without_linear_algebra() -> None:
+    """Numba looks for SciPy's wherever it is installed; afterwards whoever needs it has it."""
+    compiling = (
+        "import sys, shoal.cli",
+        "shoal.cli.app = lambda: None",
+        "shoal.cli.main()",
+        "import numba",
+        "assert numba.njit(lambda number: number + 1)(1) == 2",
+    )
+    assert "numba.np.linalg" in load(*compiling)
+    assert "scipy.linalg" not in load(*compiling)
+    assert "scipy.linalg" in load(*compiling, "import scipy.linalg")
 
 
 def test_public_functions_stay_functions_when_their_packages_are_imported() -> None:

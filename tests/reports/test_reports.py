@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from shoal.audit.units import class_risks, size_histogram
 from shoal.release.forms.base import read_form
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import public_readme
+from shoal.reports.templates import environment
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -173,3 +175,20 @@ def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
     assert "others by the same plan" in agreed
     assert "this release alone" not in agreed
     assert "this release alone" in alone
+
+
+def test_compiled_templates_are_kept_and_follow_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, own = tmp_path / "compiled", tmp_path / "own"
+    kept.mkdir()
+    own.mkdir()
+    monkeypatch.setattr("shoal.reports.templates.COMPILED", kept)
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    for text in ("first", "second", "second"):
+        (own / "page.txt").write_text(text)
+        environment.cache_clear()
+        assert environment(own).get_template("page.txt").render() == text
+        assert len(list(kept.iterdir())) == 1
+    monkeypatch.setattr("shoal.reports.templates.COMPILED", tmp_path / "nowhere")  # also where nothing can be kept
+    environment.cache_clear()
+    assert environment(own).get_template("page.txt").render() == "second"
+    environment.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib.abc import MetaPathFinder
 from typing import Any
@@ -26,6 +27,7 @@ from shoal.cli import (
 from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
+_OBJECTS = 50_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
 
@@ -73,20 +75,25 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(service.app, name="agency")
 
 
-class _NoPandas(MetaPathFinder):
-    """Keeps pandas out of commands: pyarrow imports it wherever it is installed, and only Spark needs it there."""
+class _Unneeded(MetaPathFinder):
+    """Keeps out of commands what other packages import only because it is there.
+
+    pyarrow imports pandas, which only Spark needs; numba looks for the linear algebra of SciPy, which no kernel needs.
+    """
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas" and "pyspark" not in sys.modules:
+        arrays = sys.modules.get("numba.np.arraymath")
+        if (name == "pandas" and "pyspark" not in sys.modules) or (
+            name == "scipy.linalg" and arrays is not None and getattr(arrays.__spec__, "_initializing", False)
+        ):
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
 
 
 def main() -> None:
-    """Run the command line; one that stops early leaves by the short way."""
-    sys.meta_path.insert(0, _NoPandas())
+    """Run the command line, and leave by the short way."""
+    gc.set_threshold(_OBJECTS)
+    sys.meta_path.insert(0, _Unneeded())
     try:
         app()
     except SystemExit as stop:
-        if not stop.code:
-            raise
-        leave(stop.code if isinstance(stop.code, int) else 1)
+        leave(stop.code if isinstance(stop.code, int) else int(stop.code is not None))

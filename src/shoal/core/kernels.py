@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
@@ -20,14 +22,37 @@ _SHORT = 16  # runs that are sorted by insertion
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _CompiledCode(FunctionCache):  # type: ignore[misc]
+    """The compiled code of a kernel on disk, which is looked for when the kernel is first called.
+
+    Loading machine code needs numba's runtime only. Numba's own cache gets all of the compiler ready before it looks,
+    SciPy's linear algebra included, which takes longer than most runs. A kernel that is not there is compiled as ever.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the kernel's code for arguments of these types, or None."""
+        if not hasattr(self, "_cache_file"):
+            super().__init__(self._function)
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
+
+
 def kernel(function: F) -> F:
     """Compile a function over plain arrays at its first call on this machine; later starts load it from disk."""
-    return cast("F", njit(cache=True, nogil=True)(function))
+    return cast("F", _keep_code(njit(nogil=True)(function)))
 
 
 def inline_kernel(function: F) -> F:
     """Compile a small function into its callers: a call would copy every array of a tuple that it is given."""
-    return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
+    return cast("F", _keep_code(njit(nogil=True, forceinline=True)(function)))
+
+
+def _keep_code(dispatcher: Any) -> Any:
+    dispatcher._cache = _CompiledCode(dispatcher.py_func)  # noqa: SLF001  numba has no public way to choose a cache
+    return dispatcher
 
 
 @kernel
@@ -87,8 +112,6 @@ def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
     """Return for each key its place in the ascending run, or -1; *order* sorts the keys."""
     found = np.empty(len(keys), dtype=np.int64)
     place = 0
-    if len(order):
-        place = int(np.searchsorted(run, keys[order[0]]))
     for row in order:
         key = keys[row]
         step = 1

@@ -117,7 +117,7 @@ def _list_promises(form: Form, evidence: Document) -> Content:
             (
                 model_text(one),
                 parameters_text(one["parameters"]),
-                form.models[one["model"]].title.replace("`", ""),
+                form.find_model(one["model"]).title.replace("`", ""),
                 number(one["achieved"]),
                 _VERDICTS[one["ok"]],
             )
@@ -198,7 +198,7 @@ def _describe_promise(form: Form, question: str) -> str:
     if form.claims():
         return "Claimed by differential privacy: whether a record is in the table changes little of what is published."
     names = [str(promise["model"]) for promise in form.manifest["guarantees"]]
-    sizes = [name for name in names if form.models[name].sees != "values"]
+    sizes = [name for name in names if form.find_model(name).sees != "values"]
     values = [name for name in names if name not in sizes]
     if question == "singling out" and form.whole_records and names:
         return f"{join_words(sizes or values)}: every record is in a {form.group} with others."

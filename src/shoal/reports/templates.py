@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HOME = Path(__file__).parent / "templates"
+COMPILED = Path(cache_from_source(__file__)).parent
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NUMERIC = re.compile(r"[<>]?-?[\d,.]+(e[-+]?\d+)?%?|–")
 _MARKED = re.compile(
@@ -48,7 +52,21 @@ def environment(*folders: Path) -> Environment:
     What is put into a page is escaped, unless it is markup already; in Markdown and CSS it is not: there, names and
     values of records go through the filters ``words``, ``code`` and ``code_cell``.
     """
+    import jinja2
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_eval_context, select_autoescape
+    from jinja2.bccache import Bucket, FileSystemBytecodeCache
+
+    stamp = f"{jinja2.__version__} {Path(__file__).stat().st_mtime_ns}"  # what is compiled depends on both
+
+    class Compiled(FileSystemBytecodeCache):
+        """Compiled templates, where Python keeps compiled modules too: compiling takes longer than filling them in."""
+
+        def get_source_checksum(self, source: str) -> str:
+            return super().get_source_checksum(source + stamp)
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            with suppress(OSError):  # it is compiled again next time
+                super().dump_bytecode(bucket)
 
     @pass_eval_context
     def readable(context: Any, value: Any) -> Any:
@@ -56,6 +74,7 @@ def environment(*folders: Path) -> Environment:
 
     made = Environment(
         loader=FileSystemLoader([*folders, HOME]),
+        bytecode_cache=None if sys.dont_write_bytecode else Compiled(str(COMPILED), "%s.template"),
         autoescape=select_autoescape(["html"]),
         finalize=readable,
         undefined=StrictUndefined,

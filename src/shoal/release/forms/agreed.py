@@ -376,10 +376,9 @@ class Agreed(Classes):
         """The number of the class."""
         return (CLASS,)
 
-    @property
-    def models(self) -> Mapping[str, type[PrivacyModel]]:
-        """The models that a plan can promise."""
-        return MODELS
+    def find_model(self, name: str) -> type[PrivacyModel]:
+        """Return the model of that name, which a plan can promise."""
+        return MODELS[name]
 
     def promises(self) -> list[str]:
         """Return what the plan promises of this release, and of several."""

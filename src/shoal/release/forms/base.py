@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from shoal.core.errors import InputError, PolicyError
-from shoal.core.registry import discover, find
+from shoal.core.registry import find
 from shoal.core.wording import promise_line
 from shoal.methods.base import AnyPlan, Method
 from shoal.models.base import PrivacyModel
@@ -151,15 +151,14 @@ class Form(ABC):
 
     # What is promised.
 
-    @property
-    def models(self) -> Mapping[str, type[PrivacyModel]]:
-        """Every model that such a release may promise, by name."""
-        return discover("shoal.models", PrivacyModel)
+    def find_model(self, name: str) -> type[PrivacyModel]:
+        """Return the model of that name, which such a release may promise."""
+        return find("shoal.models", PrivacyModel, name, what="model")
 
     def list_models(self) -> tuple[PrivacyModel, ...]:
         """Return the models that the release promises."""
-        known = self.models
-        return tuple(known[one["model"]].model_validate(one["parameters"]) for one in self.manifest["guarantees"])
+        guarantees = self.manifest["guarantees"]
+        return tuple(self.find_model(one["model"]).model_validate(one["parameters"]) for one in guarantees)
 
     def claims(self) -> list[Claim]:
         """Return what is claimed and no file can show."""
@@ -173,7 +172,7 @@ class Form(ABC):
 
     def promise_lines(self) -> list[str]:
         """Return each promise as an item of a list."""
-        return [promise_line(one, self.models[one["model"]].title) for one in self.manifest["guarantees"]]
+        return [promise_line(one, self.find_model(one["model"]).title) for one in self.manifest["guarantees"]]
 
     def _explain_classes(self) -> list[str]:
         """Say what a class is where no labels show it."""
@@ -186,7 +185,7 @@ class Form(ABC):
         """Return each promised or claimed model with what it does not protect against."""
         promised = dict.fromkeys(str(one["model"]) for one in self.manifest["guarantees"])
         return [
-            *((name, self.models[name].weaknesses) for name in promised),
+            *((name, self.find_model(name).weaknesses) for name in promised),
             *((claim.model, claim.weaknesses) for claim in self.claims()),
         ]
 

@@ -132,7 +132,7 @@ class Slices(Form):
 
     def promises(self) -> list[str]:
         """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
-        believed = any(self.models[one["model"]].sees == "values" for one in self.manifest["guarantees"])
+        believed = any(self.find_model(one["model"]).sees == "values" for one in self.manifest["guarantees"])
         return [*([_BELIEFS, ""] if believed else ()), *self.promise_lines(), "", _NOT_PROMISED]
 
     def describe_rows(self) -> str:
