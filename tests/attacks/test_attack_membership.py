@@ -137,10 +137,10 @@ def test_what_it_cannot_judge_is_refused() -> None:
         membership_attack(rows, manifest, source.drop_columns(["zip"]), rng=rng)
     with pytest.raises(InputError, match="control table is empty"):
         membership_attack(rows, manifest, source, source.slice(0, 0), rng=rng)
-    with pytest.raises(UsageError, match="at least 20"):
+    with pytest.raises(UsageError, match="at least 7"):
         membership_attack(rows, manifest, source, n_targets=3)
-    with pytest.raises(UsageError, match="fewer than 20 people"):
-        membership_attack(rows, manifest, source, source.slice(0, 19), rng=rng)
+    with pytest.raises(UsageError, match="fewer than 7 people"):
+        membership_attack(rows, manifest, source, source.slice(0, 6), rng=rng)
 
 
 def test_rows_as_they_are_give_members_away() -> None:

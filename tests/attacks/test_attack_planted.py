@@ -236,7 +236,7 @@ def test_a_register_of_names_leads_to_records() -> None:
     ages = tried(ExternalAttack(500, register=register.select(["name", "age"])), rows, as_it_is(rows), source)
     assert ages.success.success < 10
     twice = pa.concat_tables([register, register])
-    with pytest.raises(UsageError, match="fewer than 20 people"):  # a name that two people have tells nobody
+    with pytest.raises(UsageError, match="fewer than 7 people"):  # a name that two people have tells nobody
         tried(ExternalAttack(500, register=twice), rows, as_it_is(rows), source)
 
 

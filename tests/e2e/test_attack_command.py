@@ -145,7 +145,7 @@ def test_all_that_an_adversary_may_have_is_used(folder: Path) -> None:
     ("arguments", "why"),
     [
         (("--attack", "infrence"), "did you mean 'inference'"),
-        (("--targets", "5"), "at least 20"),
+        (("--targets", "5"), "at least 7"),
         (("--control", "nowhere.csv"), "nowhere.csv"),
         (("--other", "nowhere"), "nowhere has no manifest"),
     ],

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.attacks.base import N_TARGETS, NO_ANSWER, Answers, Asked, People, SecretAttack, Trials, likeliest
+from shoal.attacks.answers import NO_ANSWER, Answers, Asked, SecretAttack, find_share, likeliest
+from shoal.attacks.base import N_TARGETS, People, Trials
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, FloatArray
@@ -38,7 +39,7 @@ class BackgroundKnowledgeAttack(SecretAttack):
         weights = rule_out(view.believe(secret, people), truth, self.exclusions)
         known = rule_out(np.tile(secret.marginal, (len(people), 1)), truth, self.exclusions)
         guess, blind = likeliest(weights, rng), likeliest(known, rng)
-        return Answers(np.where(guess == NO_ANSWER, blind, guess), blind, truth)
+        return Answers(people, np.where(guess == NO_ANSWER, blind, guess), blind, truth, find_share(weights, guess))
 
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Count the answers for this and every smaller number of exclusions."""

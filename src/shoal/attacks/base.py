@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
-from shoal.core.errors import InputError, UsageError
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from shoal.attacks.parts import Secret
-    from shoal.attacks.view import Left, ReleaseView
+    from shoal.attacks.view import ReleaseView
 
 
 Question = Literal["singling out", "linkability", "inference"]
 CONFIDENCE = 0.95
 N_TARGETS = 2000
-FEWEST = 20
+FEWEST = 7  # people, below whom nothing is tried
+FEW = 100  # people, below whom a note says how little their answers tell
 NO_CONTROL = (
     "there is no control group: what anybody could infer about people in general cannot be distinguished from what "
     "the release discloses about the people in it"
 )
 CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
 LITTLE = 0.05  # a risk that is surely below this is called none
-Beliefs: TypeAlias = "Callable[[People], FloatArray]"  # people -> (n, n_values) in proportion to what is believed
-NO_ANSWER = -2  # nobody has this value; -1 is one that is not published
 TREATED = "quasi attributes were changed before classes were made of them, so who can be in which class is not known"
 NOBODYS = "the rows are synthetic and nobody's, so that none of them, and no class of them, can be a person's"
 
@@ -127,6 +125,8 @@ class Trials:
     ``baseline`` is the same without looking at the release. ``variants`` are ways to attack that were tried beside
     the one that counts. An attack that decides between two answers is judged by its advantage, the difference of the
     two rates: to call everybody a member is no achievement, however few others are left who are not called so.
+    ``exposed`` and ``subgroup`` are the same attack on some of the people: those in whose answers it believes most, and
+    those who share the published label with the greatest risk.
     """
 
     attack: str
@@ -137,21 +137,50 @@ class Trials:
     notes: tuple[str, ...] = ()
     decides: bool = False
     about: str | None = None  # the sensitive column, if one is to be found out
+    confidence: float = CONFIDENCE  # of the risk's interval
+    exposed: Trials | None = None
+    subgroup: Subgroup | None = None
+    true_positives: Mapping[str, Trials | None] = field(default_factory=dict)  # by the rate of false ones
+    conclusion: str | None = None  # the verdict, where an attack has words of its own for it
 
     @property
     def risk(self) -> Estimate:
         """How much more is found than on the control group or, without one, than by the baseline guess."""
         beside = self.control or self.baseline
         if beside is None:
-            return self.success.rate()
-        return advantage(self.success, beside) if self.decides else residual(self.success, beside)
+            return self.success.rate(self.confidence)
+        return (advantage if self.decides else residual)(self.success, beside, self.confidence)
+
+    @property
+    def cases(self) -> list[tuple[str, Trials]]:
+        """The average, the most exposed and the worst subgroup, as far as there are such, and how they are called."""
+        found = [("", self)]
+        if self.exposed is not None:
+            found.append((f"for the {self.exposed.success.trials:,} most exposed, ", self.exposed))
+        if self.subgroup is not None:
+            found.append((f"for people with {self.subgroup}, ", self.subgroup.trials))
+        return found
+
+    @property
+    def worst(self) -> Estimate:
+        """The risk of the average, the most exposed or the worst subgroup: that with the greatest lower bound."""
+        return max((trials.risk for _, trials in self.cases), key=lambda risk: risk.low)
+
+    def counts(self) -> dict[str, Any]:
+        """Return the tallies, None where there are none, and the risk."""
+        tallies = {"attack": self.success, "baseline": self.baseline, "control": self.control}
+        stated: dict[str, Any] = {name: tally and tally.as_dict() for name, tally in tallies.items()}
+        return {**stated, "risk": self.risk.as_dict()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all counts, None where there are none, and the risk; without a control group a note says so."""
-        stated: dict[str, Any] = {"name": self.attack, "about": self.about, "attack": self.success.as_dict()}
-        for name, tally in (("baseline", self.baseline), ("control", self.control)):
-            stated[name] = None if tally is None else tally.as_dict()
-        stated["risk"] = self.risk.as_dict()
+        """Return all counts, None where there are none, and the risks; without a control group a note says so."""
+        stated: dict[str, Any] = {"name": self.attack, "about": self.about, **self.counts()}
+        stated["most_exposed"] = self.exposed and self.exposed.counts()
+        stated["worst_subgroup"] = self.subgroup and self.subgroup.as_dict()
+        if self.true_positives:
+            stated["true_positives"] = {
+                rate: trials and trials.counts() for rate, trials in self.true_positives.items()
+            }
         if self.variants:
             stated["variants"] = {
                 name: {key: entry for key, entry in trials.as_dict().items() if key != "notes"}
@@ -163,6 +192,23 @@ class Trials:
         if notes:
             stated["notes"] = notes
         return stated
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroup:
+    """People who share a published label of a quasi attribute, chosen for their risk among so many such groups."""
+
+    attribute: str
+    label: str | None  # None: the value is missing
+    trials: Trials
+    among: int
+
+    def __str__(self) -> str:
+        return f"{self.attribute} = {'(missing)' if self.label is None else self.label}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it, for JSON."""
+        return {"attribute": self.attribute, "label": self.label, "among": self.among, **self.trials.counts()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,180 +290,24 @@ class Attack(ABC):
 
 
 def verdict(trials: Trials) -> str:
-    """Say what the risk that an attack found means.
+    """Say what the greatest of the risks that an attack found means, and whose it is.
 
     >>> from shoal.attacks.base import Tally
     >>> verdict(Trials("x", Tally(400, 1000), Tally(200, 1000))), verdict(Trials("x", Tally(0, 1000)))
     ('clear: 25% of what would stay hidden is found', 'nothing found')
+    >>> verdict(Trials("x", Tally(10, 1000), Tally(9, 1000), exposed=Trials("x", Tally(20, 20), Tally(4, 20))))
+    'grave: for the 20 most exposed, 100% of what would stay hidden is found (0% on average)'
     """
-    risk = trials.risk
+    if trials.conclusion is not None:
+        return trials.conclusion
+    whose, worst = max(trials.cases, key=lambda case: case[1].risk.low)
+    average, risk = trials.risk, worst.risk
     if risk.low <= 0:
-        return "nothing found" if risk.high <= LITTLE else f"nothing sure, at most {risk.high:.0%}"
+        return "nothing found" if average.high <= LITTLE else f"nothing sure, at most {average.high:.0%}"
     size = "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
-    if trials.decides:
-        return f"{size}: members are told from others, {risk.value:.0%} better than by chance"
-    return f"{size}: {risk.value:.0%} of what would stay hidden is found"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """What an adversary says of each of n people, and what is true; values by their codes, or ``NO_ANSWER``."""
-
-    guess: AnyIntArray
-    blind: AnyIntArray  # said without looking at who is left
-    truth: AnyIntArray
-
-    @property
-    def right(self) -> Tally:
-        """How many guesses are right."""
-        return Tally(int((self.guess == self.truth).sum()), len(self.truth))
-
-    def try_beside(self, others: Answers | None, name: str) -> Trials:
-        """Return the trials of an attack with these answers, and with those on people who are not in the data."""
-        blindly = Tally(int((self.blind == self.truth).sum()), len(self.truth))
-        return Trials(name, self.right, None if others is None else others.right, blindly)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Whom an attack is about: members who are its targets, people of the control group, and all of the source."""
-
-    members: People
-    others: People | None
-    everybody: People
-
-
-class SensitiveAttack(Attack):
-    """Finds out the sensitive value of people whose quasi values are known.
-
-    It is about one sensitive attribute: ``by_column`` gives a view for each.
-    """
-
-    of_records: ClassVar[bool] = False  # whether it asks which published records can be a person's
-    of_values: ClassVar[bool] = False  # and what values these have, one by one
-
-    def refuses(self, view: ReleaseView) -> str | None:
-        """Return why not: there must be a sensitive attribute and, where it asks for them, records of people."""
-        if self.of_records and view.treatments.nobodys:
-            return NOBODYS
-        if not view.secrets:
-            return "the release has no sensitive attribute"
-        return not_their_own(view) if self.of_values else None
-
-    @abstractmethod
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Count what is found out about one sensitive attribute."""
-
-    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
-        """Attack members drawn from the source, and people of the control group."""
-        members = targets.draw(self.n_targets, rng)
-        others = None if control is None else control.draw(self.n_targets, rng)
-        name, secret = next(iter(view.secrets.items()))
-        if name not in members.secrets:
-            raise InputError(f"the source has no column {name!r}, which the release knows as sensitive")
-        known = None if others is None or name not in others.secrets else others
-        found = self.judge(view, secret, Asked(members, known, targets), rng)
-        notes: list[str | None] = [*found.notes, self.note(view, secret, targets), _note_moved(secret)]
-        if others is not None and known is None:
-            notes.append(f"the control table has no column {name!r}, so guesses about its people cannot be judged")
-        return replace(found, about=name, notes=tuple(note for note in notes if note is not None))
-
-    def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:  # noqa: ARG002
-        """Return a note on what was guessed, or None."""
-        if secret.edges is None:
-            return None
-        kind = "date" if secret.kind == "date" else "number"
-        why = f"was changed as a {kind}" if secret.changed else f"is a {kind} with many values"
-        return f"{secret.name!r} {why}: what is guessed is one of {len(secret.edges) + 1} ranges"
-
-
-class SecretAttack(SensitiveAttack):
-    """Says something of each person by itself, from what the release leaves for the person."""
-
-    @abstractmethod
-    def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Return what is said of each of the people; their own values are for judging it only."""
-
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Count the answers about one sensitive attribute."""
-        said = self.answers(view, secret, asked.members, rng)
-        elsewhere = None if asked.others is None else self.answers(view, secret, asked.others, rng)
-        return said.try_beside(elsewhere, self.name)
-
-
-class LearnedAttack(SensitiveAttack):
-    """Learns from the whole release at first, and guesses what it then believes likeliest of each person.
-
-    Of whom it believes nothing, it guesses the likeliest of what is left. The baseline is that guess, for everybody:
-    what the release leaves for a person by itself, before anything is learned.
-    """
-
-    @abstractmethod
-    def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
-        """Return what is believed of people; of *everybody* in the source, the quasi values may be known."""
-
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
-        """Learn once, and count the guesses about one sensitive attribute."""
-        beliefs = self.learn(view, secret, asked.everybody, rng)
-
-        def answer(people: People) -> Answers:
-            blind = guess_likeliest(view.believe(secret, people), mode(secret), rng)
-            return Answers(guess_likeliest(beliefs(people), blind, rng), blind, people.secrets[secret.name])
-
-        stated = answer(asked.members)
-        return stated.try_beside(None if asked.others is None else answer(asked.others), self.name)
-
-
-def likeliest(weights: FloatArray, rng: np.random.Generator) -> CodeArray:
-    """Return (n,) the value of greatest weight, ties drawn by chance, and ``NO_ANSWER`` where there is no weight.
-
-    >>> likeliest(np.array([[1.0, 3.0], [0.0, 0.0]]), np.random.default_rng(1)).tolist()
-    [1, -2]
-    """
-    most = weights.max(axis=1, keepdims=True)
-    near = weights >= most * (1 - 1e-9)
-    drawn = np.where(near, rng.random(weights.shape), -1.0).argmax(axis=1)
-    return np.where(most[:, 0] > 0, drawn, NO_ANSWER).astype(np.int32)
-
-
-def guess_likeliest(weights: FloatArray, otherwise: AnyIntArray | int, rng: np.random.Generator) -> AnyIntArray:
-    """Return (n,) the value of greatest weight or, where there is no weight, what is said *otherwise*."""
-    guess = likeliest(weights, rng)
-    return np.where(guess == NO_ANSWER, otherwise, guess)
-
-
-def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
-    """Return the views that an attack is tried on: of one that finds out sensitive values, each with one of them."""
-    if not isinstance(attack, SensitiveAttack) or not view.secrets:
-        return [view]
-    return [replace(view, secrets={name: secret}) for name, secret in view.secrets.items()]
-
-
-def certain(view: ReleaseView, left: Left) -> BoolArray:
-    """Return (n,) of whom a single value is left; whom no box covers is not in the data, unless values were changed."""
-    alone = np.count_nonzero(left.weights, axis=1) == 1
-    return np.asarray(alone & ((left.far == 0) | view.may_miss))
-
-
-def not_their_own(view: ReleaseView) -> str | None:
-    """Return why no record shows its person's sensitive value, or None: values were permuted."""
-    first = next(iter(view.secrets))
-    if not view.treatments.is_unlinked(first):
-        return None
-    return f"the values of {first!r} stand in rows of other people, so none of them is anybody's own"
-
-
-def _note_moved(secret: Secret) -> str | None:
-    """Return the note on a sensitive attribute whose values were exchanged or permuted, or None."""
-    if secret.moved == 0:
-        return None
-    group = f"records that agree in {', '.join(secret.within)}" if secret.within else "all records"
-    return (
-        f"a share of {secret.moved:g} of the values of {secret.name!r} was moved among {group}: where values are "
-        f"weighed, that of a person's row counts {1 - secret.moved:g}, and the rest is what these records have"
+    what = (
+        f"members are told from others, {risk.value:.0%} better than by chance"
+        if trials.decides
+        else f"{risk.value:.0%} of what would stay hidden is found"
     )
-
-
-def mode(secret: Secret) -> int:
-    """Return the most frequent published value."""
-    return int(secret.marginal.argmax())
+    return f"{size}: {whose}{what}" + (f" ({max(average.value, 0):.0%} on average)" if whose else "")

@@ -9,17 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.attacks.base import (
-    FEWEST,
-    NO_CONTROL,
-    Answers,
-    Asked,
-    People,
-    SensitiveAttack,
-    Trials,
-    guess_likeliest,
-    mode,
-)
+from shoal.attacks.answers import Answers, Asked, SensitiveAttack, find_share, guess_likeliest, mode
+from shoal.attacks.base import FEWEST, NO_CONTROL, People, Trials
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import Left, ReleaseView
 from shoal.core.arrays import AnyIntArray, FloatArray
@@ -66,8 +57,8 @@ class CompositionAttack(SensitiveAttack):
             beyond_there = None
             notes.append(f"fewer than {FEWEST} people of the control group are not guessed right from it: {NO_CONTROL}")
         notes += [f"{each.view.n_rows:,} records have the same token in another release" for each in linked]
-        everybody = together.try_beside(together_there, "everybody")
-        trials = beyond.try_beside(beyond_there, self.name)
+        everybody = together.try_beside(together_there, "everybody", view)
+        trials = beyond.try_beside(beyond_there, self.name, view)
         return replace(trials, variants={"everybody": everybody}, notes=tuple(notes))
 
     def _telling(self, secret: Secret) -> list[tuple[ReleaseView, Secret]]:
@@ -99,8 +90,9 @@ class CompositionAttack(SensitiveAttack):
             joint = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, joint)
         together = guess(joint, first)
         truth = people.secrets[secret.name]
-        rest = np.flatnonzero(first != truth)
-        return Answers(together, first, truth), Answers(together[rest], permuted[rest], truth[rest])
+        rest, belief = np.flatnonzero(first != truth), find_share(joint, together)
+        beyond = Answers(people[rest], together[rest], permuted[rest], truth[rest], belief[rest])
+        return Answers(people, together, first, truth, belief), beyond
 
 
 def _factors(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:

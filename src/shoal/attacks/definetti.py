@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.attacks.base import Beliefs, LearnedAttack, People, not_their_own
+from shoal.attacks.answers import Beliefs, LearnedAttack, not_their_own
+from shoal.attacks.base import People
+from shoal.attacks.exposure import find_narrowest
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView, rows_of
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
@@ -54,7 +56,7 @@ class DeFinettiAttack(LearnedAttack):
             lost = np.flatnonzero(found.sum(axis=1) <= 0)
             scores = np.tile(prior, (len(lost), 1))
             for table in tables:
-                label = _narrowest(view, table.attribute, people.codes[lost, table.attribute])
+                label = find_narrowest(view, table.attribute, people.codes[lost, table.attribute])
                 scores += table.scores(label[:, None], np.arange(len(prior)))
             found[lost] = np.exp(scores - scores.max(axis=1, keepdims=True))
             return found
@@ -179,15 +181,6 @@ def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
         )
         for attribute in np.flatnonzero(view.parts[secret.part].known).tolist()
     ]
-
-
-def _narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> IntArray:
-    """Return (n,) the narrowest label that covers each code, or one beyond all labels."""
-    stated = view.labels[attribute]
-    label_of = np.full(int(view.widths[attribute]), len(stated.low), dtype=np.int64)
-    for widest in np.argsort(stated.low - stated.high, kind="stable").tolist():
-        label_of[stated.low[widest] : stated.high[widest]] = widest
-    return np.asarray(label_of[codes])
 
 
 def _link(view: ReleaseView, secret: Secret, links: Sequence[_Links], people: People) -> FloatArray:

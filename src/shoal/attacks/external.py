@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, Trials, likeliest, mode
+from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, likeliest, mode
+from shoal.attacks.base import People, Trials
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.core.arrays import IntArray
@@ -44,9 +45,11 @@ class ExternalAttack(SecretAttack):
         left = view.find_left(secret, people)
         found = (left.entries == 1) & ((left.far == 0) | view.may_miss)
         return Answers(
+            people,
             np.where(found, likeliest(left.weights, rng), NO_ANSWER),
             np.where(found, mode(secret), NO_ANSWER),
             people.secrets[secret.name],
+            found.astype(np.float64),
         )
 
     def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, certain, likeliest, mode
+from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, certain, likeliest, mode
+from shoal.attacks.base import People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
 
@@ -25,7 +26,9 @@ class HomogeneityAttack(SecretAttack):
         left = view.find_left(secret, people)
         sure = certain(view, left)
         return Answers(
+            people,
             np.where(sure, likeliest(left.weights, rng), NO_ANSWER),
             np.where(sure, mode(secret), NO_ANSWER),
             people.secrets[secret.name],
+            np.where(sure, left.entries, 0.0),  # the more records agree, the surer it is
         )

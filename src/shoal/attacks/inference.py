@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import Answers, People, SecretAttack, guess_likeliest, mode
+from shoal.attacks.answers import Answers, SecretAttack, find_share, guess_likeliest, mode
+from shoal.attacks.base import People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
 
@@ -22,4 +23,6 @@ class InferenceAttack(SecretAttack):
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Guess for everybody; of whom nothing is left, the most frequent value."""
         blind = np.full(len(people), mode(secret))
-        return Answers(guess_likeliest(view.believe(secret, people), blind, rng), blind, people.secrets[secret.name])
+        weights = view.believe(secret, people)
+        guess = guess_likeliest(weights, blind, rng)
+        return Answers(people, guess, blind, people.secrets[secret.name], find_share(weights, guess))

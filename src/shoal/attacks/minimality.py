@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import TREATED, Beliefs, LearnedAttack, People, not_their_own
+from shoal.attacks.answers import Beliefs, LearnedAttack, not_their_own
+from shoal.attacks.base import TREATED, People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray

@@ -6,19 +6,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shoal.attacks.base import (
+from shoal.attacks.answers import (
     NO_ANSWER,
-    TREATED,
     Answers,
     Asked,
-    People,
     SensitiveAttack,
-    Trials,
     certain,
+    find_share,
     guess_likeliest,
     mode,
     not_their_own,
 )
+from shoal.attacks.base import TREATED, People, Trials
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
@@ -69,9 +68,10 @@ class RefinementAttack(SensitiveAttack):
             blind = guess_likeliest(view.believe(secret, people), mode(secret), rng)
             weights = np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind]
             sure = np.append(alone, NO_ANSWER)[kind]
+            guess, usual = guess_likeliest(weights, blind, rng), np.where(sure == NO_ANSWER, NO_ANSWER, mode(secret))
             return (
-                Answers(guess_likeliest(weights, blind, rng), blind, truth),
-                Answers(sure, np.where(sure == NO_ANSWER, NO_ANSWER, mode(secret)), truth),
+                Answers(people, guess, blind, truth, find_share(weights, guess)),
+                Answers(people, sure, usual, truth, (sure != NO_ANSWER).astype(np.float64)),
             )
 
         guessed, pinned = answer(asked.members)
@@ -84,8 +84,8 @@ class RefinementAttack(SensitiveAttack):
             f"of {len(kind):,} people, {int(places.several[kind].sum()):,} are covered by several classes; counting "
             f"leaves {located:,} of these in one, and {added:,} people with one value who had several"
         )
-        variants = {"pinned": pinned.try_beside(pinned_there, "pinned")}
-        return replace(guessed.try_beside(guessed_there, self.name), variants=variants, notes=(note,))
+        variants = {"pinned": pinned.try_beside(pinned_there, "pinned", view)}
+        return replace(guessed.try_beside(guessed_there, self.name, view), variants=variants, notes=(note,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

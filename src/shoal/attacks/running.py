@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, N_TARGETS, Attack, People, Refusal, SensitiveAttack, Trials, by_column
+from shoal.attacks.answers import SensitiveAttack, by_column
+from shoal.attacks.base import FEW, FEWEST, N_TARGETS, Attack, People, Refusal, Trials
 from shoal.attacks.view import ReleaseView
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
@@ -115,6 +116,8 @@ def _try(
     except UsageError as error:  # what only the people tell
         return Refusal(attack.name, str(error), about)
     notes = view.treatments.notes(view.known)
+    if attack.of_people and found.success.trials < FEW:
+        notes.append(f"{found.success.trials} people were asked about: so few tell little, as the interval shows")
     share = view.manifest.get("sample", {}).get("share")
     if share is not None and attack.of_people:
         notes.append(

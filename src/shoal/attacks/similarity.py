@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, likeliest
+from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.base import People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import CodeArray
@@ -46,9 +47,11 @@ class SimilarityAttack(SecretAttack):
         sure = alone & ((left.far == 0) | view.may_miss)
         usual = int((secret.marginal @ member).argmax())
         return Answers(
+            people,
             np.where(sure, likeliest(of_each, rng), NO_ANSWER),
             np.where(sure, usual, NO_ANSWER),
             np.append(category, -1)[people.secrets[secret.name]],
+            np.where(sure, left.entries, 0.0),
         )
 
 

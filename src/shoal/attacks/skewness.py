@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.base import NO_ANSWER, Answers, People, SecretAttack, likeliest
+from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, find_share, likeliest
+from shoal.attacks.base import People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
 
@@ -28,4 +29,4 @@ class SkewnessAttack(SecretAttack):
         shares = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
         lift = shares / np.maximum(secret.marginal, 1e-300)
         guess = np.where(lift.max(axis=1) >= LIFT, likeliest(lift, rng), NO_ANSWER)
-        return Answers(guess, rng.permutation(guess), people.secrets[secret.name])
+        return Answers(people, guess, rng.permutation(guess), people.secrets[secret.name], find_share(weights, guess))
