@@ -180,7 +180,7 @@ def test_every_attack_counts_or_says_why_not(attacked: Attacked, kind: str) -> N
             continue
         assert {"name", "attack", "baseline", "control", "risk"} <= set(stated)
         for tally in (stated["attack"], stated["control"], *([stated["baseline"]] if stated["baseline"] else [])):
-            assert 0 <= tally["success"] <= tally["trials"] <= 300
+            assert 0 <= tally["success"] <= tally["trials"] <= (700 if each.attack == "copies" else 300)
             assert tally["trials"] > 0
         assert -1 <= stated["risk"]["low"] <= stated["risk"]["value"] <= stated["risk"]["high"] <= 1
         assert NO_CONTROL not in stated.get("notes", [])

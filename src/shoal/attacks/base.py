@@ -289,6 +289,11 @@ class Attack(ABC):
         """Attack people drawn from *targets*, all people of the source, and from a control group that is not in it."""
 
 
+def name_size(risk: Estimate) -> str:
+    """Return what a risk that is surely above 0 is called."""
+    return "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
+
+
 def verdict(trials: Trials) -> str:
     """Say what the greatest of the risks that an attack found means, and whose it is.
 
@@ -304,10 +309,9 @@ def verdict(trials: Trials) -> str:
     average, risk = trials.risk, worst.risk
     if risk.low <= 0:
         return "nothing found" if average.high <= LITTLE else f"nothing sure, at most {average.high:.0%}"
-    size = "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
     what = (
         f"members are told from others, {risk.value:.0%} better than by chance"
         if trials.decides
         else f"{risk.value:.0%} of what would stay hidden is found"
     )
-    return f"{size}: {whose}{what}" + (f" ({max(average.value, 0):.0%} on average)" if whose else "")
+    return f"{name_size(risk)}: {whose}{what}" + (f" ({max(average.value, 0):.0%} on average)" if whose else "")

@@ -72,7 +72,8 @@ def attack(
     named = None if register is None else open_source(register, options)
     names = None if named is None else read_columns(named, named.schema.names)
     views = tuple(ReleaseView.read(other, like=view) for other in others)
-    wanted = [*view.known, *view.secrets, *(name for other in views for name in other.known)]
+    beside = [name for other in views for name in other.known]
+    wanted = [*view.known, *view.secrets, *beside, *view.treatments.shown]
     shared = [] if named is None else [name for name in named.schema.names if name not in view.treatments.shown]
     people = _people(view, _open(source, options, loaded), "the source", [*wanted, *shared])
     strangers = None

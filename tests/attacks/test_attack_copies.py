@@ -1,0 +1,141 @@
+"""The copy test: who stands in a release word for word, by chance or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import shoal
+from shoal.attacks.base import NO_CONTROL, Refusal, Tally, Trials, verdict
+from shoal.attacks.copies import CopiesAttack, Matches
+from shoal.attacks.view import ReleaseView
+
+JOBS = [f"job {i}" for i in range(40)]
+ORIGINS = [f"land {i}" for i in range(10)]
+ROLES: dict[str, Any] = {
+    "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 20]}}},
+    "sex": {"role": "quasi", "taxonomy": {"tree": {"any": ["F", "M"]}}},
+    "town": {"role": "quasi", "taxonomy": {"tree": {"any": ["Bonn", "Hof", "Jena", "Kiel", "Ulm"]}}},
+    "ill": {"role": "sensitive", "taxonomy": {"tree": {"any": ["asthma", "flu", "gout", "ulcer"]}}},
+    "job": {"role": "quasi", "taxonomy": {"tree": {"any": JOBS}}},
+    "origin": {"role": "quasi", "taxonomy": {"tree": {"any": ORIGINS}}},
+}
+
+
+def people(n: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "age": rng.integers(20, 90, n),
+            "sex": rng.choice(["F", "M"], n),
+            "town": rng.choice(["Bonn", "Hof", "Jena", "Kiel", "Ulm"], n, p=[0.4, 0.3, 0.15, 0.1, 0.05]),
+            "ill": rng.choice(["asthma", "flu", "gout", "ulcer"], n, p=[0.4, 0.3, 0.2, 0.1]),
+            "job": rng.choice(JOBS, n, p=np.arange(40, 0, -1) / 820),
+            "origin": rng.choice(ORIGINS, n, p=np.array([512, 256, 128, 64, 32, 16, 8, 4, 2, 1]) / 1023),
+        }
+    )
+
+
+SOURCE, CONTROL = people(6000, 1), people(4000, 2)
+
+
+def release(method: dict[str, Any], privacy: tuple[Any, ...] = (), **more: Any) -> shoal.Release:
+    return shoal.anonymize(SOURCE, {"attributes": ROLES, "privacy": list(privacy), "method": method, **more}, seed=1)
+
+
+def look(made: shoal.Release, control: pa.Table | None = CONTROL) -> Trials:
+    (found,) = shoal.attack(made, SOURCE, control, attacks=["copies"], seed=1)
+    assert isinstance(found, Trials)
+    return found
+
+
+def make_up(share: float, seed: int = 5) -> ReleaseView:
+    """Rows of nobody, ages in steps of two years as synthetic tables have them; a share are people of the source."""
+    n = round(share * SOURCE.num_rows)
+    members = np.random.default_rng(seed).choice(SOURCE.num_rows, n, replace=False)
+    rows = pa.concat_tables([people(6000 - n, seed), SOURCE.take(pa.array(members))])
+    begins = rows["age"].to_numpy() // 2 * 2
+    rows = rows.set_column(0, "age", pa.array([f"from {begin}" for begin in begins.tolist()]))
+    labels = {f"from {begin}": {"from": begin, "below": begin + 2} for begin in range(20, 90, 2)}
+    attributes = {name: {"role": entry["role"], "kind": "category"} for name, entry in ROLES.items()}
+    attributes["age"] |= {"kind": "number", "labels": labels}
+    return ReleaseView.of(rows, {"method": "synthetic", "parts": [rows.column_names], "attributes": attributes})
+
+
+def look_into(view: ReleaseView, control: pa.Table | None = CONTROL) -> Trials:
+    beside = None if control is None else view.people(control, "the control table")
+    return CopiesAttack().run(view, view.people(SOURCE, "the source"), beside, np.random.default_rng(1))
+
+
+def test_combinations_that_one_person_has_are_counted() -> None:
+    published, source, control = [0, 0, 1, 2, 5, -1], [0, 2, 3, 4, 4], [1, 2, 6]
+    column = np.array([*published, *source, *control], dtype=np.int32)
+    found = Matches.count([column, np.zeros_like(column)], [6, 5, 3])
+    assert found.rows == 3  # two have 0, one has 2
+    assert found.tally(0)[0] == Tally(1, 2)  # 0 and 3 are alone in the source, and 0 is published
+    assert found.tally(1)[0] == Tally(1, 2)  # 1 and 6 in the control table
+
+
+def test_a_person_whose_rows_have_no_neighbours_counts_more() -> None:
+    near = np.array([[a, b] for a in range(8) for b in range(8) if (a, b) != (7, 7)])
+    published = np.concatenate([near, near, [[7, 7]], [[9, 9]]])
+    source = np.array([[7, 7], [9, 9]])
+    columns = list(np.concatenate([published, source]).T.astype(np.int32))
+    found = Matches.count(columns, [len(published), 2])
+    crowded, lonely = found.weight
+    assert lonely == 1.0
+    assert crowded < 0.1
+
+
+@pytest.mark.parametrize(("share", "least_z"), [(0.05, 7.0), (0.01, 3.0)])
+def test_people_planted_among_rows_of_nobody_are_found_and_counted(share: float, least_z: float) -> None:
+    found = look_into(make_up(share))
+    assert 0 < found.worst.low <= share <= found.worst.high
+    assert float(found.notes[1].rpartition("= ")[2]) > least_z
+    assert verdict(found).startswith("grave: about ")
+    assert "6,000 people are copied word for word into rows that should be nobody's" in verdict(found)
+
+
+def test_rows_of_nobody_are_equal_to_people_by_chance_only() -> None:
+    """Two intervals alarm in 3 of 1,000 runs each: more than 3 of 60 runs do with a chance of 1 in 2,000."""
+    found = [look_into(make_up(0.0, seed)) for seed in range(60)]
+    assert sum(each.worst.low > 0 for each in found) <= 3
+    assert all(each.success.success > 50 for each in found)  # chance makes some
+    assert sum(verdict(each).startswith("nothing") for each in found) >= 57
+
+
+def test_where_rows_are_published_as_they_are_every_row_is_somebodys() -> None:
+    found = look(release({"plain": {}}, attributes={**ROLES, "job": {"role": "insensitive"}}))
+    assert "in age, sex, town, ill, job, origin;" in found.notes[0]
+    assert found.success.success == found.success.trials
+    assert found.control == Tally(0, found.control.trials)
+    assert verdict(found) == "grave: 6,000 of 6,000 rows are people's own, as the method publishes them"
+
+
+def test_the_risk_of_a_sample_is_that_of_the_sampled() -> None:
+    found = look(release({"plain": {}}, sample={"share": 0.1}))
+    assert found.risk.low > 0.8
+
+
+def test_generalized_rows_count_if_every_label_is_one_value() -> None:
+    found = look(release({"mondrian": {}}, ({"k-anonymity": {"k": 100}},)))
+    assert found.success.success == 0
+    assert verdict(found) == "nothing found"
+    some = look(release({"mondrian": {}}, ({"k-anonymity": {"k": 1}},)))
+    assert some.success.success == some.success.trials
+
+
+def test_parts_that_are_linked_by_chance_are_no_copies() -> None:
+    (found,) = shoal.attack(release({"anatomy": {}}, ({"simple-l-diversity": {"l": 2}},)), SOURCE, attacks=["copies"])
+    assert isinstance(found, Refusal)
+    assert "no row shows all values" in found.reason
+
+
+def test_without_a_control_group_rows_are_compared_with_dealt_ones() -> None:
+    found = look_into(make_up(0.05), None)
+    assert found.control is None
+    assert found.baseline.trials == found.success.trials
+    assert NO_CONTROL in found.as_dict()["notes"]
