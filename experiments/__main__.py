@@ -10,7 +10,7 @@ from pathlib import Path
 from experiments import calibration, calibration_page, l_delta, l_delta_page, slicing, slicing_page, tau_l, tau_l_page
 from experiments.figures import Report, drop_times, require_plots
 from experiments.slicing_learning import require_learning
-from shoal.cli.bars import bars
+from shoal.cli.console import bars
 from shoal.core.errors import ShoalError, UsageError
 from shoal.core.progress import Progress
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -389,9 +390,13 @@ def read_entry(kind: type[Entry], raw: object, where: str) -> Entry:
     shoal.manifest.ManifestError: sample.share should be less than 1
     """
     try:
-        return TypeAdapter(kind).validate_python(raw)
+        entry: Entry = _adapter(kind).validate_python(raw)
     except ValidationError as error:
         raise ManifestError(_explain(error, where)) from None
+    return entry
+
+
+_adapter = cache(TypeAdapter)  # building one takes longer than reading a manifest
 
 
 def _explain(error: ValidationError, where: str) -> str:

@@ -384,7 +384,7 @@ def test_chunks_do_not_matter(method: str, variant: dict[str, Any], batch_rows: 
 def test_a_larger_budget_never_gives_a_wider_table(
     method: str, variant: dict[str, Any], seed: int, model: dict[str, Any]
 ) -> None:
-    table = people(seed + 60, outliers=2 + seed)
+    table = people(seed + 60, n=90, outliers=2 + seed)
     penalties, gone = [], []
     for budget in (0, 0.01, 0.03, 0.1, 0.2):
         release = run(table, policy(model, {method: variant}, max_withheld=budget))

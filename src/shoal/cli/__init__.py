@@ -75,6 +75,14 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(service.app, name="agency")
 
 
+def _leave_out_others(asked: list[str]) -> None:
+    """Leave out all commands but the one that is asked for: what options they have need not be known then."""
+    commands = [command for command in app.registered_commands if command.name in asked]
+    groups = [group for group in app.registered_groups if group.name in asked]
+    if commands or groups:
+        app.registered_commands, app.registered_groups = commands, groups
+
+
 class _Unneeded(MetaPathFinder):
     """Keeps out of commands what other packages import only because it is there.
 
@@ -92,6 +100,7 @@ class _Unneeded(MetaPathFinder):
 def main() -> None:
     """Run the command line, and leave by the short way."""
     gc.set_threshold(_OBJECTS)
+    _leave_out_others(sys.argv[1:2])
     sys.meta_path.insert(0, _Unneeded())
     try:
         app()

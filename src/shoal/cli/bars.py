@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 
 from shoal.cli.console import err
-from shoal.core.progress import Progress, Silent, Step
+from shoal.core.progress import Progress, Step
 
 _SECONDS = 0.1  # between two lines of one step
 
@@ -87,15 +86,8 @@ class Lines:
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
-    """Give a progress that shows bars on a terminal and nothing elsewhere, or lines if SHOAL_PROGRESS asks for them."""
-    if os.environ.get("SHOAL_PROGRESS") == "lines":
-        yield Lines()
-        return
-    console = err()
-    if not console.is_terminal:
-        yield Silent()
-        return
+def show_bars() -> Iterator[Progress]:
+    """Give a progress that shows bars."""
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(),
@@ -103,7 +95,7 @@ def bars() -> Iterator[Progress]:
         TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
     )
-    with RichProgress(*columns, console=console, transient=True) as shown:
+    with RichProgress(*columns, console=err(), transient=True) as shown:
         listener = _Compiling(shown)
         event.register("numba:compile", listener)
         try:

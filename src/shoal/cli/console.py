@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 import typer
 
 from shoal.core.errors import FindingsError, ShoalError, UsageError
+from shoal.core.progress import Silent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -206,10 +207,13 @@ def plain(text: object) -> str:
 
 
 def bars() -> AbstractContextManager[Progress]:
-    """Return the progress of a command, as :func:`shoal.cli.bars.bars` shows it."""
-    from shoal.cli.bars import bars as show_bars
+    """Return the progress of a command: bars on a terminal, lines if SHOAL_PROGRESS asks for them, else nothing."""
+    lines = os.environ.get("SHOAL_PROGRESS") == "lines"
+    if not lines and not sys.stderr.isatty():
+        return nullcontext(Silent())
+    from shoal.cli.bars import Lines, show_bars
 
-    return show_bars()
+    return nullcontext(Lines()) if lines else show_bars()
 
 
 def make_table(*heads: str, headed: bool = True) -> Table:

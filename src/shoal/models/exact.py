@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ _INT64_LIMIT = 2**63 - 1
 _BLOCK_ELEMENTS = 2**17  # 1 MiB of counts: the temporaries of a block stay in the processor's cache
 
 
+@cache
 def fraction(number: float) -> Fraction:
     """Return the number as it is written in decimals, not as binary floating point stores it.
 
