@@ -42,6 +42,7 @@ APPLIES = {  # of attacks that have no meaning for some releases, the kinds for 
     "similarity": {"sweep"},  # elsewhere nothing tells which values are alike
     "composition": set(),  # needs other releases
     "copies": WHOLE,  # in buckets no row is one record's
+    "decoding": {"sweep"},  # sensitive values are generalized
     "definetti": BUCKETS,
     "downcoding": {"mondrian", "mondrian for l", "sweep", "hilbert"},  # labels show hierarchies
     "minimality": set(),  # needs the policy, and classes that do not overlap
@@ -154,6 +155,7 @@ def test_the_attacks_of_this_part_are_there() -> None:
         "background-knowledge",
         "composition",
         "copies",
+        "decoding",
         "definetti",
         "downcoding",
         "external",
