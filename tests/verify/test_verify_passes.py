@@ -45,7 +45,9 @@ def coded_rows(kind: str, n: int, seed: int) -> CodedRows:
         rng.integers(1, 5, n).astype(np.uint64) << np.uint64(60),
         {n << 60: f"value {n}" for n in range(1, 5)},
     )
-    return CodedRows(n, np.zeros((0, n), np.int32), classes, {"s": words}, {"s": texts}, None, RowSums(n, seed, seed))
+    return CodedRows(
+        n, np.zeros((0, n), np.int32), {}, classes, {"s": words}, {"s": texts}, None, RowSums(n, seed, seed)
+    )
 
 
 def classes_of(counting: Counting) -> dict[tuple[int, ...], tuple[int, dict[str | None, int]]]:

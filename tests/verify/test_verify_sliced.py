@@ -98,7 +98,7 @@ def test_what_is_believed_of_the_first_patient():
     first = np.array([[values[0] for values in release.values]], dtype=np.int32)
     first[0, 1] = release.values[1][1]  # zip 47906 stands in the second row
     (found,) = adversary.match(first)
-    assert (adversary.lists.times[found.entry] / release.sizes[found.bucket]).tolist() == [[0.25, 0.5]]
+    assert (adversary.lists.times[found.entry] / release.sizes[found.bucket]).tolist() == [[0.25], [0.5]]
     (beliefs,) = adversary.believe(subject, first)
     assert len(beliefs.mixed.sizes) == 0
     (group,) = beliefs.single

@@ -19,6 +19,8 @@ Codes = NDArray[Any]
 _SAME = 1e-12  # of the largest distance: costs closer than this are equal, whatever their sums round to
 _LARGEST_KEY = 2**62
 _SHORT = 16  # runs that are sorted by insertion
+_SPREAD, _HALF, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(32), np.uint64(1)
+_FEWEST_SLOTS = 1 << 12
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -270,6 +272,44 @@ def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
         places, spare_places = spare_places, places
         length *= 2
     return places
+
+
+@kernel
+def _number_keys(
+    keys: Keys, begin: int, count: int, held: Keys, slots: Codes, first: Ints, numbers: Codes
+) -> tuple[int, int]:
+    """Number keys from *begin* on while the table has room; return where to go on, and how many keys are distinct."""
+    last, room = np.uint64(held.shape[0] - 1), held.shape[0] // 8 * 5
+    for i in range(begin, keys.shape[0]):
+        slot = keys[i] * _SPREAD
+        slot = (slot ^ (slot >> _HALF)) & last
+        while slots[slot] >= 0 and held[slot] != keys[i]:
+            slot = (slot + _ONE) & last
+        if slots[slot] < 0:
+            if count == room:
+                return i, count
+            held[slot], slots[slot], first[count] = keys[i], count, i
+            count += 1
+        numbers[i] = slots[slot]
+    return keys.shape[0], count
+
+
+def number_keys(keys: Keys) -> tuple[Ints, CodeArray]:
+    """Return where each distinct key is first, and (n,) the number of each key: 0, 1, 2, ... as they come.
+
+    >>> [part.tolist() for part in number_keys(np.array([7, 3, 7], dtype=np.uint64))]
+    [[0, 1], [0, 1, 0]]
+    """
+    first, numbers = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int32)
+    size, done, count = _FEWEST_SLOTS, 0, 0
+    while True:
+        held, slots = np.empty(size, dtype=np.uint64), np.full(size, -1, dtype=np.int32)  # an open hash table
+        known = keys[first[:count]]
+        _number_keys(known, 0, 0, held, slots, np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int32))
+        done, count = _number_keys(keys, done, count, held, slots, first, numbers)
+        if done == len(keys):
+            return first[:count], numbers
+        size *= 4
 
 
 class Pairs(NamedTuple):

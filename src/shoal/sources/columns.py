@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -101,9 +102,12 @@ def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
     ['a', 'b']
     """
     array = encode_text(array)
-    entries = array.dictionary.take(array.indices.unique().drop_null()).sort()
-    codes = pc.index_in(array.dictionary, value_set=entries).take(array.indices)
-    return pa.DictionaryArray.from_arrays(codes, entries)
+    kept = np.flatnonzero(np.bincount(array.indices.drop_null().to_numpy()))  # (n_used,) old codes
+    entries = array.dictionary.take(pa.array(kept))
+    order = pc.sort_indices(entries)
+    place = np.zeros(len(array.dictionary), dtype=np.int32)
+    place[kept[order.to_numpy()]] = np.arange(len(kept), dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(place).take(array.indices), entries.take(order))
 
 
 def normal_column(array: pa.Array, *, coded: bool, missing: Collection[str]) -> pa.Array:

@@ -25,6 +25,7 @@ from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntr
 from shoal.verify.covers import Covers
 from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.form import (
+    Answer,
     SourceRows,
     check_dictionaries,
     check_labels,
@@ -48,7 +49,6 @@ PARAMETER = {"l-delta-diversity": "l", "k-delta-anonymity": "k", "entropy-l-delt
 AGREED = tuple(PARAMETER)
 _ROUNDING = Fraction(1, 10**9)  # m is written in floating point
 _HALF = np.uint64(32)  # bits of a value in a key
-Answer = tuple[list[Check], list[CheckedGuarantee] | None]
 
 
 def _refuse_repeated(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -219,17 +219,17 @@ def verify_agreed(
         Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
     ]
     if not all(check.ok for check in checks):
-        return checks, None
+        return Answer(checks)
     try:
         released = _read_rows(rows, manifest, plan, progress)
     except FAULTS as fault:
-        return [*checks, report_unreadable(fault)], None
-    readers, n_rows, strange = released.readers, released.rows, released.strange_values
+        return Answer([*checks, report_unreadable(fault)])
+    n_rows, strange = released.rows, released.strange_values
     verb = "are enough for" if n_rows >= plan.records else "are fewer than"
     checks += [
         check_rows(n_rows, manifest),
         *check_dictionaries(rows),
-        check_labels(readers),
+        check_labels(manifest, released.shown),
         _check_classes(released),
         Check.of(
             "values",
@@ -242,7 +242,7 @@ def verify_agreed(
     guarantees = [_judge(promise, plan, released) for promise in manifest.promises]
     if source is not None:
         checks += _compare(released, manifest, plan, source, progress)
-    return checks, guarantees
+    return Answer(checks, guarantees, released.shown)
 
 
 def _find_stranger(manifest: Manifest, plan: Plan) -> str | None:
@@ -258,7 +258,7 @@ def _find_stranger(manifest: Manifest, plan: Plan) -> str | None:
 class AgreedRows:
     """What the published rows say."""
 
-    readers: list[LabelReader]
+    shown: dict[str, IntArray]  # how many rows have each label
     labels: CodeArray  # (n_classes, n_quasi) label numbers, -1 for classes without rows
     mixed: BoolArray  # (n_classes,) rows of the class bear different labels
     tally: Tally  # of class << 32 | value
@@ -280,7 +280,8 @@ def _read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Pr
     readers = [LabelReader(attribute) for attribute in manifest.of_role("quasi")]
     numbers = pa.array(np.arange(1, plan.n_classes + 1)).cast(pa.string())
     labels = np.full((plan.n_classes, len(readers)), -1, dtype=np.int32)
-    found = AgreedRows(readers, labels, np.zeros(plan.n_classes, dtype=np.bool_), Tally())
+    shown = {reader.name: np.zeros(reader.radix, dtype=np.int64) for reader in readers}
+    found = AgreedRows(shown, labels, np.zeros(plan.n_classes, dtype=np.bool_), Tally())
 
     def prepare(batch: pa.RecordBatch) -> tuple[CodeArray, CodeArray, list[CodeArray]]:
         owner = find_places(batch.column(CLASS), numbers)
@@ -288,13 +289,15 @@ def _read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Pr
         return owner, value, [reader.read(batch.column(reader.name)) for reader in readers]
 
     with progress.step("reading the release", manifest.rows) as step:
-        for owner, value, shown in prepare_ahead(rows.batches(manifest.columns), prepare):
+        for owner, value, read in prepare_ahead(rows.batches(manifest.columns), prepare):
             inside, known = owner < plan.n_classes, value < len(plan.sensitive_values)
             both = inside & known
             found.rows += len(owner)
             found.strange_classes += int((~inside).sum())
             found.strange_values += int((~known).sum())
-            found.note(owner[both], [label[both] for label in shown])
+            found.note(owner[both], [label[both] for label in read])
+            for reader, label in zip(readers, read, strict=True):
+                shown[reader.name] += reader.count(label)
             found.tally.add(pair(owner[both], value[both]))
             step.advance(len(owner))
     return found

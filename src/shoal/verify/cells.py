@@ -16,6 +16,7 @@ from shoal.core.arrays import BoolArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
 from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms
+from shoal.verify.form import LabelCounts
 from shoal.verify.guarantees import Subject
 from shoal.verify.numbering import HALF, LOW, number_rows, pair, sum_up
 
@@ -123,6 +124,7 @@ class CodedRows:
 
     rows: int
     labels: NDArray[np.int32]  # (n_labelled, n_rows)
+    label_counts: LabelCounts
     classes: IntArray  # (n_columns, n_rows)
     words: Mapping[str, KeyArray]  # (n_rows,) of each sensitive attribute that a promise is about
     texts: Mapping[str, Texts]  # what the words stand for
@@ -141,6 +143,7 @@ class Counting:
     rows: int = 0
     sums: RowSums = field(default_factory=RowSums)
     texts: dict[str, Texts] = field(default_factory=dict)
+    labels: dict[str, IntArray] = field(default_factory=dict)  # the rows of each label; none before the first rows
     let_go: list[Share] = field(default_factory=list)  # shares that were given up for lack of memory
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
     _whole: Cells | None = None  # of the whole table as one class, if the share is not all of it
@@ -149,7 +152,7 @@ class Counting:
 
     def add(self, rows: CodedRows) -> None:
         """Count the next rows."""
-        self._note(rows.rows, rows.sums, rows.texts)
+        self._note(rows.rows, rows.sums, rows.texts, rows.label_counts)
         if self.subjects is None:
             return
         self._waiting.append(rows)
@@ -160,13 +163,14 @@ class Counting:
 
     def absorb(self, other: Counting) -> None:
         """Add what was counted elsewhere, of the share that this one began with."""
-        self._note(other.rows, other.sums, other.texts)
+        self._note(other.rows, other.sums, other.texts, other.labels)
         for cells in other._counted:
             self._join(cells, other._whole)
 
-    def _note(self, rows: int, sums: RowSums, texts: Mapping[str, Texts]) -> None:
+    def _note(self, rows: int, sums: RowSums, texts: Mapping[str, Texts], labels: LabelCounts) -> None:
         self.rows += rows
         self.sums += sums
+        self.labels = {name: counts + self.labels.get(name, 0) for name, counts in labels.items()} or self.labels
         for name, more in texts.items():
             known = self.texts.setdefault(name, {})
             known |= {word: text for word, text in more.items() if word not in known}

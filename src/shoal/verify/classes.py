@@ -16,7 +16,15 @@ from shoal.verify.cells import Counting, Share
 from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
 from shoal.verify.contents import RowSums
 from shoal.verify.covers import Covers, read_covers
-from shoal.verify.form import check_dictionaries, check_labels, check_rows, check_source_counts, count_source
+from shoal.verify.form import (
+    Answer,
+    LabelCounts,
+    check_dictionaries,
+    check_labels,
+    check_rows,
+    check_source_counts,
+    count_source,
+)
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
@@ -25,7 +33,7 @@ from shoal.verify.passes import Given, Populations, Reader, UnreadableError, rea
 from shoal.verify.people import judge_people, read_people
 from shoal.verify.promises import Promise
 from shoal.verify.reading import PublishedRows, prepare_ahead, report_unreadable
-from shoal.verify.result import Check, CheckedGuarantee
+from shoal.verify.result import Check
 from shoal.verify.truth import Witness, check_values, contents_for, judge_truth
 
 if TYPE_CHECKING:
@@ -43,9 +51,7 @@ def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
     return covers
 
 
-def verify_classes(
-    rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], given: Given
-) -> tuple[list[Check], list[CheckedGuarantee] | None]:
+def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], given: Given) -> Answer:
     """Return checks and promises of a release in one part; no promises if its rows cannot be read."""
     source, witness = given.source, given.witness
     contents = None if source is None else contents_for(manifest, rows.schema, source)
@@ -57,10 +63,10 @@ def verify_classes(
     try:
         found = _count_all(reader, coder, manifest, promises, located)
     except UnreadableError as unread:
-        return [report_unreadable(unread.fault)], None
+        return Answer([report_unreadable(unread.fault)])
     checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
     if covers:
-        checks.append(check_labels(coder.labels))
+        checks.append(check_labels(manifest, found.labels))
     if manifest.written.levels:
         checks.append(_full_domain(manifest, covers))
     if found.rows:
@@ -79,7 +85,7 @@ def verify_classes(
         stated = None if witness is None or not checks[-1].ok else witness
         people = read_people(coder, manifest, rows.schema, source, stated, found.n_classes)
         guarantees = judge_people(promises, manifest, people, guarantees)
-    return checks, guarantees
+    return Answer(checks, guarantees, found.labels)
 
 
 def _choose_reader(rows: PublishedRows, given: Given, *, here: bool) -> Reader:
@@ -96,6 +102,7 @@ def _choose_reader(rows: PublishedRows, given: Given, *, here: bool) -> Reader:
 class _Found:
     """What all passes over the release found."""
 
+    labels: LabelCounts
     rows: int = 0
     n_classes: int = 0
     sums: RowSums = field(default_factory=RowSums)
@@ -112,7 +119,8 @@ def _count_all(
     """Count all classes, in as many passes over the release as memory asks for, and judge them."""
     subjects = tuple(dict.fromkeys(subject for promise in promises for subject in promise.subjects))
     side = _BOX + _SIDE * len(manifest.of_role("quasi")) if populations else 0
-    found, waiting, n_passes = _Found(), [Share()], 0
+    found = _Found({reader.name: reader.count(np.zeros(0, dtype=np.int32)) for reader in coder.labels})
+    waiting, n_passes = [Share()], 0
     while waiting:
         blank = Counting(subjects if promises else None, waiting.pop(), reader.means.limit, side)
         counting = reader.count(coder, blank, manifest.rows)
@@ -120,7 +128,7 @@ def _count_all(
         n_passes += 1
         if n_passes > 1 and (counting.rows, counting.sums) != (found.rows, found.sums):
             raise InputError("the release changed while it was being read")
-        found.rows, found.sums = counting.rows, counting.sums
+        found.rows, found.sums, found.labels = counting.rows, counting.sums, counting.labels or found.labels
         found.n_classes += counting.n_classes
         if not counting.n_classes:
             continue

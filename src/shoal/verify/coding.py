@@ -71,7 +71,8 @@ class ReleaseCoder:
         if self._contents is not None:
             hashes = self._contents.hashes(batch)
             sums = sum_classes(self._contents.key, hashes, self._numbers.pack(labels, n_rows))
-        return CodedRows(n_rows, labels, classes, words, texts, hashes, sums)
+        counts = {reader.name: reader.count(own) for reader, own in zip(self.labels, labels, strict=True)}
+        return CodedRows(n_rows, labels, counts, classes, words, texts, hashes, sums)
 
     def read_values(self, batch: pa.RecordBatch) -> tuple[dict[str, KeyArray], dict[str, Texts]]:
         """Return (n_rows,) words for the values of each sensitive attribute, and what the words stand for.

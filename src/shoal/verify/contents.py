@@ -232,18 +232,21 @@ def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> Key
     return out
 
 
-def _mix(key: KeyArray, words: KeyArray) -> KeyArray:
-    """Return words that are no linear function of the first: by odd factors and shifts."""
-    words = (words ^ key[0]) * (key[1] | _ONE)
-    words = (words ^ (words >> _32)) * (key[0] | _ONE)
-    return np.asarray(words ^ (words >> _32), dtype=np.uint64)
+@inline_kernel
+def _mix(key: KeyArray, word: Word) -> Word:
+    """Return a word that is no linear function of the given one: by odd factors and shifts."""
+    word = (word ^ key[0]) * (key[1] | _ONE)
+    word = (word ^ (word >> _32)) * (key[0] | _ONE)
+    return word ^ (word >> _32)
 
 
+@kernel
 def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> KeyArray:
     """Return (n_boxes, 3) the rows of each box and two sums, modulo 2**64, over the hashes of their contents.
 
-    Equal rows make equal sums. Unequal ones do so with a chance of at most m / 2**64, where no content occurs m
-    times more often in one table than in the other: see docs/adr/0004-verifier.md.
+    *boxes* must be numbers from 0 to n_boxes - 1: nothing checks them here. Equal rows make equal sums. Unequal ones
+    do so with a chance of at most m / 2**64, where no content occurs m times more often in one table than in the other:
+    see docs/adr/0004-verifier.md.
 
     >>> key = np.array([3, 4], dtype=np.uint64)
     >>> one = sum_boxes(key, np.array([0, 1, 1], dtype=np.int32), np.array([5, 6, 7], dtype=np.uint64), 2)
@@ -251,10 +254,12 @@ def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -
     >>> (one != other).any(axis=1).tolist()
     [False, True]
     """
-    sums = np.zeros((3, n_boxes), dtype=np.uint64)
-    for row, words in zip(sums, (np.ones_like(hashes), hashes, _mix(key, hashes)), strict=True):
-        np.add.at(row, boxes, words)
-    return sums.T
+    sums = np.zeros((n_boxes, 3), dtype=np.uint64)
+    for i in range(boxes.shape[0]):
+        sums[boxes[i], 0] += _ONE
+        sums[boxes[i], 1] += hashes[i]
+        sums[boxes[i], 2] += _mix(key, hashes[i])
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +281,7 @@ class RowSums:
     @classmethod
     def of(cls, key: KeyArray, hashes: KeyArray) -> RowSums:
         """Add up the hashes of rows."""
-        return cls(len(hashes), int(hashes.sum()), int(_mix(key, hashes).sum()))
+        return cls(*sum_boxes(key, np.zeros(len(hashes), dtype=np.int32), hashes, 1)[0].tolist())
 
     def __add__(self, other: RowSums) -> RowSums:
         """Return the sums of both."""

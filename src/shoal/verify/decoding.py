@@ -95,7 +95,7 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     everything = everything.rename_columns([*keys, name, _RECORDS])
     witness = None if given.witness is None else ProjectedWitness(given.witness, manifest, stated)
     alone = replace(given, witness=witness, populations={}, means=replace(given.means, spark=None))
-    found, _ = verify_classes(_Repeated(everything), stated, read_all_covers(stated), alone)
+    found = verify_classes(_Repeated(everything), stated, read_all_covers(stated), alone).checks
     if not found or not all(check.ok and check.done for check in found if check.name == "truth"):
         return "the values that internal/labels.parquet tells are not those of the source"
     return None

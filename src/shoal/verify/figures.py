@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.manifest import Attribute
+from shoal.verify.form import LabelCounts
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
 
 _TOLERANCE = 1e-9  # for sums in another order
@@ -40,22 +37,17 @@ class _Column:
         return (float(self.records @ self.leaves) + withheld * self.total - n) / most if most else 0.0
 
 
-def check_figures(manifest: Manifest, rows: PublishedRows, *, here: bool) -> list[Check]:
-    """Compare every figure with the rows; not done where labels are of values that the policy did not list.
-
-    Rows that are not *here*, but on Spark, are not fetched for it.
-    """
+def check_figures(manifest: Manifest, labels: LabelCounts) -> list[Check]:
+    """Compare every figure with the rows; not done where labels are of values that the policy did not list."""
     figures = manifest.written.utility
     if figures is None:
         return []
     attributes = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
     unlisted = [attribute.name for attribute in attributes if attribute.boxed and attribute.domain is None]
-    if not here:
-        return [Check("utility", True, "not recomputed: the rows are on Spark", done=False)]
     if unlisted or manifest.written.items:
         why = f"no declared taxonomy tells how much labels of {', '.join(unlisted) or 'items'} leave open"
         return [Check("utility", True, f"not recomputed: {why}", done=False)]
-    columns = _columns(rows, attributes)
+    columns = {one.name: _read_column(one, labels, manifest.rows) for one in attributes}
     quasi = [columns[attribute.name] for attribute in attributes if attribute.role == "quasi"]
     n = manifest.rows + manifest.withheld
     stated = figures.losses
@@ -79,23 +71,11 @@ def _same(stated: float, found: float) -> bool:
     return math.isclose(stated, found, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
-def _columns(rows: PublishedRows, attributes: Sequence[Attribute]) -> dict[str, _Column]:
-    """Count the rows under each label, in one pass over the columns that have labels."""
-    domains = {attribute.name: attribute.domain for attribute in attributes if attribute.domain is not None}
-    labels = {name: pa.array(list(domain.labels), pa.string()) for name, domain in domains.items()}
-    records = {name: np.zeros(len(domain.labels) + 1, dtype=np.int64) for name, domain in domains.items()}
-    n_rows = 0
-    for batch in rows.batches(list(domains) or list(rows.columns[:1])):
-        n_rows += batch.num_rows
-        for name, listed in labels.items():
-            values, places = encode(batch.column(name))
-            # The last number is that of sensitive values that are missing and have no label.
-            numbers = pc.index_in(values.cast(pa.string()), value_set=listed).fill_null(len(listed))
-            numbers = np.append(np.asarray(numbers), len(listed))
-            records[name] += np.bincount(numbers[places], minlength=len(listed) + 1)
-    one = (np.array([n_rows]), np.ones(1), np.zeros(1), None)
-    found = {attribute.name: _Column(*one) for attribute in attributes}
-    for name, domain in domains.items():
-        leaves, widths = np.array([*domain.labels.values(), (1, 0.0)], dtype=np.float64).T
-        found[name] = _Column(records[name], leaves, widths, domain.leaves)
-    return found
+def _read_column(attribute: Attribute, labels: LabelCounts, n_rows: int) -> _Column:
+    """Return how many rows are under each label of an attribute; without labels all are as they were."""
+    domain = attribute.domain
+    if domain is None:
+        return _Column(np.array([n_rows]), np.ones(1), np.zeros(1), None)
+    reach = [*(domain.labels[label] for label in attribute.labels or {}), (1, 0.0)]  # missing values have no label
+    leaves, widths = np.array(reach, dtype=np.float64).T
+    return _Column(labels[attribute.name][: len(reach)], leaves, widths, domain.leaves)

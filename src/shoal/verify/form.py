@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError
 from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import LabelReader
 from shoal.verify.reading import PublishedRows
-from shoal.verify.result import FALSE_ALARM, Check
+from shoal.verify.result import FALSE_ALARM, Check, CheckedGuarantee
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
+
+LabelCounts = Mapping[str, IntArray]  # attribute -> the rows of each label, then of missing values, then of other texts
+
+
+class Answer(NamedTuple):
+    """What is found of the rows of a release."""
+
+    checks: list[Check]
+    guarantees: list[CheckedGuarantee] | None = None  # None: its form does not let them be judged
+    labels: LabelCounts = MappingProxyType({})
 
 
 def demand_columns(source: Source, names: Sequence[str]) -> None:
@@ -41,14 +51,15 @@ def check_dictionaries(rows: PublishedRows) -> list[Check]:
     return [Check("dictionaries", False, f"the dictionaries of {', '.join(unused)} hold values that no row has")]
 
 
-def check_labels(readers: Sequence[LabelReader]) -> Check:
+def check_labels(manifest: Manifest, labels: LabelCounts) -> Check:
     """No attribute has texts that are no labels, and none has labels that no row has."""
-    unknown = [reader.name for reader in readers if reader.met_unknown]
+    unknown = [name for name, counts in labels.items() if counts[-1]]
     if unknown:
         return Check("labels", False, f"texts in {', '.join(unknown)} are no labels of the manifest")
-    idle = [f"{reader.name} ({reader.idle})" for reader in readers if reader.idle]
-    if idle:
-        return Check("labels", False, f"the manifest lists labels that no row has: {', '.join(idle)}")
+    idle = {one.name: int((labels[one.name][: len(one.labels or {})] == 0).sum()) for one in manifest.labelled}
+    listed = [f"{name} ({times})" for name, times in idle.items() if times]
+    if listed:
+        return Check("labels", False, f"the manifest lists labels that no row has: {', '.join(listed)}")
     return Check("labels", True, "every label is declared, and every declared label occurs")
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.kernels import number_keys
 from shoal.manifest import Attribute
 from shoal.verify.contents import MISSING, Contents
 from shoal.verify.exact import Histograms
@@ -31,17 +32,16 @@ def number_rows(columns: NDArray[Number]) -> tuple[NDArray[Number], IntArray]:
     >>> distinct.tolist(), numbers.tolist()
     ([[7, 3], [1, 1]], [0, 1, 0])
     """
-    numbers: IntArray = np.zeros(columns.shape[1], dtype=np.int64)
-    for place, column in enumerate(columns):
-        codes = _encode(column)
-        numbers = _encode(numbers << 32 | codes) if place else codes
-    first = np.empty(int(numbers.max(initial=-1)) + 1, dtype=np.int64)
-    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
-    return columns[:, first], numbers
+    keys = columns[0].astype(np.uint64)
+    for column in columns[1:].astype(np.uint64):
+        keys = pair(_narrow(keys), _narrow(column))
+    first, numbers = number_keys(keys)
+    return columns[:, first], numbers.astype(np.int64)
 
 
-def _encode(column: NDArray[np.generic]) -> IntArray:
-    return np.asarray(pa.array(column).dictionary_encode().indices).astype(np.int64)
+def _narrow(keys: KeyArray) -> NDArray[Any]:
+    """Return numbers of 32 bits, equal ones for equal keys only."""
+    return keys if keys.max(initial=0) <= LOW else number_keys(keys)[1]
 
 
 def pair(owner: NDArray[Any], value: NDArray[Any]) -> KeyArray:
@@ -131,27 +131,17 @@ class LabelReader:
         labels = list(attribute.labels or {})
         self.name = attribute.name
         self._labels = pa.array(labels, type=pa.string())
-        self._unknown = len(labels) + attribute.may_keep_missing
-        self.radix = self._unknown + 1
-        self.used: BoolArray = np.zeros(self.radix, dtype=np.bool_)  # which numbers rows have
+        self.radix = len(labels) + attribute.may_keep_missing + 1
 
     def read(self, column: pa.Array) -> CodeArray:
         """Return (n_rows,) label numbers; several threads may read at a time."""
         values, places = encode(column)
-        known = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self._unknown)
-        found = np.append(np.asarray(known), len(self._labels)).astype(np.int32).take(places)
-        self.used[np.bincount(found, minlength=self.radix) > 0] = True  # nobody else writes anything but True
-        return found
+        known = pc.index_in(values.cast(pa.string()), value_set=self._labels).fill_null(self.radix - 1)
+        return np.append(np.asarray(known), len(self._labels)).astype(np.int32).take(places)
 
-    @property
-    def met_unknown(self) -> bool:
-        """Whether a row has a text that is no label."""
-        return bool(self.used[self._unknown])
-
-    @property
-    def idle(self) -> int:
-        """How many labels no row has."""
-        return int((~self.used[: len(self._labels)]).sum())
+    def count(self, numbers: CodeArray) -> IntArray:
+        """Return (radix,) how many rows have each number."""
+        return np.bincount(numbers, minlength=self.radix)
 
 
 class ValueReader:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shoal.core.arrays import BoolArray
 from shoal.core.errors import InputError
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
@@ -115,7 +114,6 @@ class PartitionCounted:
     """What a task found in one partition of a release."""
 
     counting: Counting
-    used: tuple[BoolArray, ...]  # for each attribute with labels, the numbers that occur
     unused: tuple[str, ...]  # columns whose dictionaries hold entries of no row
 
 
@@ -138,8 +136,7 @@ class CountPartition:
         for batch in rows:
             counting.add(coder.code(batch))
         counting.settle()
-        used = tuple(reader.used for reader in coder.labels)
-        yield pack_found(PartitionCounted(counting, used, () if file is None else file.list_unused()))
+        yield pack_found(PartitionCounted(counting, () if file is None else file.list_unused()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,8 +188,6 @@ class SparkReader(Reader):
                 for _, message in collect_pieces(pieces_of(frame, work)):
                     found = unpack_found(message)
                     joined.absorb(found.counting)
-                    for reader, used in zip(coder.labels, found.used, strict=True):
-                        reader.used |= used
                     if isinstance(self.rows, SparkFileRows):
                         self.rows.note_unused(found.unused)
                 step.advance(joined.rows)

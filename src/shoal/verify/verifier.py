@@ -201,19 +201,19 @@ def _verify(
         covers = read_all_covers(manifest)
         if plan is not None:
             checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
-            more, guarantees = verify_agreed(rows, manifest, plan, covers, source, given.progress)
+            found = verify_agreed(rows, manifest, plan, covers, source, given.progress)
         elif manifest.sliced:
-            more, guarantees = verify_sliced(rows, manifest, covers, source, given.witness, given.progress)
+            found = verify_sliced(rows, manifest, covers, source, given.witness, given.progress)
         else:
-            more, guarantees = verify_classes(rows, manifest, covers, given)
-        checks += more
-        if guarantees is not None:
+            found = verify_classes(rows, manifest, covers, given)
+        checks += found.checks
+        if found.guarantees is not None:
             checks += check_defended(rows, manifest, given)
             checks += _check_changed(rows, manifest, covers, original, source)
-            checks += check_figures(manifest, rows, here=given.means.spark is None)
+            checks += check_figures(manifest, found.labels)
     except CoverError as fault:
         return _answer(manifest, (*checks, Check("labels", False, str(fault))))
-    return _answer(manifest, checks, guarantees)
+    return _answer(manifest, checks, found.guarantees)
 
 
 def _check_changed(

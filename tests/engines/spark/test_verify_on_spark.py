@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,18 +248,12 @@ def by_tasks(
 ) -> Verification:
     given, session = None if source is None else TableSource.of(source), object()
     means = Means.of(memory, spark=session)  # type: ignore[arg-type]
-    found = verify_table(TableRows(table), manifest, source=given, witness=witness, means=means)
-    return apart_from_figures(found)
+    return verify_table(TableRows(table), manifest, source=given, witness=witness, means=means)
 
 
 def alone(table: pa.Table, manifest: dict[str, Any], source: pa.Table | None, witness: np.ndarray) -> Verification:
     given = None if source is None else open_source(source)
-    return apart_from_figures(verify_table(table, manifest, source=given, witness=witness))
-
-
-def apart_from_figures(found: Verification) -> Verification:
-    """Leave out whether figures of utility were recomputed, which the workers do not do."""
-    return replace(found, checks=tuple(check for check in found.checks if check.name != "utility"))
+    return verify_table(table, manifest, source=given, witness=witness)
 
 
 def released_people(case: str, seed: int = 1) -> tuple[pa.Table, pa.Table, dict[str, Any], np.ndarray]:
@@ -323,7 +316,9 @@ def test_what_was_met_apart_is_told_as_if_met_together() -> None:
         assert one.n_values == other.n_values
         assert sorted(one.whole.tolist()) == sorted(other.whole.tolist())
         assert sorted(one.largest.tolist()) == sorted(other.largest.tolist())
-    assert not any(reader.idle or reader.met_unknown for reader in coder.labels)
+    assert merged.labels.keys() == whole.labels.keys() == {reader.name for reader in coder.labels}
+    assert all((merged.labels[name] == counts).all() for name, counts in whole.labels.items())
+    assert all(counts.sum() == whole.rows for counts in whole.labels.values())
 
 
 def test_sources_that_are_not_on_spark_are_for_the_driver(tasks: Tasks) -> None:
@@ -380,7 +375,7 @@ def test_dataframes_are_checked_where_they_are(spark: Any, spoiled: str, watched
         )
     finally:
         source.forget()
-    assert apart_from_figures(found) == alone(rows, stated, table, witness)
+    assert found == alone(rows, stated, table, witness)
     assert found.verified == (spoiled == "honest")
     assert watched == ["CountPartition", "ComparePartition"]
 
@@ -430,7 +425,7 @@ def test_files_are_read_by_workers(spark: Any, files: Path, spoiled: bool) -> No
     assert len(rows.select_columns([])[1].row_groups) == len(source.partitions) - 1 == 3
     found = verify(files / "out", source=source, spark=spark)
     here = verify(files / "out", source=open_source(files / "people.parquet"))
-    assert apart_from_figures(found) == apart_from_figures(here)
+    assert found == here
     wrong = ("dictionaries: the dictionaries of note hold values that no row has",)
     assert found.failures == (wrong if spoiled else ())
 
@@ -497,6 +492,4 @@ def test_a_lost_worker_does_not_change_the_answer(
     assert worker.wait(timeout=5) == -signal.SIGKILL
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     expected = verify(files / "out", source=open_source(files / "people.parquet"))
-    stated = json.loads(done.stdout)
-    stated["checks"] = [check for check in stated["checks"] if check["name"] != "utility"]
-    assert stated == apart_from_figures(expected).as_dict()
+    assert json.loads(done.stdout) == expected.as_dict()

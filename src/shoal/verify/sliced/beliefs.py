@@ -22,7 +22,7 @@ from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.kernels import kernel
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
-from shoal.verify.numbering import Tally, histograms_of, pair
+from shoal.verify.numbering import Tally, histograms_of, number_rows, pair
 from shoal.verify.sliced.reading import Release
 
 MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
@@ -37,7 +37,7 @@ class Matches(NamedTuple):
 
     start: IntArray  # (n + 1,)
     bucket: CodeArray  # (n_matches,)
-    entry: IntArray  # (n_matches, n_lists)
+    entry: IntArray  # (n_lists, n_matches)
 
     @property
     def times(self) -> IntArray:
@@ -52,7 +52,7 @@ class Matches(NamedTuple):
     def select(self, chosen: BoolArray) -> Matches:
         """Return the matches of some of the tuples."""
         rows = np.repeat(chosen, self.times)
-        return Matches(np.append(0, np.cumsum(self.times[chosen])), self.bucket[rows], self.entry[rows])
+        return Matches(np.append(0, np.cumsum(self.times[chosen])), self.bucket[rows], self.entry[:, rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,39 +103,42 @@ class Lists:
         Only the buckets of a tuple's rarest value are looked at, about *most* of them at a time. A value that its
         column does not have is in no bucket.
         """
-        known = ((tuples >= 0) & (tuples < np.diff(self.first))).all(axis=1, keepdims=True)
-        numbers = np.where(known, tuples, 0) + self.first[:-1]
+        columns = np.ascontiguousarray(tuples.T)  # (n_columns, n): few columns, many tuples
+        first, n_values = self.first[:-1, np.newaxis], np.diff(self.first)[:, np.newaxis]
+        known = ((columns >= 0) & (columns < n_values)).all(axis=0)
+        numbers = np.where(known, columns, 0) + first
         lengths = np.diff(self.start)[numbers] * known
-        rarest = np.take_along_axis(numbers, lengths.argmin(axis=1, keepdims=True), axis=1)[:, 0]
-        looked_at = np.append(0, np.cumsum(lengths.min(axis=1)))
+        rarest = np.take_along_axis(numbers, lengths.argmin(axis=0)[np.newaxis], axis=0)[0]
+        looked_at = np.append(0, np.cumsum(lengths.min(axis=0)))
         done = 0
         while done < len(tuples):
             after = max(done + 1, int(np.searchsorted(looked_at, looked_at[done] + most, side="right")) - 1)
             times = np.diff(looked_at[done : after + 1])
             owner = np.repeat(np.arange(len(times)), times)
-            first = self.start[rarest[done:after]] - looked_at[done:after] + looked_at[done]
-            bucket = self.bucket[first[owner] + np.arange(len(owner))]
-            entry = _find_entries(self.start, self.bucket, numbers[done:after], owner, bucket)
-            inside = entry[:, -1] >= 0
+            begin = self.start[rarest[done:after]] - looked_at[done:after] + looked_at[done]
+            bucket = self.bucket[begin[owner] + np.arange(len(owner))]
+            entry = _find_entries(self.start, self.bucket, numbers, owner + done, bucket)
+            inside = entry[-1] >= 0
             start = np.append(0, np.cumsum(np.bincount(owner[inside], minlength=len(times))))
-            yield Matches(start, bucket[inside], entry[inside])
+            yield Matches(start, bucket[inside], entry[:, inside])
             done = after
 
     def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
         """Return (n,) the entries of values of a column in buckets, which have them."""
-        numbers = (values + self.first[column])[:, np.newaxis]
-        return _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets)[:, 0]
+        numbers = (values + self.first[column])[np.newaxis]
+        (found,) = _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets)
+        return found
 
 
 @kernel
 def _find_entries(
     start: IntArray, buckets: CodeArray, numbers: IntArray, owner: IntArray, wanted: CodeArray
 ) -> IntArray:
-    """Return (n, n_columns) where the lists of an owner's values have a bucket; -1 from the first on that has not."""
-    found = np.full((owner.shape[0], numbers.shape[1]), -1, dtype=np.int64)
+    """Return (n_columns, n) where the lists of an owner's values have a bucket; -1 from the first on that has not."""
+    found = np.full((numbers.shape[0], owner.shape[0]), -1, dtype=np.int64)
     for i in range(owner.shape[0]):
-        for column in range(numbers.shape[1]):
-            number = numbers[owner[i], column]
+        for column in range(numbers.shape[0]):
+            number = numbers[column, owner[i]]
             low, high = start[number], start[number + 1]
             while low < high:  # the buckets of a list ascend
                 middle = (low + high) // 2
@@ -145,7 +148,7 @@ def _find_entries(
                     high = middle
             if low == start[number + 1] or buckets[low] != wanted[i]:
                 break
-            found[i, column] = low
+            found[column, i] = low
     return found
 
 
@@ -269,14 +272,14 @@ class Adversary:
         """Return (n_matches,) the group of each tuple in a bucket."""
         if column is None:
             return found.bucket.astype(np.int64)
-        return np.asarray(found.entry[:, column] - self.lists.entries(column).start)
+        return np.asarray(found.entry[column] - self.lists.entries(column).start)
 
     def _mix(self, found: Matches, factors: Sequence[Factor]) -> Any:
         """Return p(t,s) as a sparse matrix, tuples by values; a tuple is left out if no value is possible."""
         from scipy.sparse import csr_array
 
         n, n_matches = len(found.start) - 1, len(found.bucket)
-        logs = self._logs[found.entry].sum(axis=1) - self._log_sizes[found.bucket]
+        logs = self._logs[found.entry].sum(axis=0) - self._log_sizes[found.bucket]
         # Very many parts make very small products: they are compared with the largest of their tuple.
         weights = np.exp(logs - np.maximum.reduceat(logs, found.start[:-1])[found.owner]) if n else logs
         product: Any = None
@@ -313,5 +316,5 @@ class Adversary:
                     of_value = shared.of_first if place == separator.first else shared.of_second
                     part[f"shared {number}"] = of_value[values]
             formed = formed.join(pa.table(part), [key for key in formed.column_names if key in part], join_type="inner")
-        distinct = formed.group_by(names).aggregate([])
-        return np.column_stack([np.asarray(distinct[name]) for name in names]).astype(np.int32)
+        distinct, _ = number_rows(np.stack([np.asarray(formed[name], dtype=np.int32) for name in names]))
+        return distinct.T

@@ -29,6 +29,7 @@ from shoal.verify.boxes import Ragged, Spans
 from shoal.verify.contents import Contents, common_type, fold_values, sum_boxes
 from shoal.verify.covers import Covers
 from shoal.verify.form import (
+    Answer,
     check_dictionaries,
     check_labels,
     check_rows,
@@ -39,7 +40,7 @@ from shoal.verify.form import (
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import Numbering, number_rows
 from shoal.verify.reading import FAULTS, PublishedRows, encode, report_unreadable
-from shoal.verify.result import FALSE_ALARM, Check, CheckedGuarantee
+from shoal.verify.result import FALSE_ALARM, Check
 from shoal.verify.sliced.beliefs import Adversary, Lists
 from shoal.verify.sliced.judging import check_promises
 from shoal.verify.sliced.reading import (
@@ -58,8 +59,6 @@ from shoal.verify.truth import Witness
 if TYPE_CHECKING:
     from shoal.sources.base import Source
 
-Answer = tuple[list[Check], list[CheckedGuarantee] | None]
-
 
 def verify_sliced(
     rows: PublishedRows,
@@ -76,18 +75,18 @@ def verify_sliced(
     try:
         layout = Layout.of(manifest)
     except OverlapError as fault:
-        return [Check("parts", False, f"cannot check: {fault}")], None
+        return Answer([Check("parts", False, f"cannot check: {fault}")])
     if source is not None:
         demand_columns(source, [attribute.name for attribute in manifest.attributes])
     try:
         release = read_release(rows, manifest, layout, source, progress)
     except BucketError as fault:
-        return [Check("buckets", False, str(fault))], None
+        return Answer([Check("buckets", False, str(fault))])
     except FAULTS as fault:
-        return [report_unreadable(fault)], None
+        return Answer([report_unreadable(fault)])
     checks = list(_check_form(release, manifest, rows))
     if not all(check.ok for check in checks):
-        return checks, None
+        return Answer(checks)
     if any(part.boxed for part in layout.parts):
         checks.append(_check_regions(release, covers))
     adversary = Adversary(release)
@@ -104,8 +103,10 @@ def verify_sliced(
             checks.append(Check.of("matching", strangers, "every source row that is told matches a bucket"))
     if tuples is None:
         # An adversary may know values as they are published: all tuples that the buckets could form are judged.
-        return checks, check_promises(adversary, manifest, adversary.form_tuples(), with_source=False)
-    return checks, check_promises(adversary, manifest, tuples, with_source=True)
+        guarantees = check_promises(adversary, manifest, adversary.form_tuples(), with_source=False)
+    else:
+        guarantees = check_promises(adversary, manifest, tuples, with_source=True)
+    return Answer(checks, guarantees, release.labels)
 
 
 def _count_distinct(columns: Sequence[CodeArray]) -> tuple[CodeArray, IntArray]:
@@ -120,9 +121,8 @@ def _check_form(release: Release, manifest: Manifest, rows: PublishedRows) -> It
     yield from check_dictionaries(rows)
     if in_number.ok:
         yield Check("buckets", True, f"{len(release.sizes)} buckets, numbered without gaps")
-    labels = [reader for coder in release.coders for reader in coder.labels]
-    if labels:
-        yield check_labels(labels)
+    if release.labels:
+        yield check_labels(manifest, release.labels)
     if release.shared:
         found = int(np.logical_or.reduce([one.differs for one in release.shared]).sum())
         fault = found and f"in {found} buckets parts that overlap hold different shared values"
@@ -280,8 +280,8 @@ def count_bounds(lists: Lists, kinds: CodeArray, records: IntArray) -> tuple[Int
         lost += int(mine[found.times == 0].sum())
         only = found.select(found.times == 1)
         for part in range(kinds.shape[1]):
-            np.add.at(available, found.entry[:, part], mine[found.owner])
-            np.add.at(forced, only.entry[:, part], mine[found.times == 1])
+            np.add.at(available, found.entry[part], mine[found.owner])
+            np.add.at(forced, only.entry[part], mine[found.times == 1])
     return forced, available, lost
 
 

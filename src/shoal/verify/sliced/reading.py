@@ -21,7 +21,7 @@ from shoal.verify.boxes import BoxTree, Spans
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, fold_values, is_textual, sum_boxes
 from shoal.verify.covers import Covers
-from shoal.verify.form import SourceRows, count_source
+from shoal.verify.form import LabelCounts, SourceRows, count_source
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader, Numbering, ValueReader
 from shoal.verify.reading import PublishedRows, encode, prepare_ahead
@@ -205,6 +205,7 @@ class Release(SlicedRows):
 
     layout: Layout
     coders: tuple[PartCoder, ...]
+    labels: LabelCounts
     sizes: IntArray  # (n_buckets,)
     shared: list[SharedValues]  # of each separator
     codes: dict[str, CodeArray]  # sensitive column -> (n_rows,) numbers of values
@@ -251,6 +252,11 @@ def read_release(
         contents=contents,
         layout=layout,
         coders=coders,
+        labels={
+            reader.name: reader.count(arrays["quasi", place, number])
+            for place, coder in enumerate(coders)
+            for number, reader in enumerate(coder.labels)
+        },
         sizes=sizes,
         shared=[
             _share([values[separator.first], values[separator.second]], arrays, number, hashers[number], buckets)
