@@ -126,8 +126,7 @@ class Lists:
     def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
         """Return (n,) the entries of values of a column in buckets, which have them."""
         numbers = (values + self.first[column])[np.newaxis]
-        (found,) = _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets)
-        return found
+        return _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets).ravel()
 
 
 @kernel
