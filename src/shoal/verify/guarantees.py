@@ -63,7 +63,7 @@ def judge(
     for holds, _ in found:
         failing |= ~holds
     worst = worst_of(promise)
-    achieved = worst(float(worst(reached)) for _, reached in found)
+    achieved = worst(float(worst(reached.min(), reached.max())) for _, reached in found)
     return Judged(sizes.shape[0], int(failing.sum()), achieved)
 
 

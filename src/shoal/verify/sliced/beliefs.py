@@ -116,8 +116,9 @@ class Lists:
             times = np.diff(looked_at[done : after + 1])
             owner = np.repeat(np.arange(len(times)), times)
             begin = self.start[rarest[done:after]] - looked_at[done:after] + looked_at[done]
-            bucket = self.bucket[begin[owner] + np.arange(len(owner))]
-            entry = _find_entries(self.start, self.bucket, numbers, owner + done, bucket)
+            place = begin[owner] + np.arange(len(owner))
+            bucket = self.bucket[place]
+            entry = _find_entries(self.start, self.bucket, numbers, owner + done, bucket, place)
             inside = entry[-1] >= 0
             start = np.append(0, np.cumsum(np.bincount(owner[inside], minlength=len(times))))
             yield Matches(start, bucket[inside], entry[:, inside])
@@ -126,19 +127,25 @@ class Lists:
     def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
         """Return (n,) the entries of values of a column in buckets, which have them."""
         numbers = (values + self.first[column])[np.newaxis]
-        return _find_entries(self.start, self.bucket, numbers, np.arange(len(values)), buckets).ravel()
+        owner = np.arange(len(values))
+        return _find_entries(self.start, self.bucket, numbers, owner, buckets, np.full_like(owner, -1)).ravel()
 
 
 @kernel
 def _find_entries(
-    start: IntArray, buckets: CodeArray, numbers: IntArray, owner: IntArray, wanted: CodeArray
+    start: IntArray, buckets: CodeArray, numbers: IntArray, owner: IntArray, wanted: CodeArray, known: IntArray
 ) -> IntArray:
-    """Return (n_columns, n) where the lists of an owner's values have a bucket; -1 from the first on that has not."""
+    """Return (n_columns, n) where the lists of an owner's values have a bucket; -1 from the first on that has not.
+
+    *known* is where one of the lists has it, or -1.
+    """
     found = np.full((numbers.shape[0], owner.shape[0]), -1, dtype=np.int64)
     for i in range(owner.shape[0]):
         for column in range(numbers.shape[0]):
             number = numbers[column, owner[i]]
             low, high = start[number], start[number + 1]
+            if low <= known[i] < high:
+                low = high = known[i]
             while low < high:  # the buckets of a list ascend
                 middle = (low + high) // 2
                 if buckets[middle] < wanted[i]:

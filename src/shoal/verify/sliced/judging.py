@@ -33,11 +33,12 @@ class _Case:
         self.tuples[subject] += len(beliefs.single) + len(beliefs.mixed.sizes)
         if len(beliefs.single):
             self.failing[subject] += int((~holds[beliefs.single]).sum())
-            self.figures.append(float(worst(reached[beliefs.single])))
+            own = reached[beliefs.single]
+            self.figures.append(float(worst(own.min(), own.max())))
         if len(beliefs.mixed.sizes):
             kept, found = evaluate(self.promise, beliefs.mixed, attribute)
             self.failing[subject] += int((~(kept | beliefs.keep_exactly(holds))).sum())
-            self.figures.append(float(worst(found)))
+            self.figures.append(float(worst(found.min(), found.max())))
 
     @property
     def achieved(self) -> float | None:
@@ -132,7 +133,7 @@ def _judge_alone(case: _Case, adversary: Adversary) -> Outcome:
         if not mixtures or not all(bool(holds.all()) for holds, _ in case.groups.values()):
             detail = "the buckets could form too many tuples to be judged; only the source can tell who is there"
             return None, False, detail
-        achieved = worst(float(worst(reached)) for _, reached in case.groups.values())
+        achieved = worst(float(worst(reached.min(), reached.max())) for _, reached in case.groups.values())
     kept = "every tuple that the buckets could form keeps it, whoever is in the table"
     if agrees(claimed, achieved):
         return achieved, True, kept
