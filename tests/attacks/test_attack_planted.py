@@ -15,7 +15,7 @@ from shoal.attacks.homogeneity import HomogeneityAttack
 from shoal.attacks.inference import InferenceAttack
 from shoal.attacks.linkability import LinkabilityAttack
 from shoal.attacks.similarity import SimilarityAttack
-from shoal.attacks.singling_out import SinglingOutAttack
+from shoal.attacks.singling_out import SinglingOutAttack, find_likeliest
 from shoal.attacks.skewness import SkewnessAttack
 from shoal.attacks.view import ReleaseView
 from shoal.core.errors import UsageError
@@ -78,14 +78,14 @@ def test_a_copy_singles_everybody_out() -> None:
     assert found.risk.low > 0.9
 
 
-def test_a_unique_value_is_found_by_a_predicate_about_it_alone() -> None:
+def test_a_unique_value_is_asked_for_first() -> None:
     rows, manifest = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40, "Jena": ["flu"]})
-    found = tried(SinglingOutAttack(50), rows, manifest, rows)
-    assert found.variants["univariate"].success == Tally(1, 1)
+    assert tried(SinglingOutAttack(50), rows, manifest, rows).success == Tally(1, 3)
+    view = ReleaseView.of(rows, manifest)
+    first = find_likeliest(view, 1, rng())
+    assert first.count(view, view.people(rows, "the source"), 9).tolist() == [1]
     without, stated = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40})
-    none = tried(SinglingOutAttack(50), without, stated, without)
-    assert "univariate" not in none.variants
-    assert "published once" in none.notes[0]
+    assert tried(SinglingOutAttack(50), without, stated, without).success == Tally(0, 2)
 
 
 def test_no_predicate_is_asked_twice() -> None:
@@ -93,14 +93,52 @@ def test_no_predicate_is_asked_twice() -> None:
     assert tried(SinglingOutAttack(100), rows, as_it_is(rows), rows).success == Tally(0, 4)
 
 
-def test_the_ends_of_numbers_are_tried() -> None:
-    source = strangers(1).select(["age", "ill"])
-    ages = np.sort(source["age"].to_numpy())
-    ages[[0, -1]] = 2, 111
-    source = source.set_column(0, "age", pa.array(ages))
-    found = tried(SinglingOutAttack(50), source, as_it_is(source), source)
-    # 2 and 111 are each published once and are the ends; below 90 and above 17 nobody else is alone.
-    assert found.variants["univariate"].success.success >= 4
+def test_the_rarest_rows_of_a_sample_come_first_and_the_worst_depth_counts() -> None:
+    """Of 20 people of each age and job, one of whom is published, none stands out; of odd jobs and ages all do."""
+    n, odd = 40_000, 100
+    people, others = (strangers(seed, n).select(["age", "job", "ill"]) for seed in (1, 2))
+    ages = people["age"].to_numpy().copy()
+    jobs = people["job"].to_pylist()
+    ages[:odd], jobs[:odd] = 91 + np.arange(odd) % 10, [f"odd job {i // 10}" for i in range(odd)]
+    source = people.set_column(0, "age", pa.array(ages)).set_column(1, "job", pa.array(jobs))
+    rows = source.slice(0, n // 10)
+    found = tried(SinglingOutAttack(2000), rows, {**as_it_is(rows), "sample": {"share": 0.1}}, source, others)
+    assert found.variants["depth 100"].success == Tally(odd, odd)
+    assert found.variants["all"].success.success < 2 * odd
+    assert found.success == Tally(odd, odd)
+    assert "the 100 likeliest count" in found.notes[0]
+
+
+def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> None:
+    source, control = strangers(1).append_column("visits", pa.array(np.arange(N))), strangers(2)
+    manifest = as_it_is(source)
+    for name in ("age", "zip", "job"):
+        manifest["attributes"][name] = {"role": "quasi", "kind": "category", "labels": {"*": {"any": True}}}
+        source = source.set_column(source.column_names.index(name), name, pa.array(["*"] * N))
+    manifest["attributes"]["visits"]["role"] = "insensitive"
+    people = strangers(1).append_column("visits", source["visits"])
+    control = control.append_column("visits", pa.array(np.arange(N) + N))
+    found = tried(SinglingOutAttack(N), source, manifest, people, control)
+    assert (found.success, found.control) == (Tally(N, N), Tally(0, N))
+    assert found.notes == ("people are taken to be known by 'visits', too",)
+    with pytest.raises(UsageError, match="nothing to tell people apart by"):  # the control group lacks the column
+        tried(SinglingOutAttack(N), source, manifest, people, strangers(2))
+    manifest["techniques"] = {"visits": {"technique": "token", "length": 26}}
+    with pytest.raises(UsageError, match="nothing to tell people apart by"):
+        tried(SinglingOutAttack(N), source, manifest, people, control)
+
+
+def test_buckets_in_which_all_parts_but_one_are_constant_are_put_together() -> None:
+    """Neither the age nor the town is anybody's own, but both together are: 300 of 600 pairs are a person's each."""
+    n = 300
+    bucket = np.arange(n) // 3
+    age, town = 20 + bucket % 20, [f"town {i % 3} {b // 20} {b % 2}" for i, b in enumerate(bucket.tolist())]
+    source = pa.table({"age": age, "town": town, "ill": ["flu", "gout", "ulcer"] * 100})
+    rows = pa.table({"bucket": bucket + 1, **{name: source[name] for name in source.column_names}})
+    manifest = {**as_it_is(source), "method": "slicing", "parts": [["age"], ["town", "ill"]]}
+    assert tried(SinglingOutAttack(2 * n), rows, manifest, source).variants["depth 100"].success == Tally(100, 100)
+    mixed = rows.set_column(1, "age", pa.array(rng().permutation(age)))  # nobody's own age is in the bucket
+    assert tried(SinglingOutAttack(2 * n), mixed, manifest, source).success.rate().value < 0.7
 
 
 def test_a_copy_links_halves_of_people() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.predicates import AT_LEAST, BELOW, NOTHING, WITHIN, Predicates, extrapolate_isolated
+from shoal.attacks.predicates import NOTHING, Predicates, extrapolate_isolated
 from shoal.attacks.view import UNKNOWN, ReleaseView
 
 AGES = {"20-29": (20, 30), "30-39": (30, 40), "20-39": (20, 40), "25": (25, 26)}
@@ -174,19 +174,18 @@ def test_predicates_count_who_fulfils_them() -> None:
     view = ReleaseView.of(rows, manifest)
     age, town = view.labels
     known = people(300, rng)
-    relation = [[WITHIN, NOTHING], [AT_LEAST, WITHIN], [BELOW, WITHIN], [NOTHING, WITHIN]]
     label = [
-        [age.number["25"], 0],
-        [age.number["30-39"], town.number["ends"]],
-        [age.number["20-29"], town.number["north"]],
-        [0, town.number["c"]],
+        [age.number["25"], NOTHING],
+        [age.number["25"], town.number["ends"]],
+        [age.number["25"], town.number["north"]],
+        [NOTHING, town.number["c"]],
     ]
-    predicates = Predicates(np.array(relation), np.array(label))
+    predicates = Predicates(np.array(label), np.array([[0.0, 0.0], [5.0, 0.0], [2.5, 0.0], [0.0, 0.0]]))
     ages, towns = np.array(known["age"]), np.array(known["town"].to_pylist())
     expected = [
         (ages == 25).sum(),
-        ((ages >= 30) & np.isin(towns, ["a", "d"])).sum(),
-        ((ages < 30) & np.isin(towns, ["a", "b"])).sum(),
+        ((abs(ages - 25.5) <= 5) & np.isin(towns, ["a", "d"])).sum(),
+        ((abs(ages - 25.5) <= 2.5) & np.isin(towns, ["a", "b"])).sum(),
         (towns == "c").sum(),
     ]
     found = predicates.count(view, view.people(known, "x"), 10**6)

@@ -45,18 +45,15 @@ class DowncodingAttack(PredicateAttack):
             return "no class was generalized along hierarchies for the sake of its own records"
         return TREATED if view.treatments.of_quasi else None
 
-    def ask(
-        self, view: ReleaseView, everybody: People, rng: np.random.Generator
-    ) -> tuple[dict[str, tuple[Count, Count]], list[str]]:
+    def ask(self, view: ReleaseView, everybody: People, rng: np.random.Generator) -> tuple[Count, Count]:
         """Take steps down from the labels of classes."""
         levels = [Nested.of(view, place, everybody) for place in range(len(view.known))]
-        classes = Classes.of(view.link_records(rng), levels)
+        classes = Classes.of(view.read_records()[0], levels)
         steps = Steps.likeliest(classes, levels, self.n_targets, rng)
         if len(steps.owner) < FEWEST:
             raise UsageError(f"there are fewer than {FEWEST} steps down from labels of classes, which tell nothing")
-        both = steps, steps.by_chance(classes, levels, rng)
-        count, by_chance = (partial(each.count, classes, levels) for each in both)
-        return {self.name: (count, by_chance)}, []
+        by_chance = steps.by_chance(classes, levels, rng)
+        return partial(steps.count, classes, levels), partial(by_chance.count, classes, levels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

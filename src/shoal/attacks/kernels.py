@@ -114,25 +114,30 @@ def find_covering(
 
 
 @kernel
-def count_fulfilling(codes: CodeArray, asked: Conditions, bits: KeyArray, most: int) -> IntArray:
+def count_fulfilling(
+    codes: CodeArray, order: CodeArray, leads: IntArray, asked: Conditions, bits: KeyArray, most: int
+) -> IntArray:
     """Return (n_predicates,) how many people have a record that fulfils each predicate, counted up to *most*.
 
-    ``codes`` is (n_columns + 1, n_records), in the last row whose record it is: those of a person are side by side.
+    ``codes`` is (n_columns + 1, n_records), in the last row whose record it is. The records that may fulfil predicate
+    p are ``order[leads[p, 0]:leads[p, 1]]``.
     """
-    n_predicates, n, person = len(asked.start) - 1, codes.shape[1], codes[-1]
+    n_predicates, person = len(asked.start) - 1, codes[-1]
     found = np.zeros(n_predicates, dtype=np.int64)
+    seen = np.empty(most, dtype=np.int32)  # people who fulfil it
     for p in range(n_predicates):
-        last = np.int32(-1)
-        for record in range(n):
-            fulfilled = person[record] != last
+        for place in range(leads[p, 0], leads[p, 1]):
+            record = order[place]
+            fulfilled = True
             for c in range(asked.start[p], asked.start[p + 1]):
-                code = codes[asked.column[c], record]
-                if not fulfilled or not _within(asked.low[c], asked.high[c], asked.gaps[c], bits, code):
+                if not _within(asked.low[c], asked.high[c], asked.gaps[c], bits, codes[asked.column[c], record]):
                     fulfilled = False
                     break
+            for other in range(found[p]):
+                fulfilled = fulfilled and seen[other] != person[record]
             if fulfilled:
+                seen[found[p]] = person[record]
                 found[p] += 1
-                last = person[record]
                 if found[p] == most:
                     break
     return found

@@ -45,7 +45,18 @@ class Labels:
     high: IntArray  # (n_labels,) and below
     gaps: IntArray  # (n_labels,) row of the space's bits, -1 if there are no gaps
     spans: FloatArray  # (n_labels, 2) numbers from and below; NaN for categories
-    by_number: bool = False  # whether the spans tell what is covered, and not the codes
+    width: int  # number of codes of the attribute
+
+    @property
+    def tells(self) -> BoolArray:
+        """(n_labels,) which of them say anything: one that covers everything does not."""
+        return np.asarray(self.high - self.low < self.width)
+
+    @property
+    def middles(self) -> FloatArray:
+        """(n_labels,) the middle of what each covers; NaN for categories and labels without ends."""
+        ends = np.where(np.isfinite(self.spans), self.spans, np.nan)
+        return np.asarray((ends[:, 0] + ends[:, 1]) / 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,6 +195,7 @@ def _labels(space: Space, name: str, columns: Sequence[Sequence[_Column]], linka
         high[:n_labels].astype(np.int64),
         gaps,
         spans_of(column.labels),
+        space.covers[a].width,
     )
 
 
@@ -208,52 +220,6 @@ def spans_of(column: LinkColumn) -> FloatArray:
     np.fmin.at(spans[:, 0], owner, found)
     np.fmax.at(spans[:, 1], owner, np.nextafter(found, np.inf))
     return spans
-
-
-def make_askable(
-    space: Space,
-    labels: Sequence[Labels],
-    entries: Mapping[str, Any],
-    treatments: Treatments,
-    reach: Mapping[str, float],
-) -> tuple[Labels, ...]:
-    """Return the labels of each attribute as one may ask people for them: in ranges, where numbers were changed."""
-    return tuple(
-        _bin_labels(stated, treatments.trace(name).blur)
-        if "labels" not in entries[name] and (treatments.trace(name).blur or treatments.centres) and name not in reach
-        else stated
-        for name, stated in zip(space.attributes, labels, strict=True)
-    )
-
-
-def _bin_labels(stated: Labels, blur: float) -> Labels:
-    """Return labels of numbers as ranges to ask for, where the numbers themselves are not the true ones.
-
-    Ranges are twice as wide as the *blur*, so that most numbers stay in theirs; if that is not known, for numbers are
-    averages, there are as many ranges as each has distinct numbers, about equally many.
-    """
-    some = np.asarray(np.isfinite(stated.spans).all(axis=1))
-    numbers = stated.spans[some, 0]
-    if not len(numbers):
-        return stated
-    if blur > 0:
-        edges = np.arange(np.floor(numbers.min() / (2 * blur)), np.floor(numbers.max() / (2 * blur)) + 2) * 2 * blur
-    else:
-        n_ranges = int(np.ceil(np.sqrt(len(numbers))))
-        edges = np.unique(np.quantile(numbers, np.arange(n_ranges) / n_ranges, method="lower"))
-        edges = np.append(edges, np.nextafter(numbers.max(), np.inf))
-    n_ranges = len(edges) - 1
-    place = np.full(len(some), n_ranges, dtype=np.int64)  # the last stands for what is no number
-    place[some] = np.searchsorted(edges, numbers, side="right") - 1
-    high = np.append(np.zeros(n_ranges, dtype=np.int64), np.iinfo(np.int32).max)
-    return Labels(
-        {text: int(place[label]) for text, label in stated.number.items()},
-        np.zeros(n_ranges + 1, dtype=np.int64),
-        high,
-        np.full(n_ranges + 1, -1, dtype=np.int64),
-        np.append(np.stack([edges[:-1], edges[1:]], axis=1), [[np.nan, np.nan]], axis=0),
-        by_number=True,
-    )
 
 
 def read_numbers(values: pa.Array | Sequence[str | None], kind: str, form: str | None = None) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -80,6 +81,15 @@ class Treatments:
     def by_chance(self, name: str) -> bool:
         """Whether a published value need not be what the person's own leads to."""
         return self.trace(name).moved > 0 or self.trace(name).blur > 0 or self.centres or self.nobodys
+
+    def stay_near(self, name: str, far: float) -> float:
+        """Return how likely a published number is at most *far* times the noise's scale from the true one."""
+        entry = self.techniques.get(name, {})
+        if "gaussian" in entry:
+            return math.erf(far / math.sqrt(2))
+        if "base" in entry:  # a number between two multiples goes to each by how near it is
+            return 1 - max(0.0, 1 - far) ** 2
+        return 1 - math.exp(-far)
 
     def apply(self, name: str, values: pa.Array, published: tuple[float, float] | None) -> pa.Array:
         """Return what is published for people with these values, if that follows from the values; else the values.

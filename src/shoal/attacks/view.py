@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from shoal.attacks.parts import (
     Labels,
     Secret,
     ViewPart,
-    make_askable,
     read_agreed_boxes,
     read_numbers,
     read_parts,
@@ -33,7 +32,7 @@ from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import PUBLIC, Release, find_release
-from shoal.release.sliced.table import SlicedTable, number_rows, sample_linking
+from shoal.release.sliced.table import SlicedTable, number_rows
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 from shoal.taxonomies.fitting import default_builder
@@ -86,7 +85,6 @@ class ReleaseView:
     space: Space
     parts: tuple[ViewPart, ...]
     labels: tuple[Labels, ...]  # of each known attribute
-    asked: tuple[Labels, ...]  # the same as one may ask for them: ranges, where numbers are not the true ones
     bucket: CodeArray  # (n_rows,)
     sizes: FloatArray  # (n_buckets,)
     secrets: Mapping[str, Secret]
@@ -159,10 +157,8 @@ class ReleaseView:
                 column, place = contents[own][0].column(name), contents[own][1]
                 secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, treatments, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
-        asked = make_askable(space, labels, entries, treatments, reach)
         return cls(
-            manifest, table, space, parts, labels, asked, bucket, sizes, secrets, scales_of(parts), sliced, policy,
-            treatments,
+            manifest, table, space, parts, labels, bucket, sizes, secrets, scales_of(parts), sliced, policy, treatments,
         )  # fmt: skip
 
     @property
@@ -327,15 +323,40 @@ class ReleaseView:
         self.in_blocks(len(hulls), block)
         return found[person], far[person]
 
-    def link_records(self, rng: np.random.Generator) -> CodeArray:
-        """Return (n_rows, n_known) labels of records: of a sliced release, one of those that it may be made of."""
-        table = self.rows if self.sliced is None else sample_linking(self.sliced, rng)
-        found = np.empty((table.num_rows, len(self.known)), dtype=np.int32)
-        for place, name in enumerate(self.known):
-            codes, texts = encode_column(table.column(name))
-            number = self.asked[place].number
-            found[:, place] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
+    def read_records(self) -> list[CodeArray]:
+        """Return of each part (n_rows, n_known) the labels of its rows, -1 for attributes that it does not have."""
+        whole = [(self.rows, np.arange(self.n_rows))]
+        contents = whole if self.sliced is None else [(part.distinct, part.codes) for part in self.sliced.parts]
+        found = []
+        for table, place in contents:
+            labels = np.full((table.num_rows, len(self.known)), -1, dtype=np.int32)
+            for a, name in enumerate(self.known):
+                if name in table.column_names:
+                    codes, texts = encode_column(table.column(name))
+                    number = self.labels[a].number
+                    labels[:, a] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
+            found.append(labels[place])
         return found
+
+    def widen(self, tables: Sequence[pa.Table]) -> ReleaseView:
+        """Return the view of whoever knows people by columns, too, that are neither quasi-identifying nor sensitive.
+
+        All *tables* about people must have them. The classes of an agreed plan are of its attributes only.
+        """
+        more = {
+            name: {**entry, "role": "quasi"}
+            for name, entry in self.treatments.attributes.items()
+            if entry["role"] == "insensitive"
+            and name in self.treatments.shown
+            and all(name in table.column_names for table in tables)
+        }
+        if not more or self.form.by_plan:
+            return self
+        return ReleaseView.of(self.rows, {**self.manifest, "attributes": {**self.manifest["attributes"], **more}})
+
+    def recode(self, people: People) -> People:
+        """Return people of another view in the codes of this one."""
+        return self.people(people.table, "the people attacked", partly=True, person=people.person)
 
     def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> csr_array:
         """Return (n_queries, n_buckets) one by the bucket's size times its share in each part but one, if all match."""
