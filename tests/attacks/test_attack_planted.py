@@ -120,7 +120,7 @@ def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> No
     control = control.append_column("visits", pa.array(np.arange(N) + N))
     found = tried(SinglingOutAttack(N), source, manifest, people, control)
     assert (found.success, found.control) == (Tally(N, N), Tally(0, N))
-    assert found.notes == ("people are taken to be known by 'visits', too",)
+    assert found.notes == ("people are taken to be known by 'visits', too, which the release shows",)
     with pytest.raises(UsageError, match="nothing to tell people apart by"):  # the control group lacks the column
         tried(SinglingOutAttack(N), source, manifest, people, strangers(2))
     manifest["techniques"] = {"visits": {"technique": "token", "length": 26}}

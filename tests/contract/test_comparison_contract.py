@@ -167,7 +167,9 @@ def test_risks_and_utility_go_the_way_they_must(everything: Comparison) -> None:
     original = row(everything, "original")
     assert [original.share_kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
     assert original.risks["singling-out"].risk.low > 0.3
-    assert row(everything, "k-anonymity").risks["singling-out"].success.success == 0
+    classes = row(everything, "k-anonymity").risks["singling-out"]
+    assert classes.risk.low > 0.3  # by the cost, which is published as it is
+    assert classes.variants["quasi-identifiers only"].success.success == 0
     permuted = row(everything, "permutation")
     assert permuted.risks["inference"].risk.low <= 0
     assert permuted.share_kept("learning") < 0.5

@@ -121,8 +121,8 @@ class PredicateAttack(Attack):
             beside = count(control, max(_MOST, int(_MOST / share)))
             if share > 1:
                 notes.append(
-                    f"the control group has {n_control:,} people and the source {n_source:,}: how many predicates would "
-                    "isolate somebody among as many others was estimated"
+                    f"the control group has {n_control:,} people and the source {n_source:,}: how many predicates "
+                    "would isolate somebody among as many others was estimated"
                 )
         right, blind = (counted == 1 for counted in (count(targets, 2), count_by_chance(targets, 2)))
         found = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -47,8 +49,12 @@ class SinglingOutAttack(PredicateAttack):
             return super().run(view, targets, control, rng)
         others = None if control is None else wide.recode(control)
         found = super().run(wide, wide.recode(targets), others, rng)
+        variants = dict(found.variants)
+        with suppress(UsageError):  # they may show nothing to tell people apart by
+            variants["quasi-identifiers only"] = replace(super().run(view, targets, control, rng), variants={})
         names = ", ".join(repr(name) for name in wide.known if name not in view.known)
-        return replace(found, notes=(*found.notes, f"people are taken to be known by {names}, too"))
+        notes = (*found.notes, f"people are taken to be known by {names}, too, which the release shows")
+        return replace(found, variants=variants, notes=notes)
 
     def ask(
         self,
@@ -115,14 +121,14 @@ class Columns:
         for far in REACHES if blurs.any() else ():
             near = zip(view.labels, counts, far * blurs, shares[0], strict=True)
             shares.append([_count_near(stated, own, reach) if reach else exact for stated, own, reach, exact in near])
-        stay = [[treatments.stay_near(name, far) for name in view.known] for far in REACHES]
+        stay = np.array([[treatments.stay_near(name, far) for name in view.known] for far in (math.inf, *REACHES)])
         people = view.n_rows / view.manifest.get("sample", {}).get("share", 1.0)
         shown = not treatments.nobodys and not any("labels" in entries[name] for name in view.known)
         return cls(
             tuple(tuple(own / view.n_rows for own in each) for each in shares),
             blurs,
             np.array([treatments.trace(name).moved for name in view.known]),
-            np.where(blurs > 0, [np.ones(len(blurs)), *stay], 1.0),
+            np.where(blurs > 0, stay, 1.0),
             view.n_rows,
             people - view.n_rows if shown else people,
         )
@@ -188,9 +194,11 @@ def _choose(columns: Columns, ways: Iterable[tuple[CodeArray, FloatArray]]) -> C
     best = next(every)
     for each in every:
         better = (each.score > best.score) | ((each.score == best.score) & (each.rarity < best.rarity))
-        best.label[better] = each.label[better]
         best = Candidates(
-            best.label, *(np.where(better, new, old) for new, old in zip(each[1:], best[1:], strict=True))
+            np.where(better[:, np.newaxis], each.label, best.label),
+            np.where(better, each.far, best.far),
+            np.where(better, each.score, best.score),
+            np.where(better, each.rarity, best.rarity),
         )
     return best
 
@@ -216,7 +224,7 @@ def _link_records(view: ReleaseView) -> Iterator[list[tuple[CodeArray, FloatArra
 
 
 def _add_part(bucket: CodeArray, labels: CodeArray, other: CodeArray) -> tuple[CodeArray, FloatArray]:
-    """Return (n, n_known) the most frequent labels that another part has in each record's bucket, and their share there.
+    """Return (n, n_known) the most frequent labels that another part has in each record's bucket, and their share.
 
     Where parts have attributes in common, only what agrees in these counts.
     """
