@@ -18,6 +18,7 @@ from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 
 NOTHING = -1  # label of an attribute that a predicate does not name
 DEPTHS = (100, 500, 1000)  # of the likeliest predicates, each of which is reported
+CONFIDENCE = 0.99  # of intervals: the worst depth is chosen, and predicates that overlap are right or wrong together
 ROUNDS = 2000
 _MOST = 64
 
@@ -129,7 +130,8 @@ class PredicateAttack(Attack):
         for depth in [*(depth for depth in DEPTHS if depth < len(right)), len(right)]:
             success, baseline = (Tally(int(each[:depth].sum()), depth) for each in (right, blind))
             elsewhere = None if beside is None else estimate_isolated(beside[:depth], share)
-            found[depth] = Trials(f"depth {depth}" if depth < len(right) else "all", success, elsewhere, baseline)
+            name = f"depth {depth}" if depth < len(right) else "all"
+            found[depth] = Trials(name, success, elsewhere, baseline, confidence=CONFIDENCE)
         worst = max(found, key=lambda depth: found[depth].risk.low)
         if worst < len(right):
             notes.append(f"of {len(right):,} predicates the {worst:,} likeliest count: they show the most, surely")
