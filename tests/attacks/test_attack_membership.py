@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.base import Attack, Tally
-from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples, membership_attack
+from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples, decide, membership_attack
 from shoal.attacks.view import ReleaseView
 from shoal.audit.membership import BucketContents
 from shoal.core.errors import InputError, UsageError
@@ -76,7 +76,7 @@ def test_people_with_other_values_are_told_apart_and_like_ones_are_not() -> None
     strangers = source.set_column(0, "age", pa.array(np.full(source.num_rows, 77)))
     rng = np.random.default_rng(5)
     far = membership_attack(rows, manifest, source, strangers, 2000, rng)
-    assert (far.success, far.control) == (Tally(1000, 1000), Tally(0, 1000))
+    assert (far.success, far.control) == (Tally(1000, 1000), Tally(0, 2000))
     # One bucket, and people of the same kind: chosen on the same half, rules would seem to help; here the advantage
     # is beyond 0.1 by chance in less than one of 10,000 runs (standard error 0.022).
     _, _, alike = release(4000, 4)
@@ -171,3 +171,37 @@ def test_bucketization_has_no_fakes_and_says_so() -> None:
         attack_tuples(contents, part, None, 100, np.random.default_rng(0))
     found = attack_tuples(contents, part, part + 300, 100, np.random.default_rng(0))
     assert found.risk.value == 1.0
+
+
+def test_true_positives_are_counted_at_few_false_ones() -> None:
+    """Thresholds are found on one half of the others: of 1,000 counted ones 40 exceed the 1 % one by a rare chance."""
+    _, manifest, source = release(3000, 20)
+    _, _, others = release(2000, 21)
+    whole = {**manifest, "method": "plain", "parts": [["age", "sex", "zip", "illness"]]}
+    found = membership_attack(source, whole, source, others, 1000, np.random.default_rng(1))
+    stated = found.as_dict()["true_positives"]
+    assert stated["0.01"]["control"]["trials"] == 1000
+    assert stated["0.01"]["control"]["success"] <= 40
+    assert stated["0.001"]["control"]["success"] <= 15
+    few = membership_attack(source, whole, source, others.slice(0, 500), 1000, np.random.default_rng(1))
+    assert few.as_dict()["true_positives"]["0.001"] is None
+    assert any("1,000 others are needed" in note for note in few.notes)
+
+
+def test_the_greatest_ratios_are_those_of_members_where_members_stand_out() -> None:
+    rng = np.random.default_rng(3)
+    inside, outside = ({"one": rng.normal(size=2000), "two": rng.normal(size=2000)} for _ in range(2))
+    inside["one"][:200] += 6  # a tenth of the members has a score that nobody else has
+    found = decide(inside, outside, ("one", "two"), rng)
+    assert found.exposed.success == Tally(20, 20)
+    assert found.true_positives["0.01"].success.rate().low > 0.05
+    assert found.true_positives["0.001"].success.rate().low > 0.05
+    assert found.true_positives["0.001"].control.rate().high < 0.02
+    assert found.worst.low > found.risk.low
+
+
+def test_equal_scores_are_no_exposure() -> None:
+    same = {"one": np.ones(1000)}
+    found = decide(same, same, ("one",), np.random.default_rng(4))
+    assert found.exposed.risk.low < 0
+    assert found.true_positives["0.01"].success.success == 0

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, People, Tally, Trials
+from shoal.attacks.exposure import ALARMS, LEAST, SHARE, Outcomes, find_confidence, find_labels, find_worst_subgroup
 from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
 
@@ -20,6 +21,9 @@ BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess"
 BY_RECORDS = ("records", "excess", "nearness")
 POPULARITY = "popularity"
 OF_CONTROL = "others are people of the control table"
+FALSE_RATES = (0.01, 0.001)  # of others who are called members, at which true ones are counted
+MOST_OTHERS = 20_000  # by whom thresholds are found
+STEPS, RIDGE = 20, 1.0  # of fitting the likelihood ratio
 
 
 class MembershipAttack(Attack):
@@ -28,7 +32,8 @@ class MembershipAttack(Attack):
     Li, Li, Zhang and Molloy, section 5, for sliced releases: beside the number of matching buckets it tries the
     matching degree, the expected copies, and these over what the frequencies of the values alone lead one to expect.
     Of other releases it tries the number of records that cover somebody, that number over what the frequencies lead
-    one to expect, and how near the nearest record is.
+    one to expect, and how near the nearest record is. All scores together make a likelihood ratio, by which true
+    positives are counted at few false ones; the most exposed are those with the greatest ratio.
     """
 
     name = "membership"
@@ -45,16 +50,18 @@ class MembershipAttack(Attack):
             parts = [part for part in view.parts if part.known.any()]
             buckets = [ValueBuckets(part.pairs.start, part.pairs.second, part.pairs.records) for part in parts]
             contents = BucketContents(view.sizes.astype(np.int64), tuple(buckets))
-            drawn = [targets] if control is None else [each.draw(self.n_targets, rng) for each in (targets, control)]
+            drawn = [targets] if control is None else self._draw(targets, control, rng)
             people, *others = (np.stack([view.find_classes(part, each) for part in parts]) for each in drawn)
-            trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng)
+            groups = None if control is None else Groups.of(view, *drawn)
+            trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng, groups)
         elif control is None:
             raise UsageError(
                 "who is called a member can only be judged beside people who are not in the data: give a control table"
             )
         else:
-            members, strangers = targets.draw(self.n_targets, rng), control.draw(self.n_targets, rng)
-            trials = decide(_matches(view, members), _matches(view, strangers), BY_RECORDS, rng)
+            members, strangers = self._draw(targets, control, rng)
+            groups = Groups.of(view, members, strangers)
+            trials = decide(_matches(view, members), _matches(view, strangers), BY_RECORDS, rng, groups)
             trials = replace(trials, notes=(OF_CONTROL, *trials.notes))
         notes = list(trials.notes)
         if control is None:
@@ -62,6 +69,23 @@ class MembershipAttack(Attack):
         if view.manifest.get("withheld"):
             notes.append("members are drawn from all records of the source, those that were withheld included")
         return replace(trials, notes=tuple(notes))
+
+    def _draw(self, targets: People, control: People, rng: np.random.Generator) -> list[People]:
+        return [targets.draw(self.n_targets, rng), control.draw(max(self.n_targets, MOST_OTHERS), rng)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The published labels of members and others, by which they are in subgroups."""
+
+    view: ReleaseView
+    inside: CodeArray  # (n, n_known)
+    outside: CodeArray  # (m, n_known)
+
+    @classmethod
+    def of(cls, view: ReleaseView, members: People, others: People) -> Groups:
+        """Find the labels of all."""
+        return cls(view, find_labels(view, members), find_labels(view, others))
 
 
 def membership_attack(
@@ -82,13 +106,18 @@ def membership_attack(
 
 
 def attack_tuples(
-    contents: BucketContents, people: CodeArray, others: CodeArray | None, n_targets: int, rng: np.random.Generator
+    contents: BucketContents,
+    people: CodeArray,
+    others: CodeArray | None,
+    n_targets: int,
+    rng: np.random.Generator,
+    groups: Groups | None = None,
 ) -> Trials:
     """Attack, given the values of the people in each part, (n_parts, n_people), and of others who are not in the data.
 
-    Without others, they are fake tuples, all equally likely.
+    Without others, they are fake tuples, all equally likely. Who is in *groups* was drawn before.
     """
-    members = _some(people, n_targets, rng)
+    members = people if groups is not None else people[:, rng.permutation(people.shape[1])[:n_targets]]
     if others is None:
         whole = people[:, (people >= 0).all(axis=0)]
         strangers = draw_fakes(contents, whole, n_targets, rng)
@@ -99,15 +128,14 @@ def attack_tuples(
                 "measure how often people who are not in it match none"
             )
     else:
-        strangers = _some(others, n_targets, rng)
-        note = OF_CONTROL
+        strangers, note = others, OF_CONTROL
     if min(members.shape[1], strangers.shape[1]) < FEWEST:
         raise UsageError(f"fewer than {FEWEST} people tell nothing; give larger tables")
     inside, outside = (
         {name: getattr(scores, name.replace("-", "_")).astype(np.float64) for name in (*BY_BUCKETS, POPULARITY)}
         for scores in (Scores.of(contents, members), Scores.of(contents, strangers))
     )
-    trials = decide(inside, outside, BY_BUCKETS, rng)
+    trials = decide(inside, outside, BY_BUCKETS, rng, groups)
     return replace(trials, notes=(note, *trials.notes))
 
 
@@ -116,6 +144,7 @@ def decide(
     outside: Mapping[str, FloatArray],
     counting: Sequence[str],
     rng: np.random.Generator,
+    groups: Groups | None = None,
 ) -> Trials:
     """Tell members from others by their scores.
 
@@ -125,23 +154,92 @@ def decide(
     n_inside, n_outside = (len(next(iter(scores.values()))) for scores in (inside, outside))
     learned_in, tested_in = _halves(n_inside, rng)
     learned_out, tested_out = _halves(n_outside, rng)
-    variants: dict[str, Trials] = {}
+    rules, variants = {}, {}
     best, chosen = -1.0, counting[0]
     for name in inside:
         yes, no = inside[name], outside[name]
-        rule, advantage = Rule.learn(yes[learned_in], no[learned_out])
-        variants[name] = Trials(name, rule.tally(yes[tested_in]), rule.tally(no[tested_out]), decides=True)
+        rules[name], advantage = Rule.learn(yes[learned_in], no[learned_out])
+        variants[name] = Trials(
+            name, rules[name].tally(yes[tested_in]), rules[name].tally(no[tested_out]), decides=True
+        )
         if name in counting and advantage > best:
             best, chosen = advantage, name
-    of_best = variants[chosen]
+    of_best, rule = variants[chosen], rules[chosen]
+    yes, no = fit_ratios(inside, outside, learned_in, learned_out)
+    true = {f"{rate:g}": count_true(yes[tested_in], no[learned_out], no[tested_out], rate) for rate in FALSE_RATES}
+    notes = [f"decided by {chosen}"]
+    notes += [
+        f"at {rate} false positives nothing is stated: {1 / float(rate):,.0f} others are needed to find the threshold"
+        for rate, trials in true.items()
+        if trials is None
+    ]
+    trials = replace(
+        of_best,
+        attack=MembershipAttack.name,
+        variants=variants,
+        notes=tuple(notes),
+        true_positives=true,
+        exposed=find_most_exposed(yes[tested_in], no[tested_out], rng),
+        confidence=find_confidence(ALARMS, len(tested_in), len(tested_out)),
+    )
+    if groups is None:
+        return trials
+    said = Outcomes(rule.apply(inside[chosen][tested_in]), yes[tested_in], groups.inside[tested_in])
+    beside = Outcomes(rule.apply(outside[chosen][tested_out]), no[tested_out], groups.outside[tested_out])
+    return replace(trials, subgroup=find_worst_subgroup(trials, groups.view, said, beside))
+
+
+def fit_ratios(
+    inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray], learned_in: IntArray, learned_out: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return how much likelier the scores of each member, and of each other, are for members: logarithms of ratios.
+
+    A logistic regression on the logarithms of all scores and on which of them are 0, fitted on some of both.
+    """
+    scores = [np.concatenate([inside[name], outside[name]]) for name in inside]
+    read = [column for own in scores for column in (np.sign(own) * np.log1p(np.abs(own)), own == 0)]
+    columns = np.nan_to_num(np.stack(read, axis=1).astype(np.float64), posinf=50.0, neginf=-50.0)
+    n = len(next(iter(inside.values())))
+    rows = np.concatenate([learned_in, n + learned_out])
+    columns = (columns - columns[rows].mean(axis=0)) / np.maximum(columns[rows].std(axis=0), 1e-9)
+    columns = np.append(columns, np.ones((len(columns), 1)), axis=1)
+    own, member = columns[rows], (rows < n).astype(np.float64)
+    weight = np.where(rows < n, 0.5 / max(1, len(learned_in)), 0.5 / max(1, len(learned_out))) * len(rows)
+    found = np.zeros(columns.shape[1])
+    for _ in range(STEPS):
+        chance = 1 / (1 + np.exp(-np.clip(own @ found, -30, 30)))
+        curved = (own * (weight * chance * (1 - chance))[:, np.newaxis]).T @ own + RIDGE * np.eye(len(found))
+        found += np.linalg.solve(curved, own.T @ (weight * (member - chance)) - RIDGE * found)
+    ratios = columns @ found
+    return ratios[:n], ratios[n:]
+
+
+def count_true(members: FloatArray, learned: FloatArray, others: FloatArray, rate: float) -> Trials | None:
+    """Count members and others above a threshold that a share of the *learned* exceed; None if that is nobody."""
+    n = int(rate * len(learned) + 1e-9)
+    if n < 1:
+        return None
+    threshold = np.sort(learned)[len(learned) - n - 1]
+    inside, outside = (Tally(int((each > threshold).sum()), len(each)) for each in (members, others))
+    return Trials(MembershipAttack.name, inside, outside, decides=True)
+
+
+def find_most_exposed(members: FloatArray, others: FloatArray, rng: np.random.Generator) -> Trials | None:
+    """Count how many of those with the greatest ratios are members, of as many members as others."""
+    n = min(len(members), len(others))
+    most = max(LEAST, round(SHARE * 2 * n))
+    if 2 * n <= most:
+        return None
+    order = rng.permutation(2 * n)  # among equals none comes first
+    ratio = np.concatenate([members[:n], others[:n]])[order]
+    surest = order[np.argsort(-ratio, kind="stable")[:most]]
+    success = int((surest < n).sum())
     return Trials(
         MembershipAttack.name,
-        of_best.success,
-        of_best.control,
-        None,
-        variants,
-        (f"decided by {chosen}",),
+        Tally(success, most),
+        Tally(most - success, most),
         decides=True,
+        confidence=1 - 2 * ALARMS,
     )
 
 
@@ -174,10 +272,13 @@ class Rule:
     threshold: float
     above: bool
 
+    def apply(self, scores: FloatArray) -> BoolArray:
+        """Return who is called a member."""
+        return np.asarray(scores >= self.threshold if self.above else scores <= self.threshold)
+
     def tally(self, scores: FloatArray) -> Tally:
         """Count who is called a member."""
-        members = scores >= self.threshold if self.above else scores <= self.threshold
-        return Tally(int(np.count_nonzero(members)), len(scores))
+        return Tally(int(np.count_nonzero(self.apply(scores))), len(scores))
 
     @classmethod
     def learn(cls, members: FloatArray, others: FloatArray) -> tuple[Rule, float]:
@@ -200,11 +301,6 @@ class Rule:
         return best
 
 
-def _some(people: CodeArray, n: int, rng: np.random.Generator) -> CodeArray:
-    """Draw n people, or all if there are fewer: nobody twice, for the halves must not share anybody."""
-    return people[:, rng.permutation(people.shape[1])[:n]]
-
-
-def _halves(n: int, rng: np.random.Generator) -> tuple[AnyIntArray, AnyIntArray]:
+def _halves(n: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     order = rng.permutation(n)
     return order[: n // 2], order[n // 2 :]

@@ -95,8 +95,8 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], *, controlled: boo
     """Tell a steward what was found, the greatest risk first, then what has no meaning here."""
     from shoal.attacks.base import NO_CONTROL
 
-    ordered = sorted(tried, key=lambda each: -each.risk.value)
-    finding = sum(each.risk.low > 0 for each in ordered)
+    ordered = sorted(tried, key=lambda each: -each.worst.value)
+    finding = sum(each.worst.low > 0 for each in ordered)
     say(f"[bold]{finding or 'None'} of {count_noun(len(ordered), 'attack')} found more than chance explains.[/]")
     if not controlled:
         say(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.")
@@ -133,7 +133,7 @@ def _show_table(tried: Sequence[Trials]) -> None:
         table.add_column("verdict", min_width=20)
     for each in tried:
         risk = each.risk
-        conclusion = f"[{'red' if risk.low > 0 else 'green'}]{verdict(each)}[/]"
+        conclusion = f"[{'red' if each.worst.low > 0 else 'green'}]{plain(verdict(each))}[/]"
         what = f"[bold]{plain(attack_text(each.as_dict()))}[/]\n{kinds[each.attack].title}"
         table.add_row(
             what if wide else f"{what}\n{conclusion}",
