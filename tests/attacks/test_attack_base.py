@@ -65,7 +65,7 @@ def test_the_risk_is_beside_the_control_group_or_else_the_baseline() -> None:
 def test_what_json_says() -> None:
     inner = Trials("y", Tally(1, 4), baseline=Tally(1, 4))
     stated = Trials("x", Tally(8, 10), Tally(2, 10), Tally(5, 10), {"y": inner}, ("a note",)).as_dict()
-    keys = ["name", "about", "attack", "baseline", "control", "risk", "most_exposed", "worst_subgroup"]
+    keys = ["name", "about", "attack", "baseline", "control", "risk", "worst", "most_exposed", "worst_subgroup"]
     assert list(stated) == [*keys, "variants", "notes"]
     assert stated["attack"] == {"success": 8, "trials": 10}
     assert set(stated["risk"]) == {"value", "low", "high"}

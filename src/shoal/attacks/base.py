@@ -175,6 +175,7 @@ class Trials:
     def as_dict(self) -> dict[str, Any]:
         """Return all counts, None where there are none, and the risks; without a control group a note says so."""
         stated: dict[str, Any] = {"name": self.attack, "about": self.about, **self.counts()}
+        stated["worst"] = self.worst.as_dict()
         stated["most_exposed"] = self.exposed and self.exposed.counts()
         stated["worst_subgroup"] = self.subgroup and self.subgroup.as_dict()
         if self.true_positives:

@@ -175,8 +175,11 @@ def _list_attacks(form: Form, attacks: Document | None) -> Content:
             said.setdefault(note, []).append(attack_text(one))
     return {
         "tried": tried,
-        "n_sure_attacks": sum(one["risk"]["low"] > 0 for one in tried),
-        "rates": [(attack_text(one), *(_rate(one[key]) for key in ("attack", "baseline", "control"))) for one in tried],
+        "n_sure_attacks": sum(one.get("worst", one["risk"])["low"] > 0 for one in tried),
+        "rates": [
+            (attack_text(one), *(_rate(one[key]) for key in ("attack", "baseline", "control")), one.get("verdict", "–"))
+            for one in tried
+        ],
         "notes": [
             f"{'all' if len(names) == len(found) else ', '.join(names)}: {note}." for note, names in said.items()
         ],
