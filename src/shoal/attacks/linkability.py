@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from shoal.attacks.base import Attack, People, Tally, Trials
@@ -11,6 +13,7 @@ from shoal.core.arrays import BoolArray
 
 CANDIDATES = 10
 SPLITS = 8
+KEPT = ("role", "kind", "format")  # of an attribute's entry, if its values are published as they are
 
 
 class LinkabilityAttack(Attack):
@@ -19,7 +22,7 @@ class LinkabilityAttack(Attack):
     Somebody has a table with one half of the quasi attributes, somebody else one with the other half; both want to
     know which rows are about the same person. A second half B is the likelier, the greater the share of the published
     records that fit B which fit the first half too; if none fits any, the nearer a record is. Halves are split at
-    random. The baseline picks at random.
+    random. The baseline picks at random. The variant ``verbatim copy`` links the same people by the source itself.
     """
 
     name = "linkability"
@@ -37,13 +40,22 @@ class LinkabilityAttack(Attack):
         n_known = len(view.known)  # never all of them, or none, are in the first half
         splits = np.stack([rng.permutation(n_known) < n_known // 2 for _ in range(SPLITS)])
         blind = rng.integers(CANDIDATES, size=len(members)) == 0
-        return Trials(
+        found = Trials(
             self.name,
             _link(view, members, splits, rng),
             None if others is None else _link(view, others, splits, rng),
             Tally(int(blind.sum()), len(members)),
-            notes=(f"each time one of {CANDIDATES} candidates is right", *self._by_tokens(view)),
         )
+        notes = [f"each time one of {CANDIDATES} candidates is right", *self._by_tokens(view)]
+        copy = _copy_source(view, targets)
+        if copy is None:
+            return replace(found, notes=tuple(notes))
+        most = replace(found, attack="verbatim copy", success=_link(copy, copy.recode(members), splits, rng))
+        if most.risk.low > 0:
+            notes.append(
+                f"that is {found.risk.value / most.risk.value:.0%} of what a verbatim copy of the source allows"
+            )
+        return replace(found, variants={most.attack: most}, notes=tuple(notes))
 
     def _by_tokens(self, view: ReleaseView) -> list[str]:
         """Say which records tokens link, for sure and without this attack."""
@@ -55,6 +67,15 @@ class LinkabilityAttack(Attack):
             f"{n:,} records have the same token in another release: they belong together, surely" for n in shared if n
         ]
         return notes
+
+
+def _copy_source(view: ReleaseView, targets: People) -> ReleaseView | None:
+    """Return the source as if its quasi attributes were published as they are; None if it does not have all of them."""
+    names, entries = list(view.known), view.treatments.attributes
+    if any(name not in targets.table.column_names for name in names):
+        return None
+    attributes = {name: {key: entries[name][key] for key in KEPT if key in entries[name]} for name in names}
+    return ReleaseView.of(targets.table.select(names), {"method": "plain", "parts": [names], "attributes": attributes})
 
 
 def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Tally:
