@@ -281,6 +281,31 @@ def test_two_who_migrate_at_once_both_succeed(empty_database) -> None:
     assert failures == []
 
 
+def test_a_file_that_another_is_just_preparing_is_waited_for(monkeypatch) -> None:
+    """SQLite answers at once, whatever its timeout, if two change the journal of a new file."""
+    busy, broken = sqlite3.OperationalError("locked"), sqlite3.OperationalError("read-only")
+    busy.sqlite_errorcode, broken.sqlite_errorcode = sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY
+
+    class Connection:
+        def __init__(self, *faults: Exception) -> None:
+            self.faults, self.done = list(faults), []
+
+        def execute(self, statement: str) -> None:
+            if self.faults:
+                raise self.faults.pop()
+            self.done.append(statement)
+
+    waiting = Connection(busy, busy)
+    databases._prepare_sqlite(waiting, None)
+    assert waiting.done[0] == "PRAGMA journal_mode=WAL"
+    assert len(waiting.done) == 4
+    with pytest.raises(sqlite3.OperationalError, match="read-only"):
+        databases._prepare_sqlite(Connection(broken), None)
+    monkeypatch.setattr(databases, "_SECONDS", -1)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        databases._prepare_sqlite(Connection(busy), None)
+
+
 def test_a_migration_that_fails_half_way_leaves_nothing(empty_database, monkeypatch) -> None:
     database = databases.open_database(empty_database())
 

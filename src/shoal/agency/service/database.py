@@ -6,7 +6,9 @@ A database is used only at the version of the schema that this version of shoal 
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -146,8 +148,16 @@ def _read_url(address: str) -> URL:
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions begin where they are asked for, not where the driver guesses
+    until = time.monotonic() + _SECONDS
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+        while True:
+            try:
+                connection.execute(f"PRAGMA {pragma}")
+                break
+            except sqlite3.OperationalError as error:  # two that open a new file: SQLite does not wait by itself here
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:
