@@ -73,7 +73,7 @@ def test_the_record_is_shown_checked_and_exported(place: Path) -> None:
     ]
     checked = run("ledger", "check", "ledger.db")
     assert checked.exit_code == 3
-    assert "patients: 2 releases, below the floor of 2." in checked.stdout
+    assert "patients: 2 releases that do not keep the floor of 2 or their promises together" in checked.stdout
     assert "releases 1 and 2: 16 of 16 people can be left with fewer than 2 values of 'illness'" in checked.stdout
     assert "release 1: everybody is left with at least 2 values" in checked.stdout
     anew = run("ledger", "check", "ledger.db", "--people", "people.csv", "--population", "patients", "--json")
@@ -96,7 +96,7 @@ def test_releases_of_before_are_added(place: Path) -> None:
     assert run("ledger", "add", "ledger.db", "rows", "--source", "people.csv").stdout.startswith("Entered as number 1")
     added = run("ledger", "add", "ledger.db", "columns/public", "--recipient", "us")
     assert added.exit_code == 0
-    assert "Warning: below the floor of the ledger: together with release 1" in added.stdout
+    assert "Warning: below what the ledger asks for: together with release 1" in added.stdout
     answer = json.loads(run("ledger", "add", "ledger.db", "rows", "--recipient", "them", "--json").stdout)
     assert (answer["number"], answer["earlier"]) == (3, [1, 2])
     assert run("ledger", "check", "ledger.db").exit_code == 3
@@ -123,6 +123,27 @@ def test_mistakes_are_told(place: Path, words: list[str], message: str) -> None:
     assert done.exit_code == 2
     assert message in json.loads(done.stdout)["error"]
     assert run("ledger", *words).stderr.startswith("shoal: ")
+
+
+def test_a_budget_is_set_and_shown(place: Path) -> None:
+    levels = "{flat: [a, b]}"
+    columns = f"x: {{role: quasi, taxonomy: {levels}}}\n  y: {{role: quasi, taxonomy: {levels}}}"
+    rest = "illness: {role: identifier}\nprivacy: []\nmethod: {synthetic: {epsilon: 1}}\n"
+    Path("private.yaml").write_text(f"attributes:\n  {columns}\n  {rest}")
+    assert publish("private").exit_code == 0
+    words = ("anonymize", "people.csv", "-p", "private.yaml", "-o", "again", "--ledger", "ledger.db")
+    refused = run(*words)
+    assert (refused.exit_code, "no budget was set" in refused.stderr) == (3, True)
+    done = run("ledger", "budget", "ledger.db", "--epsilon", "2")
+    assert done.stdout == "The budget of everybody is epsilon 2 and delta 0; spent are 1 and 0.\n"
+    assert run(*words).exit_code == 0
+    assert "epsilon 2 and delta 0 are spent" in run("ledger", "show", "ledger.db").stdout
+    run("ledger", "budget", "ledger.db", "--epsilon", "1.5")
+    checked = run("ledger", "check", "ledger.db")
+    assert (checked.exit_code, "Overspent: all differentially private releases cost epsilon 2" in checked.stdout) == (
+        3,
+        True,
+    )
 
 
 def test_options_need_the_ledger(place: Path) -> None:

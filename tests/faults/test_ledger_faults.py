@@ -305,7 +305,7 @@ def test_a_changed_entry_is_found(place: Path, field: str) -> None:
     assert not (place / "again").exists()
 
 
-@pytest.mark.parametrize("table", ["entry", "piece", "population", "floor"])
+@pytest.mark.parametrize("table", ["entry", "piece", "population", "limits"])
 def test_a_missing_row_is_found(place: Path, table: str) -> None:
     for name in ("first", "second"):
         publish(place, "rows", name)

@@ -16,7 +16,7 @@ import pytest
 
 import shoal
 from shoal.cli.publishing import read_ledger_options
-from shoal.core.errors import InputError, UnreachableError, UsageError, VerificationError
+from shoal.core.errors import FindingsError, InputError, UnreachableError, UsageError, VerificationError
 from shoal.core.progress import Silent
 from shoal.linking.ledger import book, checking, schema
 from shoal.linking.ledger.book import Ledger
@@ -55,6 +55,11 @@ def publish(place: Path, name: str, *quasi: str, data: object = None, l: int = 2
     wanted = policy(*quasi, l=l) if quasi else options.pop("policy")
     ledger = LedgerOptions(place / "ledger.db", **options)
     return shoal.anonymize(data or place / "people.csv", wanted, out=place / name, ledger=ledger)
+
+
+def accept(*columns: str) -> dict[str, Any]:
+    """Accept that a release is not linked by these columns."""
+    return {"accept": [{"finding": "unlinked", "about": list(columns), "reason": "other people"}]}
 
 
 def entries(place: Path) -> tuple[Entry, ...]:
@@ -119,26 +124,102 @@ def test_a_person_may_be_in_some_releases_and_not_in_others(place: Path) -> None
     others = pa.table(
         {"x": ["c", "d"] * 2, "y": ["c"] * 4, "illness": ["flu", "flu", "gout", "gout"], "job": ["cook"] * 4}
     )
-    found = publish(place, "others", "x", data=others)
-    assert "nobody of this release can be in release 1" in found.evidence["warnings"][0]
+    with pytest.raises(UnreachableError, match=r"release 1 \(.*\): nobody can be in all of them; if they are"):
+        publish(place, "others", "x", data=others)
+    found = publish(place, "others", policy=policy("x") | accept("illness"), data=others)
+    assert found.evidence["warnings"] == []
+    assert [(one.id, one.about, one.accepted) for one in found.findings if one.id == "unlinked"] == [
+        ("unlinked", ("illness",), "other people")
+    ]
     with pytest.raises(UnreachableError, match=r"together with release 1 \("):
         publish(place, "columns", "y")
 
 
-def test_an_attribute_that_no_earlier_release_has_is_told(place: Path) -> None:
+ROWS = dict(zip(COLUMNS, map(list, zip(*CORNERS * 4, strict=True)), strict=True))
+
+
+def rename(**names: str) -> tuple[pa.Table, dict[str, Any]]:
+    """Return the people by y, with other names of columns, and the policy of that."""
+    wanted = policy("y")
+    wanted["attributes"] = {names.get(name, name): entry for name, entry in wanted["attributes"].items()}
+    return pa.table({names.get(name, name): column for name, column in ROWS.items()}), wanted
+
+
+def test_an_attribute_under_another_name_is_not_linked_and_so_refused(place: Path) -> None:
+    publish(place, "rows", "x", recipient="the city")
+    data, wanted = rename(illness="diagnosis")
+    with pytest.raises(UnreachableError) as refused:
+        publish(place, "columns", data=data, policy=wanted)
+    for said in ("cannot be linked: 'diagnosis' may be another name of 'illness'", "same_as", "unlinked", "--warn"):
+        assert said in str(refused.value)
+    assert not (place / "columns").exists()
+    named = wanted | {"attributes": wanted["attributes"] | {"diagnosis": {"role": "sensitive", "same_as": "Illness"}}}
+    with pytest.raises(UnreachableError, match="16 of 16 people would be left with fewer than 2 values of 'illness'"):
+        publish(place, "columns", data=data, policy=named)
+    found = publish(place, "columns", data=data, policy=wanted | accept("diagnosis"))
+    (finding,) = [one for one in found.findings if one.id == "unlinked"]
+    assert (finding.about, finding.accepted) == (("diagnosis",), "other people")
+    assert not check(place / "ledger.db", None, None, Silent())[0].fails  # what was accepted stays so
+
+
+def test_a_warning_about_what_was_not_linked_is_a_finding_that_a_strict_run_refuses(place: Path) -> None:
     publish(place, "rows", "x")
-    renamed = pa.table(
-        {
-            name.replace("ill", "Ill"): list(each)
-            for name, each in zip(COLUMNS, zip(*CORNERS * 4, strict=True), strict=True)
-        }
-    )
-    roles = {"x": "identifier", "y": "quasi", "Illness": "sensitive", "job": "identifier"}
-    wanted = policy() | {"attributes": {name: {"role": role} for name, role in roles.items()}}
-    found = publish(place, "columns", data=renamed, policy=wanted)
-    assert found.evidence["warnings"] == [
-        "'Illness' is sensitive in no earlier release, so it was linked with none; did you mean 'illness'?"
-    ]
+    data, wanted = rename(illness="diagnosis")
+    ledger = LedgerOptions(place / "ledger.db", warn=True)
+    accepted = {"accept": [{"finding": "repeated-people", "about": ["x", "job"], "reason": "these are no people"}]}
+    with pytest.raises(FindingsError, match=r"1 high finding is open.*\n.*may be another name"):
+        shoal.anonymize(data, wanted | accepted, out=place / "strict", ledger=ledger, strict=True)
+    assert not (place / "strict").exists()
+    found = publish(place, "columns", data=data, policy=wanted, warn=True)
+    assert [one.severity for one in found.findings if one.id == "unlinked" and one.open] == ["high"]
+    assert check(place / "ledger.db", None, None, Silent())[0].fails
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{"illness": "ILLNESS"}, {"y": " Y"}, {"illness": "\uff49llness"}],  # the last with a wide first letter
+    ids=["case", "space", "width"],
+)
+def test_names_are_compared_in_a_normal_form(place: Path, names: dict[str, str]) -> None:
+    publish(place, "rows", "x")
+    data, wanted = rename(**names)
+    with pytest.raises(UnreachableError, match="16 of 16 people would be left with fewer than 2 values of 'illness'"):
+        publish(place, "columns", data=data, policy=wanted)
+
+
+def test_values_are_compared_in_a_normal_form(place: Path) -> None:
+    """The same people, written in other letters: quasi values as well as sensitive ones."""
+    publish(place, "both", policy=policy("x", l=2) | {"privacy": [{"distinct-l-diversity": {"l": 2}}]})
+    shouted = pa.table({name: [f" {value.upper()}" for value in column] for name, column in ROWS.items()})
+    with pytest.raises(UnreachableError, match="16 of 16 people would be left with fewer than 2 values"):
+        publish(place, "columns", data=shouted, policy=policy("y"))
+    found = publish(place, "again", data=shouted, policy=policy("x"))
+    assert [each["people_linked"] for each in found.evidence["ledger"]["linked"][0]["sets"]] == [16, 16]
+
+
+def test_values_that_a_release_tells_apart_by_case_are_not_the_same(place: Path) -> None:
+    people = pa.table({"x": ["a", "A"] * 8, "y": ["b"] * 16, "illness": ["flu", "gout"] * 8, "job": ["cook"] * 16})
+    found = publish(place, "rows", policy=policy("x", l=1), data=people, floor=1)
+    assert found.evidence["ledger"]["linked"][0]["l"] == 1  # and not both for everybody
+
+
+def test_columns_that_a_ledger_cannot_tell_apart_are_refused(place: Path) -> None:
+    data, wanted = rename(job="Y", x="other")
+    wanted["attributes"]["Y"] = {"role": "insensitive"}
+    with pytest.raises(InputError, match="the columns 'y' and 'Y' have one name to a ledger"):
+        publish(place, "columns", data=data, policy=wanted)
+
+
+def test_a_release_of_before_is_added_by_its_policy(place: Path) -> None:
+    publish(place, "rows", "x")
+    data, wanted = rename(illness="diagnosis")
+    wanted["attributes"]["diagnosis"] = {"role": "sensitive", "same_as": "illness"}
+    shoal.anonymize(data, wanted, out=place / "columns")
+    (place / "policy.json").write_text(json.dumps(wanted))
+    pa_csv.write_csv(data, place / "columns.csv")
+    given = LedgerOptions(place / "ledger.db"), place / "columns", place / "columns.csv", Silent()
+    (warning,) = add(*given, policy=place / "policy.json").warnings
+    assert "16 of 16 people can be left with fewer than 2 values of 'illness'" in warning
 
 
 def test_floors_are_raised_by_anybody_and_lowered_by_a_command(place: Path) -> None:
@@ -149,9 +230,9 @@ def test_floors_are_raised_by_anybody_and_lowered_by_a_command(place: Path) -> N
         publish(place, "fourth", "x", floor=1)
     assert not (place / "fourth").exists()
     with Ledger.open(place / "ledger.db", write=True) as ledger:
-        assert ledger.set_floor("everybody", 1, warns=None).floor == 1
-        assert not ledger.find_population("everybody").warns
-        assert ledger.set_floor("everybody", 2, warns=True).warns
+        assert ledger.set_limits("everybody", floor=1).limits.floor == 1
+        assert not ledger.find_population("everybody").limits.warns
+        assert ledger.set_limits("everybody", floor=2, warns=True).limits.warns
         assert [change.floor for change in ledger.find_population("everybody").changes] == [1, 2, 1, 2]
     assert publish(place, "columns", "y").evidence["warnings"]  # now it warns
 
@@ -211,7 +292,7 @@ def test_an_attribute_that_another_release_hides_cannot_be_published_openly(plac
         publish(place, "plain", policy=plain)
     publish(place, "plain", policy=plain, warn=True)
     (found,) = check(place / "ledger.db", None, None, Silent())
-    assert [each.releases for each in found.findings[0].failing] == [(1, 2)]
+    assert [each.releases for each in found.linked[0].failing] == [(1, 2)]
 
 
 def test_of_many_releases_the_worst_set_is_looked_at_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,12 +306,12 @@ def test_of_many_releases_the_worst_set_is_looked_at_too(place: Path, monkeypatc
 
 
 def test_what_the_source_does_not_tell_of_its_people_is_not_taken_as_unknown(place: Path) -> None:
-    """The new source lacks x, by which others find people in the first release: classes are counted instead."""
+    """The new source lacks x, by which others find people in the first release, and classes have nothing in common."""
     publish(place, "rows", "x")
     columns = pa_csv.read_csv(place / "people.csv").select(["y", "illness"])
     wanted = policy("y")
     wanted["attributes"] = {name: wanted["attributes"][name] for name in ("y", "illness")}
-    with pytest.raises(UnreachableError, match="up to 16 of 16 people would be left"):
+    with pytest.raises(UnreachableError, match="no quasi-identifier in common to look people up by"):
         publish(place, "columns", policy=wanted, data=columns)
 
 
@@ -378,7 +459,7 @@ def test_a_source_that_changes_after_it_was_verified_is_not_linked_in_its_place(
 
     monkeypatch.setattr("shoal.linking.ledger.entering.enter_verified", later)
     with pytest.raises(InputError, match=r"people\.csv changed while it was being read; nothing was published"):
-        publish(place, "columns", "y")
+        publish(place, "columns", policy=policy("y") | accept("illness"))
     assert not (place / "columns").exists()
     assert [entry.status for entry in entries(place)] == ["published", "struck"]
 
@@ -441,20 +522,20 @@ def test_looking_back(place: Path) -> None:
     publish(place, "columns", "y", warn=True)
     (found,) = check(place / "ledger.db", None, None, Silent())
     assert found.fails
-    assert [(each.releases, each.l) for each in found.findings[0].failing] == [((1, 2), 1)]
+    assert [(each.releases, each.l) for each in found.linked[0].failing] == [((1, 2), 1)]
     with Ledger.open(place / "ledger.db", write=True) as ledger:
         assert len(ledger.evaluations()) == 3  # what was exact stands
         assert [each["l"] for each in overview(ledger)["releases"]] == [1, 1]
-        ledger.set_floor("everybody", 1, warns=None)
+        ledger.set_limits("everybody", floor=1)
     assert not check(place / "ledger.db", None, None, Silent())[0].fails
     people = open_source(place / "people.csv")
     (anew,) = check(place / "ledger.db", None, people, Silent())
     assert not anew.fails
     with Ledger.open(place / "ledger.db", write=True) as ledger:
         assert [each.basis for each in ledger.evaluations()] == ["source"] * 3 + ["people"] * 3
-        ledger.set_floor("everybody", 3, warns=None)
+        ledger.set_limits("everybody", floor=3)
     (raised,) = check(place / "ledger.db", None, None, Silent())
-    assert [(each.releases, each.below) for each in raised.findings[0].failing] == [
+    assert [(each.releases, each.below) for each in raised.linked[0].failing] == [
         ((1, 2), None),
         ((1,), None),
         ((2,), None),
@@ -465,7 +546,8 @@ def test_a_table_of_other_people_does_not_lift_a_verdict(place: Path) -> None:
     publish(place, "rows", "x")
     publish(place, "columns", "y", warn=True)
     strangers = open_source(pa.table({"x": ["somewhere"], "y": ["else"]}))
-    assert not check(place / "ledger.db", None, strangers, Silent())[0].fails  # of them, nobody is in both
+    (found,) = check(place / "ledger.db", None, strangers, Silent())
+    assert [each.linked for each in found.linked[0].failing] == [0]  # of them, nobody is in both
     assert check(place / "ledger.db", None, None, Silent())[0].fails
     with Ledger.open(place / "ledger.db") as ledger:
         assert [each["l"] for each in overview(ledger)["releases"]] == [1, 1]
@@ -477,10 +559,8 @@ def test_an_answer_does_not_stand_once_more_is_known_of_people(place: Path) -> N
     assert not check(place / "ledger.db", None, None, Silent())[0].fails
     publish(place, "jobs", policy=policy("y", sensitive=("job",), l=1), warn=True)
     (found,) = check(place / "ledger.db", None, None, Silent())
-    (illness,) = [each for each in found.findings if each.sensitive == "illness"]
+    (illness,) = [each for each in found.linked if each.sensitive == "illness"]
     assert [(each.releases, each.l, each.basis) for each in illness.evaluations] == [((1,), 1, "classes")]
-    with Ledger.open(place / "ledger.db") as ledger:
-        assert overview(ledger)["releases"][0]["l"] == 1
 
 
 def test_adding_releases_of_before(place: Path) -> None:
@@ -547,17 +627,18 @@ def test_what_is_no_ledger_is_refused_before_work_begins(place: Path) -> None:
     assert not (place / "rows").exists()
 
 
-def test_newer_and_older_ledgers(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_and_older_ledgers(place: Path) -> None:
     publish(place, "rows", "x")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE more (a TEXT) STRICT;"))
-    with pytest.raises(UsageError, match="older shoal; `shoal ledger check`"), Ledger.open(place / "ledger.db"):
-        pass
-    assert not check(place / "ledger.db", None, None, Silent())[0].fails
-    with schema.connect(place / "ledger.db") as connection:
-        assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
-    monkeypatch.undo()
-    with pytest.raises(UsageError, match="newer shoal"):
-        publish(place, "columns", "y", warn=True)
+    with sqlite3.connect(place / "ledger.db") as connection:
+        for form, said in (
+            (schema.FORM - 1, "an older shoal .*`shoal ledger add`"),
+            (schema.FORM + 1, "a newer shoal"),
+        ):
+            connection.execute(f"PRAGMA user_version = {form}")
+            connection.commit()
+            with pytest.raises(UsageError, match=said):
+                publish(place, "columns", "y", warn=True)
+    connection.close()
     assert not (place / "columns").exists()
 
 

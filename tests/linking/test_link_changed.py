@@ -1,4 +1,4 @@
-"""Linking and the ledger refuse what does not tell of original values, and tokens that link releases already."""
+"""Releases that do not tell of original values, or whose tokens link them already: what is refused, and what is not."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 import shoal
 from shoal.columns.keys import new_key
-from shoal.core.errors import InputError, PolicyError
+from shoal.core.errors import InputError, UnreachableError
 from shoal.core.progress import Silent
-from shoal.linking.ledger.entering import add
+from shoal.linking.ledger.book import Ledger
+from shoal.linking.ledger.checking import check
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.linking.linking import link
-from shoal.linking.reading import explain_unenterable, explain_unlinkable, refuse_common_tokens
+from shoal.linking.reading import explain_unlinkable, refuse_common_tokens
 from shoal.release.release import Release
 
 K = [{"k-anonymity": {"k": 4}}]
@@ -138,23 +139,88 @@ def test_manifests_of_unknown_methods_are_refused(method: Any) -> None:
         explain_unlinkable({"method": method}, ())
 
 
-@pytest.mark.parametrize("name", [*REFUSED, "plain", "sample", "token"])
-def test_ledgers_take_no_changed_releases(name: str, tmp_path: Path) -> None:
-    others = {
-        "plain": policy(privacy=[], method="plain"),
-        "sample": policy(sample={"share": 0.9}),
-        "token": policy({"token": {}}, "name"),
-    }
-    asked = others[name] if name in others else REFUSED[name][0]
-    with pytest.raises(PolicyError, match="ledger"):
-        shoal.anonymize(rows(), asked, out=tmp_path / "made", ledger=tmp_path / "ledger.db")
-    assert not (tmp_path / "made").exists()
-    shoal.anonymize(rows(), asked, out=tmp_path / "out")
-    with pytest.raises(InputError, match="cannot be entered into a ledger"):
-        add(LedgerOptions(tmp_path / "ledger.db"), tmp_path / "out", None, Silent())
-    assert not (tmp_path / "ledger.db").exists()
+def enter(place: Path, name: str, asked: dict[str, Any], **options: Any) -> Release:
+    ledger = LedgerOptions(place / "ledger.db", floor=1, **options)
+    return shoal.anonymize(rows(), asked, out=place / name, ledger=ledger, seed=1)
 
 
-def test_ledgers_take_what_was_not_changed(untouched: Release) -> None:
-    assert explain_unenterable(untouched.manifest) is None
-    assert explain_unenterable({"agreed": {}}) is None
+def linked_sets(found: Release) -> dict[tuple[int, ...], tuple[Any, ...]]:
+    (linked,) = found.evidence["ledger"]["linked"]
+    return {tuple(each["releases"]): (each["l"], each["people_linked"], each["problem"]) for each in linked["sets"]}
+
+
+@pytest.mark.parametrize("name", ["noise", "rounding", "swapping", "averages"])
+def test_ledgers_take_changed_releases_and_refuse_what_cannot_be_linked(name: str, tmp_path: Path) -> None:
+    asked, reason = REFUSED[name]
+    enter(tmp_path, "changed", asked)  # there is nothing to link it with
+    with pytest.raises(UnreachableError, match=f"together with release 1 .* cannot be linked: .*{reason}.*unlinked"):
+        enter(tmp_path, "classes", policy())
+    reason = "values were changed beyond recognition"
+    accepted = policy() | {"accept": [{"finding": "unlinked", "about": ["illness"], "reason": reason}]}
+    found = enter(tmp_path, "classes", accepted)
+    assert [(one.id, one.accepted) for one in found.findings if one.id == "unlinked"] == [("unlinked", reason)]
+    assert not check(tmp_path / "ledger.db", None, None, Silent())[0].fails
+
+
+def test_what_was_not_changed_is_linked_all_the_same(tmp_path: Path) -> None:
+    """Ages are rounded, so that only sexes are looked up; what people have of them is still enough to be found."""
+    enter(tmp_path, "changed", REFUSED["rounding"][0])
+    found = linked_sets(enter(tmp_path, "classes", policy(), warn=True))
+    least, people, problem = found[1, 2]
+    assert (least, people) == (2, 60)
+    assert "'age' was changed by rounding" in problem
+    assert found[2,][2] is None
+
+
+def test_people_are_looked_up_by_their_values_as_they_were(tmp_path: Path) -> None:
+    """The second release has noisy ages, and the first would not be found by these."""
+    enter(tmp_path, "classes", policy())
+    found = linked_sets(enter(tmp_path, "noisy", REFUSED["noise"][0], warn=True))
+    assert found[1, 2][1] == 60
+
+
+def test_plain_rows_and_samples_are_linked_by_their_values(tmp_path: Path) -> None:
+    enter(tmp_path, "classes", policy())
+    plain = linked_sets(enter(tmp_path, "plain", policy(privacy=[], method="plain")))
+    assert plain[1, 2] == (1, 60, None)
+    drawn = enter(tmp_path, "sample", policy(sample={"share": 0.7}))
+    people = drawn.manifest["rows"]
+    assert linked_sets(drawn)[1, 3][1:] == (people, None)
+    with Ledger.open(tmp_path / "ledger.db", write=True) as ledger:
+        ledger.set_limits("everybody", floor=2)
+    assert check(tmp_path / "ledger.db", None, None, Silent())[0].fails
+
+
+def test_tokens_that_link_releases_are_refused_by_the_ledger_too(tmp_path: Path) -> None:
+    new_key(tmp_path / "a.key")
+    named = policy({"pseudonym": {"key": str(tmp_path / "a.key")}}, "name")
+    enter(tmp_path, "first", named)
+    with pytest.raises(UnreachableError, match="tokens that are the same for the same value"):
+        enter(tmp_path, "second", named)
+    enter(tmp_path, "other", policy({"token": {}}, "name"))
+
+
+def synthetic(epsilon: float, delta: float = 0.0) -> dict[str, Any]:
+    return policy(privacy=[], method={"synthetic": {"epsilon": epsilon, "delta": delta}})
+
+
+def test_epsilon_and_delta_add_up_against_a_budget(tmp_path: Path) -> None:
+    enter(tmp_path, "classes", policy())
+    first = enter(tmp_path, "first", synthetic(0.1))
+    assert first.evidence["ledger"]["linked"] == []  # rows are nobody's
+    with pytest.raises(UnreachableError, match=r"cost epsilon 0.2 and delta 0, and no budget was set.*ledger budget"):
+        enter(tmp_path, "second", synthetic(0.1))
+    with Ledger.open(tmp_path / "ledger.db", write=True) as ledger:
+        ledger.set_limits("everybody", epsilon=0.3, delta=1e-6)
+    enter(tmp_path, "second", synthetic(0.1))
+    third = enter(tmp_path, "third", synthetic(0.1, 1e-6))  # three tenths are not more than 0.3
+    assert third.evidence["ledger"]["spent"] == {"epsilon": 0.3, "delta": 1e-6, "over": False, "budget": [0.3, 1e-6]}
+    assert not any("ledger" in each for each in third.evidence["warnings"])
+    with pytest.raises(UnreachableError, match=r"cost epsilon 0.301 and delta 1e-06, and the budget is epsilon 0.3"):
+        enter(tmp_path, "fourth", synthetic(0.001))
+    assert not check(tmp_path / "ledger.db", None, None, Silent())[0].fails
+    said = enter(tmp_path, "fourth", synthetic(0.001), warn=True).evidence["warnings"]
+    assert any("below what the ledger asks for: together" in each and "cost epsilon 0.301" in each for each in said)
+    (found,) = check(tmp_path / "ledger.db", None, None, Silent())
+    assert (found.fails, found.spending.over, found.linked[0].failing) == (True, True, [])
+    assert enter(tmp_path, "more", policy()).evidence["warnings"] == []  # which costs nothing

@@ -139,17 +139,6 @@ def test_a_person_with_several_records_keeps_pseudonyms_out_of_classes(tmp_path:
     assert str(tmp_path) not in str(release.manifest)
 
 
-def test_a_ledger_takes_no_changed_release(tmp_path: Any) -> None:
-    for given, what in (
-        (document(sample={"share": 0.5}), "sample"),
-        (with_attribute("age", AGE | {"technique": NOISE}), "technique of 'age'"),
-        (document(method="plain", privacy=[]), "method plain"),
-    ):
-        with pytest.raises(PolicyError, match=what):
-            shoal.anonymize(people(), given, out=tmp_path / "out", ledger=tmp_path / "ledger")
-    assert not (tmp_path / "out").exists()
-
-
 def test_plain_keeps_a_promise_or_refuses_it() -> None:
     table = people(360).drop_columns(["patient"])
     attributes = {name: one for name, one in document()["attributes"].items() if name != "patient"}

@@ -9,7 +9,6 @@ from shoal.core.results import Finding
 from shoal.core.wording import count_noun
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
-from shoal.release.forms.base import find_form
 from shoal.verify.result import Verification
 
 
@@ -47,19 +46,6 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
     if any(attribute.items is not None for attribute in policy.attributes.values()):
         return "sets of items are protected by the record; leave one of the two out"
     return None
-
-
-def refuse_changed(policy: Policy) -> None:
-    """Refuse to enter a release that says nothing of the values as they were: linking would prove nothing."""
-    changes = ["sample"] if policy.sample is not None else []
-    changes += [f"the technique of {name!r}" for name in policy.techniques]
-    form = find_form(policy.method.form)
-    changes += [f"method {policy.method.name}"] if form.unlinkable or form.not_for_ledgers else []
-    if changes:
-        raise PolicyError(
-            f"the ledger links releases by the values that their labels cover, and under {changes[0]} they cover other "
-            "values than people have; take it out of the policy, or publish without the ledger"
-        )
 
 
 def refuse_unverified(verification: Verification) -> None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from shoal.anonymize.refusing import refuse_changed, refuse_open, refuse_units, refuse_unverified
+from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverified
 from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
+from shoal.columns.base import TreatedSource
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
@@ -47,7 +48,7 @@ from shoal.release.sliced.table import SlicedTable, two_tables
 from shoal.release.witness import FILE as WITNESS
 from shoal.release.witness import Witness
 from shoal.sources.addresses import DatabaseTable, is_address
-from shoal.sources.base import Source, SourceOptions, file_digest
+from shoal.sources.base import Source, SourceOptions, file_digest, layers
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.sources.writers import Format
@@ -121,7 +122,6 @@ class Run:
         if options.ledger is not None:
             from shoal.linking.ledger.entering import check_ledger  # it loads all of linking
 
-            refuse_changed(loaded)
             check_ledger(options.ledger, options.out)
         source = cls._open(data, loaded.source)
         check_columns(loaded, source)
@@ -314,7 +314,9 @@ class Run:
             findings = self._find(publication, manifest)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
-                evidence = self._evidence(publication, verification, findings) | entry.evidence
+                if self.options.strict:
+                    refuse_open(entry.findings)
+                evidence = self._evidence(publication, verification, (*findings, *entry.findings)) | entry.evidence
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
@@ -332,8 +334,12 @@ class Run:
             return Entered()
         from shoal.linking.ledger.entering import enter_verified
 
+        # People are looked up by their values as they were before techniques.
+        people = next((each.given for each in layers(self.source) if isinstance(each, TreatedSource)), self.source)
         with self._time("ledger"):
-            return enter_verified(self.options.ledger, staging.unverified, destination, self.source, self.progress)
+            return enter_verified(
+                self.options.ledger, staging.unverified, destination, self.policy, people, self.progress
+            )
 
     def _write_rows(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
         """Write the rows, and return the manifest's entries on their files."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
-from shoal.core.results import SEVERITIES, Finding
+from shoal.core.results import SEVERITIES, UNLINKED, Finding
 from shoal.core.wording import join_words, parameters_text
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.release.forms.base import Form, read_form
@@ -63,7 +63,8 @@ def find_all(table: PublishedTable, accepted: Sequence[Acceptance] = ()) -> tupl
     found = [finding for check in CHECKS.values() for finding in check(table)]
     reasons = [next((one.reason for one in accepted if one.covers(finding)), None) for finding in found]
     every = [replace(finding, accepted=reason) for finding, reason in zip(found, reasons, strict=True)]
-    every += [_report_unused(one) for one in accepted if not any(map(one.covers, found))]
+    unused = [one for one in accepted if one.finding != UNLINKED and not any(map(one.covers, found))]
+    every += [_report_unused(one) for one in unused]
     return tuple(sorted(every, key=lambda one: (not one.open, SEVERITIES.index(one.severity), one.id, one.about)))
 
 

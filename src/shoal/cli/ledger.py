@@ -83,6 +83,10 @@ def add(
     population: Annotated[str | None, typer.Option(help="About whom the release is.")] = None,
     recipient: Annotated[str, typer.Option(help="Who has got it.")] = "",
     source: Annotated[Path | None, typer.Option(help="The table it was made of: verify and link it with that.")] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", "-p", help="Its policy: what columns were called before, what is accepted."),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Enter a release of before. It is verified and linked, but not refused."""
@@ -91,7 +95,7 @@ def add(
         from shoal.linking.ledger.records import LedgerOptions
 
         with bars() as progress:
-            entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress)
+            entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress, policy)
         entry, warnings = entered.evidence["ledger"], [*entered.warnings, *entered.unsettled]
         lines = [f"Entered as number {entry['number']}, about {plain(entry['population'])}."]
         lines += [f"[yellow]Warning:[/] {plain(warning)}." for warning in warnings]
@@ -132,13 +136,41 @@ def floor(
         check_floor(least)
         with Ledger.open(ledger, write=True) as opened:
             name = opened.choose(population)
-            before = opened.find_population(name)
-            after = opened.set_floor(name, least, warns=warn)
+            before = opened.find_population(name).limits
+            after = opened.set_limits(name, floor=least, warns=before.warns if warn is None else warn).limits
         what = "warned of" if after.warns else "refused"
         reply(
             json_output,
             {"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns},
             f"The floor of {plain(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}.",
+        )
+
+
+@app.command("budget")
+def budget(
+    ledger: _Ledger,
+    epsilon: Annotated[
+        float, typer.Option(help="Epsilon that differentially private releases may cost in all.", min=0)
+    ],
+    delta: Annotated[float, typer.Option(help="Delta that they may cost in all.", min=0, max=1)] = 0.0,
+    population: Annotated[str | None, typer.Option(help="About whom; not needed if there is only one.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Set what all differentially private releases about a population may cost. It is kept in the record."""
+    with reporting(json_output):
+        from shoal.linking.ledger.book import Ledger
+        from shoal.linking.ledger.checking import overview
+
+        with Ledger.open(ledger, write=True) as opened:
+            name = opened.choose(population)
+            opened.set_limits(name, epsilon=epsilon, delta=delta)
+            (found,) = overview(opened, name)["populations"]
+        spent = found["spent"]
+        reply(
+            json_output,
+            {"population": name, "epsilon": epsilon, "delta": delta, "spent": spent},
+            f"The budget of {plain(name)} is epsilon {epsilon:g} and delta {delta:g}; spent are "
+            f"{spent['epsilon']:g} and {spent['delta']:g}.",
         )
 
 
@@ -165,7 +197,9 @@ def _show_releases(found: dict[str, Any]) -> None:
     for population in found["populations"]:
         what = "warned of" if population["warns"] else "refused"
         floor = population["floor"]
-        say(f"[bold]{plain(population['name'])}[/]: floor {floor:,}, what is below is {what}")
+        spent = population["spent"]
+        cost = f"; epsilon {spent['epsilon']:g} and delta {spent['delta']:g} are spent" if spent["epsilon"] else ""
+        say(f"[bold]{plain(population['name'])}[/]: floor {floor:,}, what is below is {what}{cost}")
         table = make_table()
         for head in ("", "rows", "l"):
             table.add_column(head, justify="right", no_wrap=True)
@@ -196,19 +230,23 @@ def _show_checked(checked: Checked) -> None:
     """Tell what is left of one population, the worst sets first."""
     from shoal.linking.ledger.entering import describe_set, least_failing
 
-    verdict = "[bold red]below the floor[/]" if checked.fails else "[bold green]at or above the floor[/]"
-    name, floor = plain(checked.population.name), checked.population.floor
-    say(f"[bold]{name}[/]: {count_noun(len(checked.entries), 'release')}, {verdict} of {floor:,}.")
-    for finding in checked.findings:
-        fine = sorted((each for each in finding.evaluations if not each.fails), key=lambda each: each.l or floor)
-        sets = [*least_failing(finding), *fine]
+    name, floor = plain(checked.population.name), checked.population.limits.floor
+    verdict = f"[bold green]keep the floor of {floor:,} and their promises[/] together"
+    if any(one.failing for one in checked.linked):
+        verdict = f"[bold red]do not keep the floor of {floor:,} or their promises[/] together, or cannot be linked"
+    say(f"[bold]{name}[/]: {count_noun(len(checked.entries), 'release')} that {verdict}.")
+    if checked.spending.epsilon:
+        say(f"  {'[bold red]Overspent[/]' if checked.spending.over else 'Spent'}: {checked.spending.text}.")
+    for one in checked.linked:
+        fine = sorted((each for each in one.evaluations if not each.fails), key=lambda each: each.l or floor)
+        sets = [*least_failing(one), *fine]
         for each in sets[:MOST_SHOWN]:
             which = f"release{'s' if len(each.releases) > 1 else ''} {join_words([*map(str, each.releases)])}"
             bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
             say(f"  {plain(describe_set(each, which))}{bound}")
-        if len(finding.evaluations) > min(len(sets), MOST_SHOWN):
-            say(f"  {len(finding.evaluations):,} sets of releases in all; --json has them.")
-        if not finding.complete:
+        if len(one.evaluations) > min(len(sets), MOST_SHOWN):
+            say(f"  {len(one.evaluations):,} sets of releases in all; --json has them.")
+        if not one.complete:
             say("  Not all sets of more than three releases were looked at; --people does.")
     for number in checked.settled:
         say(f"  Release {number} was unfinished; it is in place, and now published.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 Severity = Literal["high", "medium", "info"]
+UNLINKED = "unlinked"  # the finding that the ledger alone makes: a release could not be linked with earlier ones
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "info")
 
 

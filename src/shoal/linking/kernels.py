@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import inline_kernel, kernel, places_ascending
+from shoal.core.kernels import gather_entries, inline_kernel, kernel, places_ascending
 
 LEAF = 8  # boxes under one leaf of the tree
 DEPTH = 128  # of nodes that wait to be looked into, at most
@@ -49,11 +49,11 @@ class Histograms(NamedTuple):
         """(n_rows,) how many values each row has."""
         return np.diff(self.start)
 
-    def row(self, box: int, n_values: int) -> IntArray:
-        """Return (n_values,) the counts of one row."""
-        counts = np.zeros(n_values, dtype=np.int64)
-        own = slice(self.start[box], self.start[box + 1])
-        counts[self.value[own]] = self.counts[own]
+    def rows(self, boxes: AnyIntArray, n_values: int) -> IntArray:
+        """Return (n_boxes, n_values) the counts of some rows."""
+        counts = np.zeros((len(boxes), n_values), dtype=np.int64)
+        place, entry = gather_entries(self.start, boxes)
+        counts[place, self.value[entry]] = self.counts[entry]
         return counts
 
 
@@ -346,7 +346,7 @@ def join_pairs(
 
 @kernel
 def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: IntArray, first: IntArray) -> None:
-    """Add up, for each query, the counts of all boxes that it meets; *first* gets one of them, or -1."""
+    """Add up, for each query, the counts of all boxes that it meets; *first* gets the smallest of them, or -1."""
     counts = there.histograms
     even = np.full((1, queries.shape[1] // 2), -1, dtype=np.int32)
     one = np.empty((1, queries.shape[1]), dtype=np.int32)
@@ -355,8 +355,14 @@ def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: Int
         one[0] = queries[i]
         n_found = find_meeting(one, even, 0, there.hulls, there.uneven, index, found)
         first[i] = found[0] if n_found else -1
+        smallest = np.inf
         for place in range(n_found):
             j = found[place]
+            size = 1.0
+            for a in range(queries.shape[1] // 2):
+                size *= there.hulls[j, 2 * a + 1] - there.hulls[j, 2 * a]
+            if size < smallest:
+                first[i], smallest = j, size
             for k in range(counts.start[j], counts.start[j + 1]):
                 sums[i, counts.value[k]] += counts.counts[k]
 

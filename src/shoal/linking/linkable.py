@@ -59,6 +59,7 @@ class Linkable:
     n_rows: int
     classes: bool = True  # boxes are classes of people; those of a sliced table may fit one person only
     agreement: Agreement | None = None
+    table: IntArray | None = None  # (n_values,) how often each sensitive value is published, if it was counted
 
     @property
     def owner(self) -> IntArray:
@@ -117,6 +118,11 @@ class Candidates:
         place, entry = gather_entries(self.start, rows.value)
         return Histograms.of(boxes[place], self.value[entry], rows.counts[place], n_boxes, len(self.values))
 
+    def count_all(self, text: AnyIntArray) -> IntArray:
+        """Return (n_values,) how many of all rows each value may be that of."""
+        whole = self.count(np.zeros(len(text), dtype=np.int64), text, 1)
+        return whole.rows(np.zeros(1, dtype=np.int64), len(self.values)).reshape(-1)
+
 
 def read_rows(
     name: str, columns: Sequence[tuple[LinkColumn, CodeArray]], text: CodeArray, candidates: Candidates
@@ -132,6 +138,7 @@ def read_rows(
         records=np.bincount(box, minlength=len(first)).astype(np.int64),
         values=candidates.values,
         n_rows=len(text),
+        table=candidates.count_all(text),
     )
 
 
@@ -199,6 +206,7 @@ def read_slices(
         values=candidates.values,
         n_rows=table.n_rows,
         classes=False,
+        table=candidates.count_all(text[parts[0].codes]),
     )
 
 
@@ -335,6 +343,7 @@ def read_agreed_classes(
         records=sizes[owner],
         values=candidates.values,
         n_rows=table.num_rows,
+        table=candidates.count_all(text),
         agreement=Agreement(
             digest=agreed.digest,
             promised=int(agreed.promise.least) if agreed.promise.model == L_DIVERSITY else None,

@@ -13,6 +13,7 @@ import pyarrow as pa
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.linking import kernels
+from shoal.linking.beliefs import BeliefJudge
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Seen
 from shoal.linking.linkable import Linkable
 from shoal.linking.reading import Linked, read_linkables
@@ -69,8 +70,8 @@ def link(
     loaded = None if policy is None else Policy.load(policy)
     people = None if population is None else open_source(population, None if loaded is None else loaded.source)
     linkables, chosen = _read(releases, loaded, sensitive, lambda quasi: _find_known(people, quasi))
-    space = Space.of(linkables)
-    alone = tuple(int(each.histograms.distinct.min()) for each in linkables)
+    space = Space.of(linkables, fold=True)
+    alone = tuple(int(each.histograms.distinct.min()) for each in space.releases)
     found = link_classes(space, linkables, floor) if people is None else link_people(space, linkables, people, floor)
     return PopulationLinkage(
         releases=tuple(each.name for each in linkables),
@@ -95,7 +96,7 @@ def _link_target(
     attribute that *target* does not name is not known of the person; an empty text is a missing value.
     """
     linkables, chosen = _read(releases, policy, sensitive, lambda quasi: _check_target(target, quasi))
-    space = Space.of(linkables)
+    space = Space.of(linkables, fold=True)
     sums, first = space.look_up(space.index(), _query(space, target))
     for each, found in zip(linkables, first, strict=True):
         if found[0] < 0:
@@ -271,11 +272,8 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
     Returns the entries of a ``PopulationLinkage``.
     """
     indexes = space.index()
-    releases = [_add_holders(space, *both) for both in zip(space.releases, indexes, strict=True)]
+    releases, boxes, members = _join_releases(space, indexes, len(linkables) - 1)
     overlapping = any(new is not old for new, old in zip(releases, space.releases, strict=True))
-    boxes, members = releases[0], np.arange(len(linkables[0].labels))[:, None]
-    for each, index in zip(releases[1:-1], indexes[1:-1], strict=True):
-        boxes, members = _join(space, boxes, members, each, index)
     last = releases[-1]
     owners = [each.owner[boxes] for each, boxes in zip(linkables[:-1], members.T, strict=True)]
     boxes = boxes._replace(owner=number_rows(owners, len(members))[0].astype(np.int64))
@@ -285,7 +283,9 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
     texts = space.value_texts
 
     def intersect(one: int, other: int) -> IntArray:
-        return np.minimum(boxes.histograms.row(one, len(texts)), last.histograms.row(other, len(texts)))
+        here = boxes.histograms.rows(np.array([one]), len(texts))
+        there = last.histograms.rows(np.array([other]), len(texts))
+        return np.minimum(here, there).reshape(-1)
 
     return {
         "l": int(seen.least[0]),
@@ -303,6 +303,35 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
             for _, _, one, other in seen.worst[seen.worst[:, 0] < _NONE].tolist()
         ),
     }
+
+
+def judge_classes(space: Space, linkables: Sequence[Linkable], judge: BeliefJudge) -> tuple[int, float]:
+    """Return how many people at most can be in classes together that keep no promise, and the largest belief.
+
+    Without people nobody knows how many share the classes: beliefs are judged for one and for all.
+    """
+    releases, _, members = _join_releases(space, space.index(), len(linkables))
+    kept, belief = np.ones(len(members), dtype=np.bool_), 0.0
+    for block in space.blocks(len(members)):
+        some = members[block]
+        left = np.stack(
+            [each.histograms.rows(own, len(space.values)) for each, own in zip(releases, some.T, strict=True)]
+        )
+        fewest = np.ones(len(some), dtype=np.int64)
+        kept[block], largest = judge.judge(left, fewest, np.full_like(fewest, _NONE))
+        belief = max([belief, *largest])
+    there = np.zeros(len(linkables[-1].labels), dtype=np.bool_)
+    there[members[~kept, -1]] = True
+    return _most_people(linkables, members[~kept, :-1], there) if not kept.all() else 0, belief
+
+
+def _join_releases(space: Space, indexes: Sequence[BoxIndex], count: int) -> tuple[list[Boxes], Boxes, IntArray]:
+    """Return the boxes of each release with what holds them, and how those of the first *count* releases meet."""
+    releases = [_add_holders(space, *both) for both in zip(space.releases, indexes, strict=True)]
+    boxes, members = releases[0], np.arange(len(releases[0].hulls))[:, None]
+    for each, index in zip(releases[1:count], indexes[1:count], strict=True):
+        boxes, members = _join(space, boxes, members, each, index)
+    return releases, boxes, members
 
 
 def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, floor: int) -> Seen:

@@ -223,23 +223,12 @@ def _nodes(tree: Taxonomy) -> dict[str, Cover]:
 def explain_unlinkable(manifest: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Say why a release cannot be linked by these attributes; None if it can."""
     reason = read_form(manifest).unlinkable
-    if reason is not None:
-        return reason
-    changed = [_explain_change(name, technique) for name, technique, _ in _techniques(manifest) if name in names]
-    return changed[0] if changed else None
+    return reason if reason is not None else next(iter(explain_changes(manifest, names).values()), None)
 
 
-def explain_unenterable(manifest: Mapping[str, Any]) -> str | None:
-    """Say why a release cannot be entered into a ledger, which links it by attributes that nobody knows yet."""
-    changed = [_explain_change(name, technique) for name, technique, _ in _techniques(manifest)]
-    if changed:
-        return changed[0]
-    reason = read_form(manifest).not_for_ledgers
-    if reason is not None:
-        return reason
-    if "sample" in manifest:
-        return "it is a sample, and nobody else can tell who is in it"
-    return explain_unlinkable(manifest, ())
+def explain_changes(manifest: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
+    """Return which of these columns were changed by a technique, and why they cannot be compared."""
+    return {name: _explain_change(name, technique) for name, technique, _ in _techniques(manifest) if name in names}
 
 
 def refuse_common_tokens(releases: Sequence[tuple[str, Mapping[str, Any]]]) -> None:

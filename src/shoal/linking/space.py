@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,13 +14,13 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.kernels import Boxes, BoxIndex, index_boxes, sum_for_queries
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, index_boxes, sum_for_queries
 from shoal.linking.linkable import ABSENT, Linkable, LinkColumn, read_columns
 from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import free_label
-from shoal.verify.covers import CoverError, Covers, read_covers
+from shoal.verify.covers import Cover, CoverError, Covers, read_covers
 
 MOST_WORDS = 2**26
 _BLOCK = 2**22  # counts that are held at a time
@@ -34,18 +35,34 @@ class Space:
     values: tuple[str | None, ...]
     releases: tuple[Boxes, ...]
     bits: KeyArray  # (n_uneven_labels, n_words) which codes each label with gaps has
+    tables: IntArray  # (n_releases, n_values) how often each release has each value
+    folded: frozenset[str] = frozenset()  # attributes whose values are compared in their normal form
 
     @classmethod
-    def of(cls, linkables: Sequence[Linkable]) -> Space:
-        """Bring releases together; an attribute that one of them does not have is unknown there."""
+    def of(cls, linkables: Sequence[Linkable], *, fold: bool = False) -> Space:
+        """Bring releases together; an attribute that one of them does not have is unknown there.
+
+        To *fold* is to compare values in their normal form. Texts of a quasi attribute that one release itself
+        tells apart by more than that are compared as they are.
+        """
         names = tuple(dict.fromkeys(column.name for each in linkables for column in each.columns))
-        covers = tuple(_common(name, linkables) for name in names)
+        folded = frozenset(name for name in names if fold and _can_fold(name, linkables))
+        covers = tuple(_common(name, linkables, folded=name in folded) for name in names)
         rows, bits = _bits(covers)
-        values = tuple(dict.fromkeys(value for each in linkables for value in each.values))
-        number = {value: place for place, value in enumerate(values)}
+
+        def form(value: str | None) -> str | None:
+            return fold_text(value) if fold and value is not None else value
+
+        forms: dict[str | None, str | None] = {}  # the normal form of each value, and how it is first written
+        for each in linkables:
+            for value in each.values:
+                forms.setdefault(form(value), value)
+        values = tuple(forms.values())
+        number = {form: place for place, form in enumerate(forms)}
+        tables = np.zeros((len(linkables), len(values)), dtype=np.int64)
         offsets = dict.fromkeys(names, 0)
         releases = []
-        for each in linkables:
+        for each, table in zip(linkables, tables, strict=True):
             place_of = {column.name: place for place, column in enumerate(each.columns)}
             n, d = len(each.labels), len(names)
             hulls, uneven = np.zeros((n, 2 * d), dtype=np.int32), np.full((n, d), -1, dtype=np.int32)
@@ -58,17 +75,25 @@ class Space:
                 hulls[:, 2 * a], hulls[:, 2 * a + 1] = low[label], high[label]
                 uneven[:, a] = rows[a][label]
                 offsets[name] += len(each.columns[place_of[name]].labels)
-            common = np.array([number[value] for value in each.values], dtype=np.int64)
+            common = np.array([number[form(value)] for value in each.values], dtype=np.int64)
             counts = each.histograms._replace(value=common[each.histograms.value])
+            if len(np.unique(common)) < len(common):
+                row = np.repeat(np.arange(n), counts.distinct)
+                counts = Histograms.of(row, counts.value, counts.counts, n, len(values))
+            if each.table is not None:
+                np.add.at(table, common, each.table)
             releases.append(Boxes(hulls, uneven, counts, each.owner))
-        return cls(names, covers, values, tuple(releases), bits)
+        return cls(names, covers, values, tuple(releases), bits, tables, folded)
 
     def codes(self, attribute: int, values: pa.Array) -> CodeArray:
         """Return (n,) the codes of values, null for missing ones."""
         cover = self.covers[attribute]
         codes = np.full(len(values), cover.missing, dtype=np.int32)
         known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
-        codes[known] = cover.places(values.drop_null())
+        values = values.drop_null()
+        if self.attributes[attribute] in self.folded:
+            values = pa.array([fold_text(text) for text in values.cast(pa.string()).to_pylist()], pa.string())
+        codes[known] = cover.places(values)
         return codes
 
     @property
@@ -82,7 +107,7 @@ class Space:
         return [index_boxes(each.hulls, self.bits) for each in self.releases]
 
     def look_up(self, indexes: Sequence[BoxIndex], queries: CodeArray) -> tuple[list[IntArray], list[IntArray]]:
-        """Return of each release (n_queries, n_values) the counts that it leaves, and a box that covers the query."""
+        """Return of each release (n_queries, n_values) the counts that it leaves, and its smallest box."""
 
         def one(each: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
             counts = np.zeros((len(queries), len(self.values)), dtype=np.int64)
@@ -99,11 +124,15 @@ class Space:
         size = max(1, _BLOCK // len(self.values))
         return [slice(begin, begin + size) for begin in range(0, n_queries, size)]
 
-    def queries_of(self, source: Source) -> tuple[CodeArray, CodeArray]:
-        """Return the distinct quasi values of a population as queries, and which of them each of its rows has."""
-        table = read_columns(source, self.attributes)
+    def queries_of(self, source: Source, columns_of: Mapping[str, str] | None = None) -> tuple[CodeArray, CodeArray]:
+        """Return the distinct quasi values of a population as queries, and which of them each of its rows has.
+
+        *columns_of* has the source's column of each attribute, where it is not called like that.
+        """
+        names = [(columns_of or {}).get(name, name) for name in self.attributes]
+        table = read_columns(source, names)
         columns = []
-        for place, name in enumerate(self.attributes):
+        for place, name in enumerate(names):
             whole = table.column(name).combine_chunks()
             if not pa.types.is_dictionary(whole.type):
                 whole = whole.dictionary_encode()
@@ -114,7 +143,39 @@ class Space:
         return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
 
 
-def _common(name: str, linkables: Sequence[Linkable]) -> Covers:
+def fold_text(text: str) -> str:
+    """Return the normal form of a text: compatible letters, case and spaces are alike.
+
+    >>> fold_text(" Lung  Infection"), fold_text("lung infection")
+    ('lung infection', 'lung infection')
+    """
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+
+
+def fold_name(name: str) -> str:
+    """Return the normal form of a column's name, in which separators are alike too.
+
+    >>> fold_name("Zip_Code") == fold_name("zip-code")
+    True
+    """
+    return fold_text(name.replace("_", " ").replace("-", " "))
+
+
+def _can_fold(name: str, linkables: Sequence[Linkable]) -> bool:
+    """Whether an attribute has texts only, and no release has two of them with the same normal form."""
+    columns = [column for each in linkables for column in each.columns if column.name == name]
+    for column in columns:
+        texts = {text for cover in column.covers for text in cover.get("values", ())}
+        if column.kind != "category" or len({fold_text(text) for text in texts}) < len(texts):
+            return False
+    return True
+
+
+def _fold_cover(cover: Cover) -> Cover:
+    return {**cover, "values": [fold_text(text) for text in cover["values"]]} if "values" in cover else cover
+
+
+def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers:
     """Cut one attribute by the labels of all releases, which follow one another in the order of these."""
     columns = [column for each in linkables for column in each.columns if column.name == name]
     kinds = sorted({column.kind for column in columns} - {"category"})
@@ -126,7 +187,7 @@ def _common(name: str, linkables: Sequence[Linkable]) -> Covers:
     lengths = {column.length for column in columns if column.length is not None}
     if len(formats) > 1 or len(lengths) > 1:
         raise InputError(f"the releases do not write {name!r} alike: formats or lengths differ")
-    covers = [cover for column in columns for cover in column.covers]
+    covers = [_fold_cover(cover) if folded else cover for column in columns for cover in column.covers]
     entry: dict[str, Any] = {
         "name": name,
         "role": "quasi",

@@ -14,7 +14,7 @@ from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
 from shoal.core.documents import Parameters, load_with_lines, read_text
 from shoal.core.registry import discover
-from shoal.core.results import Finding
+from shoal.core.results import UNLINKED, Finding
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.sources.base import SourceOptions
@@ -29,6 +29,7 @@ FINDINGS = (  # what can be found, and so be accepted
     "no-promise",
     "one-value-classes",
     "repeated-people",
+    UNLINKED,
     "unprotected-sensitive",
 )
 
@@ -38,7 +39,7 @@ class AttributePolicy:
     """One attribute's role and taxonomy; without a taxonomy it gets the one that fits its kind.
 
     With ``items`` the column holds sets, and other attributes take its place; with a ``technique`` its values are
-    changed before anything else is done.
+    changed before anything else is done. Earlier releases in a ledger may call it ``same_as``.
     """
 
     role: Role
@@ -47,6 +48,7 @@ class AttributePolicy:
     description: str | None = None
     items: ItemOptions | None = None
     technique: Technique | None = None
+    same_as: str | None = None
 
     def sensitive_names(self, name: str) -> tuple[str, ...]:
         """Return the sensitive attributes that a column of this name gives."""
@@ -133,6 +135,7 @@ class AttributeOptions(Parameters):
         description="how much the detail of a quasi attribute matters; under sweep, also of a sensitive one",
     )
     description: str | None = Field(default=None, description="what the column means, for the data dictionary")
+    same_as: str | None = Field(default=None, description="what earlier releases in the ledger call the column")
 
 
 class Acceptance(Parameters):

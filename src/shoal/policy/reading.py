@@ -128,7 +128,8 @@ class PolicyReader:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
                 if items is not None and (valid.role != "quasi" or builder is not None):
                     self._note(here, "an attribute with items has the role quasi and no taxonomy")
-                attribute = AttributePolicy(valid.role, builder, valid.weight, valid.description, items, technique)
+                own = valid.weight, valid.description, items, technique, valid.same_as
+                attribute = AttributePolicy(valid.role, builder, *own)
                 self._check_technique(attribute, (*here, "technique"))
                 attributes[str(name)] = attribute
         self._check_items(attributes)

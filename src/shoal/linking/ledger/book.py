@@ -10,31 +10,35 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import shoal
 from shoal.core.errors import ShoalError, UsageError, did_you_mean
+from shoal.core.results import Finding
 from shoal.linking.ledger.records import (
     EVERYBODY,
     Draft,
     Entry,
     Evaluation,
-    FloorChange,
+    Limits,
     Packed,
     Population,
     Status,
     StoredFile,
+    Terms,
     now,
     same_files,
     unpack_file,
 )
 from shoal.linking.ledger.schema import connect, ledger_error, transaction
+from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC
 
 NEW = 0  # the number of a release that has none yet
 _ENTRY = ("number", "population", "at", "recipient", "method", "rows", "folder", "origin", "version", "seal")
+_LIMITS = tuple(one.name for one in fields(Limits))
 _EVALUATION = tuple(one.name for one in fields(Evaluation) if one.name != "at")
 
 
@@ -44,8 +48,7 @@ class Seen:
 
     name: str
     releases: tuple[int, ...]
-    floor: int | None  # None: there is no such population yet
-    warns: bool
+    limits: Limits | None  # None: there is no such population yet
 
 
 class Ledger:
@@ -64,12 +67,13 @@ class Ledger:
     def populations(self) -> dict[str, Population]:
         """Return all populations by name, in the order in which they came."""
         with self._snapshot():
-            changes: dict[str, list[FloorChange]] = {row["name"]: [] for row in self._rows("population", "rowid")}
-            floors = self._rows("floor", "number")
-        for row in floors:
+            changes: dict[str, list[Limits]] = {row["name"]: [] for row in self._rows("population", "rowid")}
+            limits = self._rows("limits", "number")
+        for row in limits:
             if row["population"] not in changes:
                 raise ledger_error(self.path)
-            changes[row["population"]].append(FloorChange(row["at"], row["floor"], bool(row["warns"])))
+            values = {name: row[name] for name in _LIMITS} | {"warns": bool(row["warns"])}
+            changes[row["population"]].append(Limits(**values))
         if not all(changes.values()):
             raise ledger_error(self.path)
         return {name: Population(name, tuple(each)) for name, each in changes.items()}
@@ -124,9 +128,7 @@ class Ledger:
         with self._snapshot():
             known = self.populations().get(population)
             releases = tuple(entry.number for entry in self.entries(population) if entry.counts)
-        if known is None:
-            return Seen(population, releases, None, False)
-        return Seen(population, releases, known.floor, known.warns)
+        return Seen(population, releases, None if known is None else known.limits)
 
     def unpack(self, entry: Entry, folder: Path) -> None:
         """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
@@ -140,17 +142,16 @@ class Ledger:
                 raise ledger_error(self.path)
 
     def enter(
-        self, draft: Draft, packed: Packed, seen: Seen, floor: int, evaluations: Sequence[Evaluation]
+        self, draft: Draft, packed: Packed, seen: Seen, limits: Limits, evaluations: Sequence[Evaluation]
     ) -> Entry | None:
         """Add a release as unfinished, with what was found of it; None if the population is not as it was seen."""
         with transaction(self._connection):
             if self.look_at(draft.population) != seen:
                 return None
-            if seen.floor is None:
+            if seen.limits is None:
                 self._insert("population", {"name": draft.population, "at": now()})
-                self._add_floor(draft.population, floor, warns=False)
-            elif floor != seen.floor:
-                self._add_floor(draft.population, floor, warns=seen.warns)
+            if limits != seen.limits:
+                self._add_limits(draft.population, limits)
             number = self._add_entry(draft, packed)
             for one in evaluations:
                 releases = tuple(sorted(each or number for each in one.releases))
@@ -168,11 +169,10 @@ class Ledger:
             values = {"entry": number, "at": now(), "status": status, "reason": reason}
             self._insert("settlement", values)
 
-    def set_floor(self, population: str, floor: int, *, warns: bool | None) -> Population:
-        """Set the floor of a population, lower too; and, if said, whether releases below it are warned of."""
+    def set_limits(self, population: str, **changes: Any) -> Population:
+        """Set what releases about a population are held to, to less too; what is not named stays as it is."""
         with transaction(self._connection):
-            before = self.find_population(population)
-            self._add_floor(population, floor, warns=before.warns if warns is None else warns)
+            self._add_limits(population, replace(self.find_population(population).limits, **changes))
         return self.find_population(population)
 
     def add_evaluations(self, population: str, evaluations: Sequence[Evaluation]) -> None:
@@ -198,10 +198,9 @@ class Ledger:
         finally:
             self._connection.execute("ROLLBACK")
 
-    def _add_floor(self, population: str, floor: int, *, warns: bool) -> None:
-        number = self._next("floor")
-        values = {"number": number, "population": population, "at": now(), "floor": floor, "warns": int(warns)}
-        self._insert("floor", values)
+    def _add_limits(self, population: str, limits: Limits) -> None:
+        values = {name: getattr(limits, name) for name in _LIMITS} | {"warns": int(limits.warns), "at": now()}
+        self._insert("limits", {"number": self._next("limits"), "population": population, **values})
 
     def _add_entry(self, draft: Draft, packed: Packed) -> int:
         entries = self.entries()
@@ -220,6 +219,8 @@ class Ledger:
             "folder": draft.folder,
             "origin": draft.origin,
             "version": shoal.__version__,
+            "terms": _json(asdict(draft.terms)),
+            "cost": _json(draft.cost),
             "previous": entries[-1].seal if entries else "",
         }
         self._insert("entry", values)
@@ -269,6 +270,8 @@ def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> Entry:
         **{name: row[name] for name in _ENTRY},
         guarantees=tuple(json.loads(row["guarantees"])),
         sensitive=tuple(json.loads(row["sensitive"])),
+        terms=Terms(**json.loads(row["terms"])),
+        cost=None if (cost := json.loads(row["cost"])) is None else Cost(*cost),
         files={name: StoredFile(*file) for name, file in json.loads(row["files"]).items()},
         status=end["status"],
         settled=end["at"],
@@ -296,6 +299,7 @@ class Entered:
     entry: Entry | None = None
     warnings: list[str] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
     unsettled: list[str] = field(default_factory=list)  # why a published release could not be marked
 
     def __enter__(self) -> Entered:

@@ -15,8 +15,10 @@ from shoal.core.progress import Progress
 from shoal.core.wording import parameters_text
 from shoal.linking.ledger.book import Ledger, settle_by_folder
 from shoal.linking.ledger.entering import unpack_releases
-from shoal.linking.ledger.evaluating import Finding, Question, Set, evaluate
-from shoal.linking.ledger.records import Entry, Evaluation, Population, check_name
+from shoal.linking.ledger.evaluating import AttributeLinkage, Question, evaluate
+from shoal.linking.ledger.people import Set
+from shoal.linking.ledger.records import Entry, Evaluation, Population, Spending, check_name
+from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC, write_text
 from shoal.sources.base import Source
 
@@ -30,23 +32,29 @@ class Checked:
     population: Population
     entries: tuple[Entry, ...]  # that count
     settled: tuple[int, ...]  # releases that were unfinished and are in place
-    findings: tuple[Finding, ...]
+    linked: tuple[AttributeLinkage, ...]
+
+    @property
+    def spending(self) -> Spending:
+        """What the differentially private releases cost together."""
+        return Spending.of([entry.cost for entry in self.entries], self.population.limits)
 
     @property
     def fails(self) -> bool:
-        """Whether any set of releases is below the floor, or not known not to be."""
-        return any(finding.failing for finding in self.findings)
+        """Whether any set of releases leaves too little or is not known not to, or the budget is overspent."""
+        return self.spending.over or any(one.failing for one in self.linked)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return {
             "population": self.population.name,
-            "floor": self.population.floor,
+            "floor": self.population.limits.floor,
             "below": self.fails,
             "releases": [entry.number for entry in self.entries],
             "settled": list(self.settled),
             "unfinished": [entry.number for entry in self.entries if entry.status == "unfinished"],
-            "linked": [finding.as_dict() for finding in self.findings],
+            "linked": [one.as_dict() for one in self.linked],
+            "spent": self.spending.as_dict(),
         }
 
 
@@ -115,24 +123,25 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
             population = ledger.find_population(name)
             entries = tuple(entry for entry in ledger.entries(name) if entry.counts)
             kept = {} if people is not None else standing(ledger.evaluations(name))
-            releases = [unpacked.read(ledger, entry) for entry in entries]
+            releases = unpacked.read_linked(ledger, entries)
+        floor = population.limits.floor
 
         def recall(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
             """Return the answer that stands, if it was found with all that is known of people by now."""
             found = kept.get((sensitive, chosen))
             if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
                 return None
-            if found.floor == population.floor:
+            if found.floor == floor:
                 return found
             # How many people are below this floor was not counted then.
-            kept_by_all = found.l is None or found.l >= population.floor
-            return replace(found, floor=population.floor, below=0 if kept_by_all else None)
+            kept_by_all = found.l is None or found.l >= floor
+            return replace(found, floor=floor, below=0 if kept_by_all else None)
 
-        findings = evaluate(Question(releases, population.floor, None, people, recall), progress)
-    fresh = [each for finding in findings for each in finding.evaluations if not each.at]
+        linked = evaluate(Question(releases, floor, None, people, recall), progress)
+    fresh = [each for one in linked for each in one.evaluations if not each.at]
     with Ledger.open(path, write=True) as ledger:
         ledger.add_evaluations(name, fresh)
-    return Checked(population, entries, settled, tuple(findings))
+    return Checked(population, entries, settled, tuple(linked))
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
@@ -140,6 +149,10 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     names = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
     return {
         **{name: getattr(entry, name) for name in (*names, "guarantees", "sensitive", "rows")},
+        "epsilon": None if entry.cost is None else entry.cost.epsilon,
+        "delta": None if entry.cost is None else entry.cost.delta,
+        "same_as": dict(entry.terms.same_as),
+        "accepted": dict(entry.terms.accepted),
         "guarantees": [dict(each) for each in entry.guarantees],
         "sensitive": list(entry.sensitive),
         "files": {name: {"bytes": file.size, "sha256": file.sha256} for name, file in entry.files.items()},
@@ -154,13 +167,17 @@ def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
     kept: Standing = standing(ledger.evaluations(population))
     entries = ledger.entries(population)
     counting = {entry.number for entry in entries if entry.counts}
+
+    def costs(name: str) -> list[Cost | None]:
+        return [entry.cost for entry in entries if entry.counts and entry.population == name]
+
     return {
         "populations": [
             {
                 "name": each.name,
-                "floor": each.floor,
-                "warns": each.warns,
-                "floors": [{"at": one.at, "floor": one.floor, "warns": one.warns} for one in each.changes],
+                **{key: value for key, value in each.limits.as_dict().items() if key != "at"},
+                "changes": [one.as_dict() for one in each.changes],
+                "spent": Spending.of(costs(each.name), each.limits).as_dict(),
             }
             for each in populations.values()
         ],
@@ -168,7 +185,7 @@ def overview(ledger: Ledger, population: str | None = None) -> dict[str, Any]:
             {
                 **entry_document(entry),
                 "l": remaining(entry, kept, counting) if entry.counts else None,
-                "floor": populations[entry.population].floor,
+                "floor": populations[entry.population].limits.floor,
             }
             for entry in entries
         ],
@@ -200,7 +217,19 @@ def guarantees_text(guarantees: list[dict[str, Any]]) -> str:
 def _lines(releases: list[dict[str, Any]]) -> str:
     text = io.StringIO()
     columns = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
-    rest = ("guarantees", "sensitive", "rows", "l", "floor", "manifest_sha256", "data_sha256", "shoal_version", "seal")
+    rest = (
+        "guarantees",
+        "sensitive",
+        "rows",
+        "epsilon",
+        "delta",
+        "l",
+        "floor",
+        "manifest_sha256",
+        "data_sha256",
+        "shoal_version",
+        "seal",
+    )
     writer = csv.DictWriter(text, (*columns, *rest), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for each in releases:

@@ -12,21 +12,24 @@ from typing import Any
 
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError, VerificationError, did_you_mean
 from shoal.core.progress import Progress
+from shoal.core.results import UNLINKED, Finding
 from shoal.core.wording import count_noun, join_words
 from shoal.linking.ledger.book import NEW, Entered, Ledger, Seen
-from shoal.linking.ledger.evaluating import Finding, Held, Question, evaluate
+from shoal.linking.ledger.evaluating import AttributeLinkage, Held, Question, evaluate
 from shoal.linking.ledger.records import (
-    DEFAULT_FLOOR,
     EVERYBODY,
     Draft,
     Entry,
     Evaluation,
     LedgerOptions,
+    Limits,
     Origin,
     Packed,
+    Spending,
+    Terms,
     digest_files,
 )
-from shoal.linking.reading import explain_unenterable
+from shoal.policy.policy import Policy
 from shoal.release.release import PUBLIC, find_release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
@@ -46,20 +49,21 @@ def check_ledger(options: LedgerOptions, destination: Path | None) -> None:
             raise UsageError(f"cannot make the ledger {options.path}: its folder is not there, or not to be written to")
         return
     with Ledger.open(options.path, write=True) as ledger:
-        _floor(options, ledger.look_at(ledger.choose(options.population)))
+        _find_limits(options, ledger.look_at(ledger.choose(options.population)))
 
 
 def enter_verified(
-    options: LedgerOptions, public: Path, destination: Path, people: Source, progress: Progress
+    options: LedgerOptions, public: Path, destination: Path, policy: Policy, people: Source, progress: Progress
 ) -> Entered:
     """Link a verified release, which waits at *public*, with the earlier ones about its population, and enter it.
 
-    *people* are the rows that it was made of. If any set of releases that it is in leaves less than the floor to
-    anybody, it is refused, or entered with a warning where the ledger or the options say so. The context that comes
-    back must hold the moving to *destination*.
+    *people* are the rows that it was made of. If any set of releases that it is in leaves less to anybody than the
+    floor or its promises, or cannot be linked, or if it costs more than the budget has left, it is refused, or entered
+    with a warning where the ledger or the options say so. The context that comes back must hold the moving to
+    *destination*.
     """
     try:
-        return enter(options, read_release(NEW, public), destination, people, "made", progress)
+        return enter(options, read_release(NEW, public, Terms.of(policy)), destination, people, "made", progress)
     except UnreachableError:
         raise
     except ShoalError as error:
@@ -69,27 +73,30 @@ def enter_verified(
 def enter(
     options: LedgerOptions, release: Held, destination: Path, people: Source | None, origin: Origin, progress: Progress
 ) -> Entered:
-    """Enter a release; one that was *added* exists already and is refused only if nothing can be linked with it."""
-    reason = explain_unenterable(release.manifest)
-    if reason is not None:
-        raise InputError(f"the release cannot be entered into a ledger: {reason}")
+    """Enter a release; one that was *added* exists already and is not refused."""
     packed = Packed.of(release.folder)
     folder = os.fsencode(destination.absolute()).decode("utf-8", "replace")
     with unpack_releases() as unpacked:
         for _ in range(_ATTEMPTS):
             seen, known, earlier, releases = _look(options, unpacked)
-            floor = _floor(options, seen)
-            draft = Draft(seen.name, options.recipient, release.manifest, folder, origin)
-            findings = evaluate(Question([*releases, release], floor, NEW, people), progress)
-            failing = any(finding.failing for finding in findings)
-            if failing and origin == "made" and not (options.warn or seen.warns):
-                raise UnreachableError(refusal(findings, earlier, seen.name))
-            said = [*warnings(findings, earlier), *notes(draft, findings, earlier, known)]
-            evaluations = [each for finding in findings for each in finding.evaluations]
+            limits = _find_limits(options, seen)
+            draft = Draft(seen.name, options.recipient, release.manifest, folder, origin, release.terms)
+            linked = []
+            if draft.cost is None:
+                linked = evaluate(Question([*releases, release], limits.floor, NEW, people), progress)
+            spending = Spending.of([*(each.cost for each in earlier), draft.cost], limits)
+            over = [f"together {spending.text}"] if draft.cost is not None and spending.over else []
+            refuses = origin == "made" and not (options.warn or limits.warns)
+            failing = [*_failures(linked, earlier, "would" if refuses else "can"), *over]
+            if failing and refuses:
+                raise UnreachableError(refusal(failing, linked, earlier, seen.name))
+            said = [f"below what the ledger asks for: {each}" for each in failing] + notes(draft, known)
+            evaluations = [each for one in linked for each in one.evaluations]
             with Ledger.open(options.path, create=True) as ledger:
-                entry = ledger.enter(draft, packed, seen, floor, evaluations)
+                entry = ledger.enter(draft, packed, seen, limits, evaluations)
             if entry is not None:
-                return Entered(options.path, entry, said, _evidence(entry, floor, findings, earlier))
+                evidence = _evidence(entry, limits, linked, earlier, spending)
+                return Entered(options.path, entry, said, evidence, find_unlinked(linked, earlier))
     raise UsageError(f"other runs keep writing to {options.path}; try again")
 
 
@@ -101,45 +108,49 @@ def _absent(path: Path) -> bool:
 def _look(options: LedgerOptions, unpacked: UnpackedReleases) -> tuple[Seen, list[str], list[Entry], list[Held]]:
     """Return the population as it is now, the names of all, and its releases."""
     if _absent(options.path):
-        return Seen(options.population or EVERYBODY, (), None, False), [], [], []
+        return Seen(options.population or EVERYBODY, (), None), [], [], []
     with Ledger.open(options.path, write=True) as ledger:
         seen = ledger.look_at(ledger.choose(options.population))
         earlier = [entry for entry in ledger.entries(seen.name) if entry.number in seen.releases]
-        return seen, list(ledger.populations()), earlier, [unpacked.read(ledger, entry) for entry in earlier]
+        return seen, list(ledger.populations()), earlier, unpacked.read_linked(ledger, earlier)
 
 
-def _floor(options: LedgerOptions, seen: Seen) -> int:
-    """Return the floor that holds for a release: that of the population, unless it is raised."""
+def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
+    """Return what a release is held to: the limits of the population, with a floor that may be raised."""
+    limits = seen.limits or Limits()
     if options.floor is None:
-        return DEFAULT_FLOOR if seen.floor is None else seen.floor
-    if seen.floor is not None and options.floor < seen.floor:
+        return limits
+    if seen.limits is not None and options.floor < limits.floor:
         raise UsageError(
-            f"the floor of {seen.name!r} is {seen.floor}, and only `shoal ledger floor` lowers it; received "
+            f"the floor of {seen.name!r} is {limits.floor}, and only `shoal ledger floor` lowers it; received "
             f"--floor {options.floor}"
         )
-    return options.floor
+    return replace(limits, floor=options.floor)
 
 
-def _evidence(entry: Entry, floor: int, findings: list[Finding], earlier: list[Entry]) -> dict[str, Any]:
+def _evidence(
+    entry: Entry, limits: Limits, linked: list[AttributeLinkage], earlier: list[Entry], spending: Spending
+) -> dict[str, Any]:
     """Return what the evidence says of the ledger."""
     numbered = [
         replace(
-            finding,
+            one,
             evaluations=tuple(
                 replace(each, releases=tuple(sorted(number or entry.number for number in each.releases)))
-                for each in finding.evaluations
+                for each in one.evaluations
             ),
         )
-        for finding in findings
+        for one in linked
     ]
     return {
         "ledger": {
             "number": entry.number,
             "population": entry.population,
             "recipient": entry.recipient,
-            "floor": floor,
+            "floor": limits.floor,
             "earlier": [each.number for each in earlier],
-            "linked": [finding.as_dict() for finding in numbered],
+            "linked": [one.as_dict() for one in numbered],
+            "spent": spending.as_dict(),
         }
     }
 
@@ -160,8 +171,12 @@ class UnpackedReleases:
                 ledger.unpack(entry, folder)
             except OSError as error:
                 raise UsageError(f"cannot unpack a release of the ledger: {error.strerror}") from None
-            self._held[entry.number] = read_release(entry.number, folder)
+            self._held[entry.number] = read_release(entry.number, folder, entry.terms)
         return self._held[entry.number]
+
+    def read_linked(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Held]:
+        """Return the releases among these that are linked: what is differentially private is added up instead."""
+        return [self.read(ledger, entry) for entry in entries if entry.cost is None]
 
 
 @contextmanager
@@ -171,24 +186,27 @@ def unpack_releases() -> Iterator[UnpackedReleases]:
         yield UnpackedReleases(Path(folder))
 
 
-def read_release(number: int, public: Path) -> Held:
+def read_release(number: int, public: Path, terms: Terms) -> Held:
     """Return a public folder as a release to be linked."""
     found = find_release(public)
     if found is None:
         raise InputError(f"{public} is no release: it has no manifest.json")
     place, manifest = found
-    return Held(number, place, manifest)
+    return Held(number, place, manifest, terms)
 
 
-def add(options: LedgerOptions, folder: Path, source: Path | None, progress: Progress) -> Entered:
+def add(
+    options: LedgerOptions, folder: Path, source: Path | None, progress: Progress, policy: Path | None = None
+) -> Entered:
     """Verify a release and enter it as published; nothing can refuse what is out already.
 
-    With its *source* the release is verified against it, and linked for its rows.
+    With its *source* the release is verified against it, and linked for its rows. A *policy* says what its columns are
+    the same as, and what is accepted.
     """
     if not folder.is_dir():
         raise InputError(f"there is no release {folder}")
     check_ledger(options, folder)
-    release = read_release(NEW, folder)
+    release = read_release(NEW, folder, Terms() if policy is None else Terms.of(Policy.load(policy)))
     tokens = release.manifest.get("missing", {}).get("tokens", [""])
     people = None if source is None else open_source(source, SourceOptions(missing=tokens))
     verification = verify(release.folder, source=people, progress=progress)
@@ -213,77 +231,90 @@ def _refuse_known(options: LedgerOptions, public: Path) -> None:
                 raise UsageError(f"the release is in the ledger already, as number {entry.number}")
 
 
-def refusal(findings: Sequence[Finding], earlier: Sequence[Entry], population: str) -> str:
+def refusal(said: Sequence[str], linked: Sequence[AttributeLinkage], earlier: Sequence[Entry], population: str) -> str:
     """Say why a release was not published, and what to do."""
-    stated = "; ".join(_failures(findings, earlier, "would"))
-    blamed = {number for finding in findings for each in finding.failing for number in each.releases}
+    blamed = {number for one in linked for each in one.failing for number in each.releases}
     unfinished = [entry.number for entry in earlier if entry.status == "unfinished" and entry.number in blamed]
+    fixes = []
+    if any(each.leaves_little for one in linked for each in one.failing):
+        fixes.append("publish coarser classes (other attributes or taxonomies, a higher l or k)")
+    if any(each.unlinked for one in linked for each in one.failing):
+        fixes.append(
+            "say in the policy what an attribute was called before (same_as), or accept there that it is not linked "
+            f"(finding {UNLINKED}, with a reason)"
+        )
+    if not linked:
+        fixes.append("ask for a smaller epsilon, or set the budget with `shoal ledger budget`")
     more = ""
     if unfinished:
         names = join_words([str(number) for number in unfinished])
         more = f"; if {names} never was published, `shoal ledger strike` takes it out"
+    first, *rest = [*fixes, "publish it all the same with --warn"]
     return (
-        f"nothing was published: {stated}. Publish coarser classes (other attributes or taxonomies, a higher l or k), "
-        f"or publish it all the same with --warn; the floor of {population!r} is changed by `shoal ledger floor`{more}"
+        f"nothing was published: {'; '.join(said)}. {'; '.join([first[0].upper() + first[1:], *rest])}; the floor of "
+        f"{population!r} is changed by `shoal ledger floor`{more}"
     )
 
 
-def warnings(findings: Sequence[Finding], earlier: Sequence[Entry]) -> list[str]:
-    """Say what is below the floor and published all the same."""
-    return [f"below the floor of the ledger: {stated}" for stated in _failures(findings, earlier, "can")]
-
-
-def notes(draft: Draft, findings: Sequence[Finding], earlier: Sequence[Entry], known: Sequence[str]) -> list[str]:
-    """Say what may be a mistake: a new population, an attribute without another release, or nobody in common."""
+def notes(draft: Draft, known: Sequence[str]) -> list[str]:
+    """Say what may be a mistake: a new population, or nothing to link."""
     said = []
     if known and draft.population not in known:
         nearest = did_you_mean(draft.population, known)
         said.append(f"{draft.population!r} is a new population, which is linked with no earlier release{nearest}")
     if not draft.sensitive:
         said.append("the release has no sensitive attribute, so there was nothing to link")
-    hidden = dict.fromkeys(name for entry in earlier for name in entry.sensitive)
-    said += [
-        f"{name!r} is sensitive in no earlier release, so it was linked with none{did_you_mean(name, hidden)}"
-        for name in draft.sensitive
-        if hidden and name not in hidden
-    ]
-    for finding in findings:
-        strangers = [each for each in finding.evaluations if len(each.releases) == 2 and each.l is None]
-        names = [_name_releases(each, earlier) for each in strangers if each.problem is None]
-        if names:
-            said.append(
-                f"nobody of this release can be in {join_words(names)}: if they are about the same people, values are "
-                "written differently"
-            )
     return said
 
 
-def least_failing(finding: Finding) -> list[Evaluation]:
-    """Return the sets that are below the floor without any smaller one being so: the others follow from them."""
-    failing = finding.failing
+def find_unlinked(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry]) -> tuple[Finding, ...]:
+    """Return what could not be linked as findings, one for each sensitive column."""
+    found = []
+    for one in linked:
+        pairs = [each for each in one.evaluations if each.unlinked and len(each.releases) == 2]
+        said = "; ".join(describe_set(each, _name_releases(each, earlier)) for each in pairs[:MOST_TOLD])
+        text = f"What earlier releases tell of {one.column} beside this one is not known: {said}."
+        fix = "Say what the column was called before (same_as), write values alike, or leave it out."
+        if pairs:
+            found.append(Finding(UNLINKED, "high", (one.column,), text, fix, pairs[0].accepted))
+    return tuple(found)
+
+
+def least_failing(linked: AttributeLinkage) -> list[Evaluation]:
+    """Return the sets that leave too little without any smaller one doing so: the others follow from them."""
+    failing = linked.failing
     return [each for each in failing if not any({*other.releases} < {*each.releases} for other in failing)]
 
 
 def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
     """Say what one set of releases leaves."""
+    said = []
     if each.problem is not None:
-        return f"{named} cannot be linked: {each.problem}"
-    if each.l is None:
-        return f"{named}: nobody can be in all of them"
-    if not each.fails:
-        return f"{named}: everybody is left with at least {count_noun(each.l, 'value')} of {each.sensitive!r}"
-    values = f"fewer than {each.floor:,} values of {each.sensitive!r}"
+        said.append(f"cannot be linked: {each.problem}")
+    elif each.l is None:
+        said.append("nobody can be in all of them; if they are about the same people, values are written differently")
     most = "" if each.basis != "classes" else "up to "
-    least = f"at worst with {each.l}" if each.exact else f"with no fewer than {each.l}"
-    who = "some" if each.below is None else f"{most}{each.below:,}"
-    return f"{named}: {who} of {each.people:,} people {verb} be left with {values}, {least}"
+    if each.l is not None and each.l < each.floor:
+        least = f"at worst with {each.l}" if each.exact else f"with no fewer than {each.l}"
+        who = "some" if each.below is None else f"{most}{each.below:,}"
+        values = f"fewer than {each.floor:,} values of {each.sensitive!r}"
+        said.append(f"{who} of {each.people:,} people {verb} be left with {values}, {least}")
+    if each.unkept:
+        said.append(
+            f"{most}{each.unkept:,} of {each.people:,} people {verb} be believed to have one value of "
+            f"{each.sensitive!r} with up to {each.belief:.2f}, where {each.promised} was promised"
+        )
+    if not said:
+        said.append(f"everybody is left with at least {count_noun(each.l or 0, 'value')} of {each.sensitive!r}")
+    joint = " " if each.problem is not None else ": "
+    return f"{named}{joint}{'; '.join(said)}"
 
 
-def _failures(findings: Sequence[Finding], earlier: Sequence[Entry], verb: str) -> list[str]:
+def _failures(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry], verb: str) -> list[str]:
     """Say of every attribute which sets fail: those none of whose smaller sets does."""
     said = []
-    for finding in findings:
-        least = least_failing(finding)
+    for one in linked:
+        least = least_failing(one)
         stated = []
         for each in least[:MOST_TOLD]:
             alone = each.releases == (NEW,)
@@ -291,8 +322,8 @@ def _failures(findings: Sequence[Finding], earlier: Sequence[Entry], verb: str) 
             stated.append(describe_set(each, named, verb))
         if len(least) > MOST_TOLD:
             stated.append(f"and {len(least) - MOST_TOLD} more sets of releases")
-        if finding.below > max((each.below or 0 for each in least), default=0):
-            stated.append(f"{finding.below:,} of {finding.people:,} people in all")
+        if one.below > max((each.below or 0 for each in least), default=0):
+            stated.append(f"{one.below:,} of {one.people:,} people in all")
         said += ["; ".join(stated)] if stated else []
     return said
 

@@ -6,12 +6,16 @@ import datetime
 import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from shoal.core.errors import InputError, UsageError
-from shoal.core.results import Figures
+from shoal.core.results import UNLINKED, Figures
+from shoal.models.exact import fraction
+from shoal.policy.policy import Policy
+from shoal.release.forms.base import Cost, read_form
 from shoal.sources.base import file_digest
 
 Status = Literal["unfinished", "published", "struck"]
@@ -31,30 +35,76 @@ def now() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FloorChange:
-    """The floor of a population from some time on, and whether a release below it is warned of or refused."""
+class Limits(Figures):
+    """What releases about a population are held to from some time on.
 
-    at: str
-    floor: int
-    warns: bool
+    *floor* is the fewest sensitive values that they may leave to anybody together. Differentially private ones may
+    spend *epsilon* and *delta* in all; None: a budget was not set, and the first of them has spent it. A release that
+    keeps to less is refused, or published with a warning if the ledger *warns*.
+    """
+
+    floor: int = DEFAULT_FLOOR
+    warns: bool = False
+    epsilon: float | None = None
+    delta: float | None = None
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """People about whom releases are made; *changes* has the floors that were set, the one that holds last."""
+    """People about whom releases are made; *changes* has the limits that were set, those that hold last."""
 
     name: str
-    changes: tuple[FloorChange, ...]
+    changes: tuple[Limits, ...]
 
     @property
-    def floor(self) -> int:
-        """The fewest sensitive values that releases may leave to anybody together."""
-        return self.changes[-1].floor
+    def limits(self) -> Limits:
+        """What releases are held to now."""
+        return self.changes[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Spending(Figures):
+    """What the differentially private releases about a population cost together, by basic composition, exactly."""
+
+    epsilon: float
+    delta: float
+    over: bool  # whether that is more than the budget has; if none was set, the first of them has spent it
+    budget: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, costs: Sequence[Cost | None], limits: Limits) -> Spending:
+        """Add up what releases cost, as decimal numbers."""
+        known = [cost for cost in costs if cost is not None]
+        epsilon, delta = (sum((fraction(cost[place]) for cost in known), Fraction(0)) for place in (0, 1))
+        if limits.epsilon is None:
+            return cls(float(epsilon), float(delta), len(known) > 1, None)
+        budget = limits.epsilon, limits.delta or 0.0
+        over = epsilon > fraction(budget[0]) or delta > fraction(budget[1])
+        return cls(float(epsilon), float(delta), over, budget)
 
     @property
-    def warns(self) -> bool:
-        """Whether releases below the floor are published with a warning."""
-        return self.changes[-1].warns
+    def text(self) -> str:
+        """What is spent, beside the budget."""
+        have = "no budget was set, so the first release spent it"
+        if self.budget is not None:
+            have = f"the budget is epsilon {self.budget[0]:g} and delta {self.budget[1]:g}"
+        return f"all differentially private releases cost epsilon {self.epsilon:g} and delta {self.delta:g}, and {have}"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a policy says of a release that only the ledger needs."""
+
+    same_as: Mapping[str, str] = field(default_factory=dict)  # column -> what earlier releases call it
+    accepted: Mapping[str, str] = field(default_factory=dict)  # sensitive column -> why it need not be linked
+
+    @classmethod
+    def of(cls, policy: Policy) -> Terms:
+        """Read a policy."""
+        same_as = {name: each.same_as for name, each in policy.attributes.items() if each.same_as is not None}
+        accepted = [one for one in policy.accept if one.finding == UNLINKED]
+        return cls(same_as, {name: one.reason for one in accepted for name in one.about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +124,12 @@ class Draft:
     manifest: Mapping[str, Any]
     folder: str
     origin: Origin
+    terms: Terms
+
+    @property
+    def cost(self) -> Cost | None:
+        """Epsilon and delta of a differentially private release; None for others."""
+        return read_form(self.manifest).cost
 
     @property
     def sensitive(self) -> tuple[str, ...]:
@@ -99,6 +155,8 @@ class Entry:
     origin: Origin
     version: str
     seal: str
+    terms: Terms
+    cost: Cost | None
     status: Status
     settled: str | None
     reason: str
@@ -121,8 +179,9 @@ class Evaluation(Figures):
     """What a set of releases together leaves of one sensitive attribute, to whoever is in all of them.
 
     By *source* or *people* it is so for the rows of the newest release's source or of a given table, exactly; by
-    *classes* for whoever can be, and nobody is left with less. ``l`` is None if nobody can be in all of them, and
-    if there is a *problem*, so that nothing is known.
+    *classes* for whoever can be, and nobody is left with less. ``l`` is None if nobody can be in all of them, or if a
+    *problem* keeps it from being known. ``belief`` is the most that is believed of anybody to have one value, where
+    something is *promised* about shares; to ``unkept`` people that is not kept.
     """
 
     releases: tuple[int, ...]
@@ -136,17 +195,31 @@ class Evaluation(Figures):
     below: int | None  # None: at this floor it was not counted
     exact: bool
     problem: str | None = None
+    belief: float | None = None
+    promised: str | None = None
+    unkept: int = 0
+    accepted: str | None = None  # why it need not be linked
     at: str = ""
 
     @property
+    def unlinked(self) -> bool:
+        """Whether the releases could not be linked, or nobody was found in both of two."""
+        return self.problem is not None or (self.l is None and len(self.releases) == 2)
+
+    @property
+    def leaves_little(self) -> bool:
+        """Whether the set is below the floor, or does not keep what was promised."""
+        return self.unkept > 0 or (self.l is not None and self.l < self.floor)
+
+    @property
     def fails(self) -> bool:
-        """Whether the set is below the floor, or not known not to be."""
-        return self.problem is not None or (self.l is not None and self.l < self.floor)
+        """Whether the set leaves too little, or is not known not to, which nobody accepts."""
+        return self.leaves_little or (self.unlinked and self.accepted is None)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         stated = Figures.as_dict(self)
-        return stated | {"people_linked": stated.pop("linked"), "people_below": stated.pop("below")}
+        return stated | {f"people_{name}": stated.pop(name) for name in ("linked", "below", "unkept")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

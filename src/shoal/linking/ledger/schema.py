@@ -13,19 +13,22 @@ from shoal.core.errors import InputError, UsageError
 APPLICATION = 0x53484F4C  # "SHOL", by which files of others are told apart
 PATIENCE = 30.0  # seconds to wait for another run that is writing
 
-TABLES = ("population", "floor", "entry", "piece", "settlement", "evaluation")
+FORM = 2  # of the tables; rows are sealed, so that those of another form cannot be brought to this one
+TABLES = ("population", "limits", "entry", "piece", "settlement", "evaluation")
 _TABLES = """
 CREATE TABLE population (
     name TEXT PRIMARY KEY,
     at TEXT NOT NULL,
     seal TEXT NOT NULL
 ) STRICT;
-CREATE TABLE floor (
+CREATE TABLE limits (
     number INTEGER PRIMARY KEY,
     population TEXT NOT NULL REFERENCES population (name),
     at TEXT NOT NULL,
     floor INTEGER NOT NULL CHECK (floor >= 1),
     warns INTEGER NOT NULL CHECK (warns IN (0, 1)),
+    epsilon REAL CHECK (epsilon >= 0),
+    delta REAL CHECK (delta >= 0),
     seal TEXT NOT NULL
 ) STRICT;
 CREATE TABLE entry (
@@ -41,6 +44,8 @@ CREATE TABLE entry (
     folder TEXT NOT NULL,
     origin TEXT NOT NULL CHECK (origin IN ('made', 'added')),
     version TEXT NOT NULL,
+    terms TEXT NOT NULL,
+    cost TEXT NOT NULL,
     previous TEXT NOT NULL,
     seal TEXT NOT NULL
 ) STRICT;
@@ -73,6 +78,10 @@ CREATE TABLE evaluation (
     below INTEGER NOT NULL,
     exact INTEGER NOT NULL CHECK (exact IN (0, 1)),
     problem TEXT,
+    belief REAL,
+    promised TEXT,
+    unkept INTEGER NOT NULL,
+    accepted TEXT,
     seal TEXT NOT NULL
 ) STRICT;
 """
@@ -82,7 +91,6 @@ _REFUSED = "".join(
     for table in TABLES
     for verb in ("UPDATE", "DELETE")
 )
-MIGRATIONS: tuple[str, ...] = (_TABLES + _REFUSED,)  # number n leads from version n to version n + 1
 
 
 @contextmanager
@@ -101,7 +109,7 @@ def connect(path: Path, *, write: bool = False, create: bool = False) -> Iterato
             connection.execute("PRAGMA recursive_triggers = ON")  # else REPLACE would delete past the triggers
             connection.execute("PRAGMA synchronous = EXTRA")
             connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
-            _bring_up(connection, path, write=write, create=create)
+            _bring_up(connection, path, create=create)
             yield connection
 
 
@@ -158,24 +166,26 @@ def _touch(path: Path) -> None:
         raise UsageError(f"cannot make the ledger {path}: {error.strerror}") from None
 
 
-def _bring_up(connection: sqlite3.Connection, path: Path, *, write: bool, create: bool) -> None:
-    """Bring the tables to this version's form; an empty file gets all of them."""
-    version, application, tables = _state(connection)
-    if application != APPLICATION and (application or version or tables or not create):
+def _bring_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
+    """Make the tables in an empty file, and refuse files of others and of other forms."""
+    form, application, tables = _state(connection)
+    if application != APPLICATION and (application or form or tables or not create):
         raise InputError(f"{path} is no ledger")
-    if version == len(MIGRATIONS):
+    if application == APPLICATION and form != FORM:
+        age = "newer" if form > FORM else "older"
+        raise UsageError(
+            f"{path} was written by {'a' if form > FORM else 'an'} {age} shoal (form {form}, this one has {FORM}); use "
+            "that version, or enter its releases into a new ledger with `shoal ledger add`"
+        )
+    if application == APPLICATION:
         return
-    if version > len(MIGRATIONS):
-        raise UsageError(f"{path} was written by a newer shoal (form {version}, known is {len(MIGRATIONS)})")
-    if not write:
-        raise UsageError(f"{path} was written by an older shoal; `shoal ledger check` brings it up to date")
     with transaction(connection):
-        version = _state(connection)[0]  # another run may have done it meanwhile
-        for script in MIGRATIONS[version:]:
-            for statement in _statements(script):
-                connection.execute(statement)
+        if _state(connection)[0] == FORM:  # another run may have done it meanwhile
+            return
+        for statement in _statements(_TABLES + _REFUSED):
+            connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA user_version = {FORM}")
 
 
 def _state(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -89,6 +89,13 @@ class Claim(NamedTuple):
     weaknesses: str
 
 
+class Cost(NamedTuple):
+    """What a release costs of a budget of differential privacy."""
+
+    epsilon: float
+    delta: float
+
+
 class Form(ABC):
     """What the rows of a release are, and everything that depends on it: a new form is one file with a subclass.
 
@@ -105,7 +112,6 @@ class Form(ABC):
     as_they_are: ClassVar[bool] = False  # whether quasi values are those of the source, or what techniques made of them
     by_plan: ClassVar[bool] = False  # whether classes are those of an agency's plan, and named by their numbers
     unlinkable: ClassVar[str | None] = None  # why such a release cannot be linked with others
-    not_for_ledgers: ClassVar[str | None] = None  # why such a release cannot be entered into a ledger
     linkability: ClassVar[str | None] = None  # what is promised against linking several such releases
     no_levels: ClassVar[str] = "Levels were not counted by the version that made this release."
     where_dropped: ClassVar[str] = "quasi"  # columns besides sensitive ones whose missing values drop a record
@@ -159,6 +165,11 @@ class Form(ABC):
         """Return the models that the release promises."""
         guarantees = self.manifest["guarantees"]
         return tuple(self.find_model(one["model"]).model_validate(one["parameters"]) for one in guarantees)
+
+    @property
+    def cost(self) -> Cost | None:
+        """What a differentially private release costs everybody; None for others."""
+        return None
 
     def claims(self) -> list[Claim]:
         """Return what is claimed and no file can show."""

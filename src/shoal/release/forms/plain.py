@@ -29,7 +29,6 @@ class Plain(Classes):
     generalizes: ClassVar[bool] = False
     as_they_are: ClassVar[bool] = True
     where_dropped: ClassVar[str] = "quasi"
-    not_for_ledgers: ClassVar[str | None] = "it publishes original values, which hide nothing"
     no_levels: ClassVar[str] = "No hierarchy was used: quasi columns hold values, not labels."
 
     @classmethod

@@ -24,7 +24,7 @@ from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
 from shoal.release.figures import Guarantee
-from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Form, Section, quote
+from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
 from shoal.sources.base import Source
 from shoal.utility.base import Utility
@@ -99,6 +99,12 @@ class Synthetic(Form):
     def class_columns(self) -> tuple[str, ...]:
         """None: no row has a class."""
         return ()
+
+    @property
+    def cost(self) -> Cost | None:
+        """Epsilon and delta, as they were asked for; what was spent is not more."""
+        account = self.manifest["synthetic"]
+        return Cost(account["epsilon"], account["delta"])
 
     def claims(self) -> list[Claim]:
         """Return the claim of differential privacy."""

@@ -1,0 +1,200 @@
+"""What somebody believes of a person who is in classes of several releases, and whether that keeps their promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.errors import InputError
+from shoal.core.kernels import inline_kernel, kernel
+from shoal.core.wording import join_words, parameters_text
+from shoal.manifest import Attribute
+from shoal.verify.exact import CannotCheckError, Histograms
+from shoal.verify.promises import Promise, evaluate, find_model, read_promise
+
+_DISTINCT = "distinct-l-diversity"  # a number of values, which is what the floor is about
+_STEPS, _PLAIN_STEPS = 300, 16  # of Newton's method, and of these how many go as far as it says
+_SETTLED = 1e-12
+_LONGEST = 16.0  # step of a logarithm
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Promised:
+    """One promise of a release about the shares of a sensitive attribute's values."""
+
+    promise: Promise
+    attribute: Attribute
+
+    @classmethod
+    def read(cls, manifest: Mapping[str, Any], sensitive: str) -> list[Promised]:
+        """Return what a release promises about one sensitive attribute by itself, in terms of shares.
+
+        Shares of labels are no beliefs in values: what is promised about these is left to the verifier.
+        """
+        entry = manifest["attributes"][sensitive]
+        names = [name for name, each in manifest["attributes"].items() if each["role"] == "sensitive"]
+        found = []
+        for one in manifest["guarantees"]:
+            model = find_model(one["model"])
+            by_labels = model is not None and model.labels and entry.get("labels") is not None
+            if one["model"] == _DISTINCT or by_labels or (model is not None and model.about != "values"):
+                continue
+            promise = read_promise(one["model"], one["parameters"], None, names)
+            if promise.obstacle is not None:
+                raise InputError(f"{one['model']} is promised about {sensitive!r}: {promise.obstacle}")
+            if (sensitive,) in promise.subjects:
+                found.append(cls(promise, Attribute.model_construct(**{**entry, "name": sensitive})))
+        return found
+
+    @property
+    def text(self) -> str:
+        """The promise as messages name it; of one about the most frequent value, the share that it permits."""
+        most: Fraction | None = None
+        if self.promise.model == "simple-l-diversity":
+            most = 1 / self.promise.fraction("l")
+        elif self.promise.model == "alpha-k-anonymity":
+            most = self.promise.fraction("alpha")
+        parameters = {name: value for name, value in self.promise.parameters.items() if name != "attribute"}
+        named = f"{self.promise.model} ({parameters_text(parameters)})"
+        return named if most is None else f"{float(most):.2f} by {named}"
+
+    def holds(self, beliefs: Histograms) -> BoolArray:
+        """Return (n,) whether each belief keeps the promise; how many records a class has is no belief."""
+        parameters = {name: 1 if name == "k" else value for name, value in self.promise.parameters.items()}
+        try:
+            return evaluate(replace(self.promise, parameters=parameters), beliefs, self.attribute)[0]
+        except CannotCheckError as obstacle:
+            raise InputError(f"whether {self.promise.model} is kept cannot be checked: {obstacle}") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BeliefJudge:
+    """What a set of releases promises about one sensitive attribute, and the values that they have of it together.
+
+    Each kind of promise that any of the releases makes must be kept in one of its strengths, which is the weakest.
+    """
+
+    promised: Sequence[Promised]
+    values: tuple[str | None, ...]
+    table: IntArray  # (n_values,) records of all of the releases
+
+    @property
+    def text(self) -> str:
+        """The promises as messages name them."""
+        return join_words(list(dict.fromkeys(each.text for each in self.promised)))
+
+    def judge(self, left: IntArray, fewest: IntArray, most: IntArray) -> tuple[BoolArray, FloatArray]:
+        """Return (n,) whether promises are kept, and the largest belief.
+
+        *left* (n_releases, n, n_values) has the records of each value in classes of each release that *fewest* to
+        *most* people share; some value must be left in all of them.
+        """
+        least = left.min(axis=0)
+        counted = least.sum(axis=1)
+        kept, largest = np.ones(len(least), dtype=np.bool_), np.zeros(len(least))
+        for sharing in (fewest, most):
+            # Where as many people share the classes as these have in common, beliefs are counts and judged exactly.
+            exactly = (sharing >= counted) | (len(left) == 1)
+            for some, exact in ((np.flatnonzero(exactly), True), (np.flatnonzero(~exactly), False)):
+                if not len(some):
+                    continue
+                beliefs: NDArray[Any] = least[some]
+                if not exact:
+                    beliefs = np.empty((len(some), len(self.values)))
+                    _believe(left[:, some], self.table / self.table.sum(), sharing[some], beliefs)
+                kept[some] &= self._keep(beliefs)
+                largest[some] = np.fmax(largest[some], beliefs.max(axis=1) / beliefs.sum(axis=1))
+        return kept, largest
+
+    def _keep(self, beliefs: NDArray[Any]) -> BoolArray:
+        """Return (n,) whether every kind of promise is kept by counts, or by shares that are not NaN."""
+        known = np.isfinite(beliefs).all(axis=1)
+        shown = np.where(known[:, None], beliefs, 1)
+        row, value = np.nonzero(shown)
+        start = np.append(0, np.cumsum(np.bincount(row, minlength=len(shown))))
+        sizes = shown.sum(axis=1) if shown.dtype.kind == "i" else np.ones(len(shown))
+        classes = Histograms(sizes, start, value, shown[row, value], self.values, len(self.values), self.table)
+        kinds: dict[str, BoolArray] = {}
+        for each in self.promised:
+            before = kinds.get(each.promise.model, np.zeros(len(shown), dtype=np.bool_))
+            kinds[each.promise.model] = before | each.holds(classes)
+        return np.asarray(np.logical_and.reduce([known, *kinds.values()]))
+
+
+@inline_kernel
+def _logistic(place: float) -> float:
+    return float(1.0 / (1.0 + np.exp(-place)))
+
+
+@kernel
+def _solve(counts: IntArray, least: float, others: float, level: float, place: float) -> tuple[float, float]:
+    """Return where a value's belief p, as the logistic of a place times its limit, has this level, and the slope.
+
+    The level is log p less the logarithms of what *others* leave of the *counts* of each release. Its slope is from 1
+    to the number of releases, so that a step of Newton's method divided by the latter always comes nearer.
+    """
+    slope = 1.0
+    for step in range(_STEPS):
+        inside, outside = _logistic(place), _logistic(-place)
+        found = min(place, 0.0) - np.log1p(np.exp(-abs(place))) + np.log(least / others)
+        slope = outside
+        for count in counts:
+            rest = (count - least) + least * outside
+            found -= np.log(rest)
+            slope += least * inside * outside / rest
+        move = (level - found) / (slope if step < _PLAIN_STEPS else len(counts))
+        place += move
+        if abs(move) < _SETTLED:
+            break
+    return place, slope
+
+
+@kernel
+def _believe(left: IntArray, prior: FloatArray, sharing: IntArray, beliefs: FloatArray) -> None:
+    """Find what is believed of each of *sharing* people in the same classes: docs/adr/0045-ledger-beliefs.md.
+
+    For one person it is Bayes' rule. Else a level is looked for at which beliefs add up to 1; where none is found
+    beliefs are NaN.
+    """
+    n_releases, n_rows, n_values = left.shape
+    weights, places = np.empty(n_values), np.empty(n_values)
+    for i in range(n_rows):
+        least = np.zeros(n_values)
+        highest = -np.inf
+        for s in range(n_values):
+            least[s] = left[:, i, s].min()
+            if least[s] > 0:
+                weights[s] = -(n_releases - 1) * np.log(prior[s])
+                places[s] = weights[s] + np.log(left[:, i, s].astype(np.float64)).sum()
+                highest = max(highest, places[s])
+        values = np.flatnonzero(least)
+        beliefs[i] = 0.0
+        level = -highest - np.log(np.exp(places[values] - highest).sum())
+        beliefs[i, values] = np.exp(places[values] + level)
+        others = sharing[i] - 1.0
+        if others == 0:
+            continue
+        for v in values:
+            share = min(max(beliefs[i, v] * others / least[v], 1e-300), 0.5)
+            places[v] = np.log(share / (1.0 - share))
+        low, high, total = level, np.inf, 0.0
+        for _ in range(_STEPS):
+            total, rise = 0.0, 0.0
+            for v in values:
+                places[v], slope = _solve(left[:, i, v], least[v], others, level + weights[v], places[v])
+                beliefs[i, v] = least[v] / others * _logistic(places[v])
+                total += beliefs[i, v]
+                rise += beliefs[i, v] * _logistic(-places[v]) / slope
+            if abs(total - 1.0) < _SETTLED:
+                break
+            low, high = (level, high) if total < 1.0 else (low, level)
+            after = min(level - np.log(total) * total / max(rise, 1e-300), level + _LONGEST)
+            level = after if low < after < high else 0.5 * (low + high)
+        if not abs(total - 1.0) < _SETTLED:
+            beliefs[i] = np.nan
