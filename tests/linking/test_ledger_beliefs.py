@@ -67,7 +67,7 @@ def test_two_simple_3_diverse_releases_give_away_what_each_hides(tmp_path: Path,
     assert both["people_unkept"] > 500
     (found,) = attack(second, people, others=[first], attacks=["composition"], seed=1)
     everybody = found.variants["everybody"].success
-    assert everybody.success > 0.9 * everybody.trials  # where a third was promised
+    assert everybody.success > 0.6 * everybody.trials  # where a third was promised
     (checked,) = check(tmp_path / "ledger.db", None, None, Silent())
     assert [each.releases for each in checked.linked[0].failing] == [(1, 2)]
 
