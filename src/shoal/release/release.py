@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from shoal.core.arrays import BoolArray
     from shoal.core.results import Finding
     from shoal.release.forms.base import Form
     from shoal.release.sliced.query import Estimate, Query
@@ -53,7 +54,7 @@ class Release:
     """A verified release.
 
     ``data`` is of the kind that was given, or None if the release was written to ``folder``; ``manifest`` is
-    public, ``evidence`` is for the data holder alone.
+    public, ``evidence`` and ``sampled`` are for the data holder alone.
     """
 
     manifest: Mapping[str, Any]
@@ -61,6 +62,7 @@ class Release:
     verification: Verification
     data: Any = None
     folder: Path | None = None
+    sampled: BoolArray | None = field(default=None, compare=False)  # (n_source_rows,) whose records a sample has
 
     @property
     def form(self) -> Form:
