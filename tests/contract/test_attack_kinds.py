@@ -269,10 +269,15 @@ def test_what_everybody_can_compute_is_computed(made: Maker, kind: str) -> None:
     assert (copies > 0).all()
 
 
-def test_a_sample_says_that_not_everybody_was_drawn(attacked: Attacked) -> None:
+def test_a_sample_is_about_those_who_were_drawn_or_says_that_not_everybody_was(made: Maker, attacked: Attacked) -> None:
     found = attacked("sample")
-    for name in ("inference", "membership", "external"):
-        assert any("2 times the risk" in note for note in found[name].notes)
+    release, *_ = made("sample")
+    names = ["inference", "membership"]
+    unknown = attack(replace(release, sampled=None), SOURCE, CONTROL, attacks=names, targets=200, seed=1)
+    for diluted in unknown:
+        assert any("2 times the risk" in note for note in diluted.notes)
+        assert any("are in the sample" in note for note in found[diluted.attack].notes)
+        assert found[diluted.attack].risk.value > diluted.risk.value
     assert not any("sample" in note or "times the risk" in note for note in found["singling-out"].notes)
 
 

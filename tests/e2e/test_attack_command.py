@@ -121,7 +121,11 @@ def test_what_is_to_know_of_changed_columns_is_said_once(folder: Path) -> None:
     assert code == 0
     assert text.count("'age' need not show people's own values") == 1
     assert text.count("all attacks: 'name' was hashed without a salt") == 1
-    assert "2 times the risk" in text
+    assert text.count("targets are people whose records are in the sample") == 1
+    (folder / "treated" / "internal" / "witness.parquet").unlink()
+    code, text = run(folder, "treated", *more)
+    assert code == 0
+    assert text.count("those whose records are published are at about 2 times the risk") == 1
     assert "person 1" not in text
     (shown, _) = (json.loads(run(folder, "treated", *more, "--json")[1])[key] for key in ("attacks", "refused"))
     assert all(any("without a salt" in note for note in each["notes"]) for each in shown)

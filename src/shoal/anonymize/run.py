@@ -273,7 +273,7 @@ class Run:
         refuse_unverified(verification)
         findings = self._find(publication, manifest)
         evidence = self._evidence(publication, verification, findings)
-        sampled = None if witness is None or "sample" not in manifest else (witness > 0).any(axis=0)
+        sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
 
     def _apply(

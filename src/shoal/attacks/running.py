@@ -15,6 +15,7 @@ from shoal.attacks.base import FEW, FEWEST, N_TARGETS, Attack, People, Refusal, 
 from shoal.attacks.view import ReleaseView
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
+from shoal.core.arrays import BoolArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.progress import Progress, show_progress
 from shoal.core.registry import discover
@@ -24,6 +25,7 @@ from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
+from shoal.release.witness import find_sampled
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
@@ -75,7 +77,12 @@ def attack(
     beside = [name for other in views for name in other.known]
     wanted = [*view.known, *view.secrets, *beside, *view.treatments.shown]
     shared = [] if named is None else [name for name in named.schema.names if name not in view.treatments.shown]
-    people = _people(view, _open(source, options, loaded), "the source", [*wanted, *shared])
+    given = _open(source, options, loaded)
+    people = _people(view, given, "the source", [*wanted, *shared])
+    sampled = find_sampled(release) if "sample" in view.manifest else None
+    members = None
+    if sampled is not None and len(sampled) == len(people):
+        members = _people(view, given, "the source", [*wanted, *shared], sampled)
     strangers = None
     if control is not None:
         strangers = _people(view, _open(control, options, loaded), "the control table", wanted)
@@ -87,9 +94,15 @@ def attack(
         for name, kind in chosen.items():
             each = kind(targets, register=names, others=views)
             seeds = None if seed is None else [seed, *name.encode()]
+            asked = members if each.of_people and members is not None else people
             columns = [
-                _try(each, part, people, strangers, np.random.default_rng(seeds)) for part in by_column(each, view)
+                _try(each, part, asked, strangers, np.random.default_rng(seeds)) for part in by_column(each, view)
             ]
+            if each.of_people and "sample" in view.manifest:
+                note = _note_sample(view.manifest["sample"], known=members is not None)
+                columns = [
+                    replace(one, notes=(*one.notes, note)) if isinstance(one, Trials) else one for one in columns
+                ]
             reasons = {column.reason if isinstance(column, Refusal) else None for column in columns}
             alike = len(reasons) == 1 and None not in reasons  # which column it is makes no difference then
             found += [replace(columns[0], about=None)] if alike else columns
@@ -119,13 +132,18 @@ def _try(
     notes = view.treatments.notes(view.known)
     if attack.of_people and found.success.trials < FEW:
         notes.append(f"{found.success.trials} people were asked about: so few tell little, as the interval shows")
-    share = view.manifest.get("sample", {}).get("share")
-    if share is not None and attack.of_people:
-        notes.append(
-            f"a share of {share:g} of the source was published, and whose records is not known: targets are people of "
-            f"the whole source, so those whose records are published are at about {1 / share:.3g} times the risk"
-        )
     return replace(found, notes=(*found.notes, *notes))
+
+
+def _note_sample(sample: Mapping[str, Any], *, known: bool) -> str:
+    """Say whom an attack on a sample is about, by whether it is known whose records were published."""
+    if known:
+        return "targets are people whose records are in the sample, as the data holder knows"
+    more = "more" if "share" not in sample else f"about {1 / sample['share']:.3g} times the"
+    return (
+        "some records of the source were published, and whose is not known: targets are people of the whole source, so "
+        f"those whose records are published are at {more} risk"
+    )
 
 
 def _options(view: ReleaseView, policy: Policy | None) -> SourceOptions:
@@ -140,8 +158,10 @@ def _open(table: object, options: SourceOptions, policy: Policy | None) -> Sourc
     return source if policy is None else unfold_baskets(policy, source)[1]
 
 
-def _people(view: ReleaseView, source: Source, stated: str, wanted: Sequence[str]) -> People:
-    """Read the wanted columns: what is known, and to be found out, and names that a register has, too."""
+def _people(
+    view: ReleaseView, source: Source, stated: str, wanted: Sequence[str], only: BoolArray | None = None
+) -> People:
+    """Read the wanted columns, of some rows *only*: what is known, to be found out, and names that a register has."""
     names = [name for name in dict.fromkeys(wanted) if name in source.schema.names]
     for name in view.known:
         if name not in names and name not in view.treatments.named:
@@ -151,6 +171,7 @@ def _people(view: ReleaseView, source: Source, stated: str, wanted: Sequence[str
             )
     units = [name for name in view.manifest.get("people", {}).values() if name in source.schema.names][:1]
     rows: pa.Table = read_columns(source, list(dict.fromkeys([*names, *units])))
+    rows = rows if only is None else rows.filter(pa.array(only))
     if not units:
         return view.people(rows, stated)
     owner = rows.column(units[0]).combine_chunks().cast(pa.string()).dictionary_encode(null_encoding="encode")

@@ -294,18 +294,31 @@ class Bench:
         )
 
     def _attack(self, release: Release, policy: Policy) -> dict[str, Trials | Refusal]:
-        """Return the greatest risk that each attack found, of all sensitive columns."""
+        """Return what each attack found about those most at risk, of all sensitive columns."""
         options: dict[str, Any] = {"attacks": RISKS, "targets": self.targets, "seed": self.seed, "policy": policy}
         try:
             found = attack(release, self.people, self.strangers, **options)
         except ShoalError as error:
             return {name: Refusal(name, str(error)) for name in RISKS}
-        greatest: dict[str, Trials | Refusal] = {}
-        for each in found:
-            before = greatest.setdefault(each.attack, each)
-            if isinstance(each, Trials) and not (isinstance(before, Trials) and before.risk.value >= each.risk.value):
-                greatest[each.attack] = each
-        return {name: greatest[name] for name in RISKS}
+        worst: dict[str, Trials | Refusal] = {}
+        for each in map(_keep_worst, found):
+            before = worst.setdefault(each.attack, each)
+            if isinstance(each, Trials) and not (isinstance(before, Trials) and before.risk.low >= each.risk.low):
+                worst[each.attack] = each
+        return {name: worst[name] for name in RISKS}
+
+
+def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
+    """Return the trials of those who are most at risk, with the average beside, and without values of anybody."""
+    if isinstance(found, Refusal):
+        return found
+    average = replace(found, exposed=None, subgroup=None)
+    _, worst = max(found.cases, key=lambda case: case[1].risk.low)
+    if worst is found:
+        return average
+    whose = "the people whom the attack is surest about" if worst is found.exposed else "the subgroup that fares worst"
+    variants = {**found.variants, "average": replace(average, variants={}, notes=())}
+    return replace(worst, variants=variants, notes=(*found.notes, f"the risk is that of {whose}"))
 
 
 def _columns(policy: Policy, table: pa.Table, names: Sequence[str], which: str) -> pa.Table:

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from shoal.columns.sampling import SampledSource
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.randomness import explain_file_errors
+from shoal.release.release import INTERNAL, Release
 from shoal.sources.base import Source, layers
 from shoal.sources.writers import open_writer
 
@@ -110,6 +112,18 @@ class Witness:
             for begin in range(0, self.numbers.shape[1], _CHUNK):
                 columns = [pa.array(column) for column in self.numbers[:, begin : begin + _CHUNK]]
                 writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def find_sampled(release: Release | str | Path) -> BoolArray | None:
+    """Return (n_source_rows,) whose records a sample has, as the release knows or its witness; None without either."""
+    if isinstance(release, Release) and release.sampled is not None:
+        return release.sampled
+    folder = release.folder if isinstance(release, Release) else Path(release)
+    for path in [] if folder is None else [folder / INTERNAL / FILE, folder.parent / INTERNAL / FILE]:
+        if path.is_file():
+            numbers = np.array([column.to_numpy() for column in pq.read_table(path).columns])
+            return np.asarray(np.count_nonzero(numbers, axis=0) > 0)
+    return None
 
 
 def _find_kept(shape: tuple[int, int], folder: Path) -> IntArray:
