@@ -225,7 +225,7 @@ def find_alarms(release: Release, world: World, policy: Mapping[str, Any], seed:
     """Return of every attack that has a meaning for the release whether it is sure that it found something."""
     register = world.source.drop_columns("illness")
     found = attack(release, world.source, world.control, seed=seed, policy=policy, register=register)
-    alarms = {each.attack: each.risk.low > 0 for each in found if not isinstance(each, Refusal)}
+    alarms = {each.attack: each.worst.low > 0 for each in found if not isinstance(each, Refusal)}
     return alarms | {ANY: any(alarms.values())}
 
 
