@@ -36,8 +36,8 @@ N_WORLDS = 20
 ANY = "any attack"
 PEER = "anonymeter"
 ALONE = "anonymeter alone"  # found by it and by no attack of ours
-PEER_FORMS, PEER_WAYS, PEER_WORLDS = ("synthetic", "plain"), ("unique", "random"), 3
-PEER_LEAST = 0.01  # share from which it is asked
+PEER_FORMS, PEER_WORLDS = ("synthetic", "plain"), 2
+PEER_ASKED = (("unique", 0.01), ("unique", 0.05), ("unique", 0.25), ("random", 0.25))
 PEER_PYTHON = Path(".venv-anonymeter") / "bin" / "python"
 PEER_QUESTIONS = Path(__file__).with_name("anonymeter_questions.py")
 QUICK_FORMS = ("classes", "synthetic")
@@ -214,7 +214,7 @@ def run_world(records: int, seed: int, forms: tuple[str, ...], shares: tuple[flo
                 planted = plant(release, draw_planted(world, way, round(share * records), rng), rng)
                 own = int(rng.integers(1 << 30))
                 alarms = find_alarms(planted, world, policy, own)
-                if peer and form in PEER_FORMS and way in PEER_WAYS and share >= PEER_LEAST:
+                if peer and form in PEER_FORMS and (way, share) in PEER_ASKED:
                     theirs = ask_peer(planted, world, own)
                     alarms |= theirs | {ALONE: any(theirs.values()) and not alarms[ANY]}
                 found += [Cell(form, way, share, name, int(alarm), 1) for name, alarm in alarms.items()]
