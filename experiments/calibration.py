@@ -32,7 +32,7 @@ from shoal.release.release import Release
 SHARES = (0.001, 0.01, 0.05, 0.25)
 WAYS = ("verbatim", "noisy", "unique", "random")
 N_RECORDS = 10_000
-N_WORLDS = 20
+N_WORLDS = 12
 ANY = "any attack"
 PEER = "anonymeter"
 ALONE = "anonymeter alone"  # found by it and by no attack of ours

@@ -24,6 +24,7 @@ from shoal.compare.result import MEASURES, RISKS, Comparison, Row
 from shoal.compare.sweeps import policy_names
 from shoal.compare.writing import Wanted, draw_comparison, flat_csv, markdown_page, reading
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
+from shoal.datasets.uci import adult, adult_policy
 from shoal.policy.policy import Policy
 
 compare = partial(comparing.compare, cache=False)
@@ -392,3 +393,41 @@ def test_the_demo_policy_declares_every_value() -> None:
     stays = pa.Table.from_batches(list(pages.stays(400, seed=2)))
     (row,) = compare(stays, pages.demo_policy(), techniques=["k-anonymity"], seed=1, targets=20).rows
     assert row.reason is None
+
+
+def _compare_samples(table: pa.Table, policy: dict[str, Any]) -> None:
+    """Hold a sample against the whole table and against classes, as a statistician would."""
+    found = compare(table, policy, techniques="original,sampling,k-anonymity", seed=1)
+    original, sampling, _ = found.rows
+    for risk in RISKS:
+        whole, part = original.trials(risk), sampling.trials(risk)
+        assert whole is not None
+        assert part is not None
+        assert part.risk.high >= 0.75 * whole.risk.low, risk
+    stands = found.standings()
+    assert "sampling" not in stands[2].dominated_by
+    assert stands[1].risk.value > stands[2].risk.high
+    assert stands[1].rank > stands[2].rank
+
+
+def test_a_sample_has_the_risk_of_the_sampled_and_never_dominates_a_promise() -> None:
+    rng = np.random.default_rng(1)
+    n = 6000
+    town = rng.choice(40, n, p=(weights := 1 / np.arange(1, 41)) / weights.sum())
+    table = pa.table(
+        {
+            "age": np.clip(rng.normal(45, 15, n).round(), 18, 90).astype(int),
+            "town": [f"town {code}" for code in town],
+            "job": [f"job {code}" for code in (town + rng.integers(0, 12, n)) % 20],
+            "illness": rng.choice(["asthma", "flu", "gout", "migraine", "rash"], n),
+        }
+    )
+    ages = {"intervals": {"min": 18, "max": 90, "widths": [10, 30]}}
+    attributes: dict[str, Any] = {name: {"role": "quasi"} for name in ("age", "town", "job")}
+    attributes |= {"illness": {"role": "sensitive"}, "age": {"role": "quasi", "taxonomy": ages}}
+    _compare_samples(table, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 10}}]})
+
+
+def test_a_sample_of_adult_is_near_the_whole_table(shared_data: Path) -> None:
+    policy = adult_policy(folder=shared_data)
+    _compare_samples(adult(shared_data, columns=list(policy["attributes"])), policy)

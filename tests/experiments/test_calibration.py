@@ -31,6 +31,7 @@ from experiments import calibration
 from shoal.anonymize import anonymize
 from shoal.core.errors import UsageError
 
+DOCS = Path(__file__).parents[2] / "docs"
 QUASI = ("age", *calibration.COLUMNS)
 
 
@@ -109,6 +110,18 @@ def test_the_section_of_the_documentation_is_replaced_and_nothing_else(tmp_path:
         assert "| `copies` | 95 |" in text
         assert "old" not in text
         assert text.count(BEGIN) == 1
+
+
+def test_the_documentation_shows_the_figures_that_are_stored() -> None:
+    stored = read_result(Calibration, json.loads((DOCS / "figures" / "calibration.json").read_text(encoding="utf-8")))
+    text = (DOCS / "attacks.md").read_text(encoding="utf-8")
+    assert text.split(BEGIN)[1].split(END)[0].strip() == make_report(stored).page.strip()
+    assert (stored.records, {cell.form for cell in stored.cells}) == (10_000, set(FORMS))
+    found = count(stored, attack=ANY, way="unique", share=0.01)
+    assert found.alarms >= 0.95 * found.runs
+    for attack in {cell.attack for cell in stored.cells if " " not in cell.attack}:
+        false = count(stored, attack=attack, way="random")
+        assert false.alarms <= 0.02 * false.runs, attack  # at 1 %, 5 of 288 happen by chance in one of six runs
 
 
 @pytest.mark.thorough
