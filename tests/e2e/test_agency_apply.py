@@ -293,3 +293,44 @@ def test_an_existing_folder_stays(owner, tmp_path):
     with pytest.raises(UsageError, match="exists already"):
         apply_plan(owner / "plan.json", owner / "owner.csv", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_people_are_counted_where_a_column_tells_them_apart(shoal, agency, needed, tmp_path):
+    """Half of the people that the plan asks for, each with two records, are as many records as it asks for."""
+    half = people(needed // 2 + 1, seed=8)
+    path = write(tmp_path / "twice.csv", COLUMNS, half * 2)
+    arguments = ("agency", "apply", agency / "plan.json", path, "-o", tmp_path / "out", "--json")
+    counted = shoal(*arguments, "--unit", "name")
+    assert counted.returncode == 3, counted.stdout
+    said = json.loads(counted.stdout)["error"]
+    assert f"{2 * len(half):,} records of {len(half):,} people" in said
+    assert f"the plan asks for {needed:,} people" in said
+    assert shoal(*arguments, "--unit", "nmae").returncode == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, COLUMNS[1:5]], ids=["identified", "nameless"])
+def test_a_table_given_twice_is_a_finding(shoal, agency, needed, tmp_path, columns):
+    first = 0 if columns == COLUMNS else 1
+    rows = [row[first : first + len(columns)] for row in people(needed // 2 + 200, seed=8)]
+    path = write(tmp_path / "twice.csv", columns, rows * 2)
+    arguments = ("agency", "apply", agency / "plan.json", path, "-o", tmp_path / "out", "--json")
+    strict = shoal(*arguments, "--strict")
+    assert strict.returncode == 5, strict.stdout
+    assert not (tmp_path / "out").exists()
+    shown = shoal(*arguments)
+    assert shown.returncode == 0, shown.stdout
+    stated = json.loads(shown.stdout)
+    assert "repeated-people" in {finding["id"] for finding in stated["findings"] if finding["severity"] == "high"}
+    assert stated["people"] is None  # nobody said who is who
+    assert SECRET not in shown.stdout
+
+
+def test_people_who_are_told_apart_are_stated(shoal, owner, needed, tmp_path):
+    arguments = ("agency", "apply", owner / "plan.json", owner / "owner.csv", "--unit", "name", "--strict")
+    ran = shoal(*arguments, "-o", tmp_path / "out")
+    assert ran.returncode == 0, ran.stderr
+    assert f"{needed + 200:,} people" in ran.stdout
+    evidence = json.loads((tmp_path / "out" / "internal" / "evidence.json").read_text())
+    assert evidence["people"] == needed + 200
+    assert "repeated-people" not in {finding["id"] for finding in evidence["findings"]}

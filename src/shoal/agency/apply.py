@@ -13,8 +13,10 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field
 
 from shoal.anonymize.run import Options, Run, same_format
+from shoal.columns.sampling import refuse_nobody
 from shoal.core.arrays import BoolArray, CodeArray
-from shoal.core.errors import InputError, UnreachableError, did_you_mean
+from shoal.core.dictionaries import MISSING_CODE, encode_columns
+from shoal.core.errors import InputError, UnreachableError, UsageError, did_you_mean
 from shoal.core.progress import Progress, Silent
 from shoal.core.wording import count_noun
 from shoal.engines.local import CountedCells
@@ -151,6 +153,7 @@ class AgreedClasses(Method):
     title: ClassVar[str] = "the classes of an agency's plan"
 
     agreed: AgreedPlan = Field(exclude=True, description="the plan")
+    people: int | None = Field(default=None, exclude=True, description="whom a column tells apart; None: not counted")
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Find the class of each cell; too few records, or a class that breaks the promise, are an error."""
@@ -158,12 +161,13 @@ class AgreedClasses(Method):
         class_of = agreed.locate([codes.astype(np.int64) for codes in problem.quasi_codes])
         self._refuse_outside(problem, class_of)
         records = int(counts.sum())
-        missing = agreed.records - records
+        of_people = "" if self.people is None else f" of {self.people:,} people"
+        missing = agreed.records - (records if self.people is None else self.people)
         if missing > 0:
             raise UnreachableError(
-                f"there {'is 1 record' if records == 1 else f'are {records:,} records'}, and the plan asks for "
-                f"{agreed.records:,}: {missing:,} {'is' if missing == 1 else 'are'} missing. Nothing was published; "
-                "wait until there are enough"
+                f"there {'is 1 record' if records == 1 else f'are {records:,} records'}{of_people}, and the plan asks "
+                f"for {agreed.records:,}{' people' if of_people else ''}: {missing:,} {'is' if missing == 1 else 'are'} "
+                "missing. Nothing was published; wait until there are enough"
             )
         lo, hi = find_hulls(agreed)
         plan = Plan.of_cells(lo, hi, class_of, counts)
@@ -219,36 +223,52 @@ def apply_plan(
     seed: int | None = None,
     progress: Progress | None = None,
     ledger: Ledgered = None,
+    unit: str | None = None,
+    strict: bool = False,
 ) -> Release:
     """Publish a table by an agency's plan so that every class keeps what the plan promises, and prove it.
 
     Values are compared with those of the plan as texts: 34 is "34", whatever type the column has. Columns that the
     plan does not know are left out (``evidence["left_out"]``). Values and combinations outside the plan are an
     ``InputError``; too few records, and classes that do not keep the promise, an ``UnreachableError``. Nothing is
-    written then. A *ledger* is as in :func:`shoal.anonymize`.
+    written then. If *unit* names the column that tells people apart, the plan's number of records is one of people. If
+    *strict*, nothing is published while high findings are open. A *ledger* is as in :func:`shoal.anonymize`.
     """
     path = Path(plan)
     content = read_plan_file(path)
     agreed = parse_plan(content, path.name)
     source = open_source(data)
     left_out = _find_unknown_columns(agreed, source, path.name)
+    people = None if unit is None else count_people(source, unit)
+    own = {"agreed": agreed, "plan_file": content, "left_out": left_out, "people": people}
     run = Run.start(
         source,
-        make_policy(agreed, left_out),
+        make_policy(agreed, left_out, people),
         Options(
             out=Path(out),
             format=format or same_format(data),
             seed=seed,
             ledger=ledger_options(ledger),
+            strict=strict,
             admit=partial(refuse_outside, agreed, name=source.name),
-            publish=partial(publish_agreed, {"agreed": agreed, "plan_file": content, "left_out": left_out}),
+            publish=partial(publish_agreed, own),
         ),
         progress or Silent(),
     )
     return run.finish(data)
 
 
-def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = ()) -> Policy:
+def count_people(source: Source, column: str) -> int:
+    """Return how many people a column tells apart; records that name nobody are an error."""
+    if column not in source.schema.names:
+        hint = did_you_mean(column, source.schema.names)
+        raise UsageError(f"--unit: column {column!r} is not in {source.name}{hint}")
+    _, (owner,) = encode_columns(source.batches([column], dictionary=[column]))
+    refuse_nobody(column, int((owner == MISSING_CODE).sum()))
+    return len(np.unique(owner))
+
+
+def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = (), people: int | None = None) -> Policy:
     """Return the policy that a plan stands for; other columns are treated as identifiers, which nobody publishes."""
 
     def attribute(role: Role, values: tuple[str, ...]) -> AttributePolicy:
@@ -262,7 +282,7 @@ def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = ()) -> Policy:
             **{name: AttributePolicy("identifier") for name in left_out},
         },
         privacy=(make_model(agreed),),
-        method=AgreedClasses(agreed=agreed),
+        method=AgreedClasses(agreed=agreed, people=people),
         missing="category",
         max_withheld=0.0,
         source=SourceOptions(),

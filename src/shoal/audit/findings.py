@@ -242,6 +242,16 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
     """
     if table.given is None or table.given[0].units or not (table.models or not table.form.of_people):
         return
+    if table.publication is not None and (times := table.publication.multiplicity) > 1:
+        yield Finding(
+            "repeated-people",
+            "high",
+            (),
+            f"Every combination of values that occurs has a multiple of {times} records, as in a table that was given "
+            f"{times} times: the people would be {table.rows.n_rows // times:,} rather than {table.rows.n_rows:,}, and "
+            "what is promised about records need not hold for them.",
+            "Give every record once, and name the column that tells people apart with --unit.",
+        )
     policy, *_, given = table.given[0], *layers(table.given[1])
     names = [name for name in policy.names("identifier") if name in given.schema.names]
     names = [name for name in names if is_flat(given.schema.field(name).type)]

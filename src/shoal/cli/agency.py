@@ -19,6 +19,7 @@ from shoal.cli.publishing import (
     PopulationOption,
     RecipientOption,
     SeedOption,
+    StrictOption,
     WarnOption,
     answer_release,
     read_ledger_options,
@@ -230,6 +231,10 @@ def apply(
     recipient: RecipientOption = None,
     floor: FloorOption = None,
     warn: WarnOption = False,
+    unit: Annotated[
+        str | None, typer.Option("--unit", help="Column that tells people apart; the plan's number counts these.")
+    ] = None,
+    strict: StrictOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
@@ -246,9 +251,11 @@ def apply(
                 seed=seed,
                 progress=progress,
                 ledger=entering,
+                unit=unit,
+                strict=strict,
             )
         if json_output:
-            more = {name: release.evidence[name] for name in ("records_needed", "left_out")}
+            more = {name: release.evidence[name] for name in ("records_needed", "people", "left_out")}
             answer_release(release, folder, more)
         else:
             _show_release(release)
@@ -264,6 +271,8 @@ def _show_release(release: Release) -> None:
         f"{promise['model']} ({parameters_text(promise['parameters'])}) holds: the weakest class reaches "
         f"{promise['achieved']:.6g}. The plan asks for {evidence['records_needed']:,} records.",
     )
+    unknown = "Whether each record is another person was not checked; --unit names the column that tells."
+    say(unknown if evidence["people"] is None else f"They are of {count_noun(evidence['people'], 'person', 'people')}.")
     if evidence["left_out"]:
         say(f"Left out, since the plan does not know them: {plain(', '.join(evidence['left_out']))}.")
     say(f"The plan goes with the data: public/{manifest['agreed']['file']}.")

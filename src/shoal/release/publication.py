@@ -125,6 +125,11 @@ class Publication(ABC):
         return {}
 
     @property
+    def multiplicity(self) -> int:
+        """The number of times that the whole table seems to be given; 1 unless it is looked for."""
+        return 1
+
+    @property
     def files(self) -> Mapping[str, bytes]:
         """Public files besides the rows and what describes them, by name."""
         return {}

@@ -41,6 +41,7 @@ PLAN_FILE = "plan.json"
 FORMAT = 2
 KIND = "shoal-agency-plan"
 MOST_RECORDS = 2**53  # more records than any table has
+FEWEST_COMBINATIONS = 20  # from which on it is no chance if each occurs an even number of times
 _NUMBERS = ("delta", "p", "eta", "n", "n_tight", "records", "m", "classes")
 _LISTS = ("quasi", "points", "runs", "values")
 _KEYS = {"format", "kind", "sensitive", "order", "arrangement", "promise", "digest", *_NUMBERS, *_LISTS}
@@ -427,6 +428,7 @@ class AgreedPublication(GeneralizedPublication):
     agreed: AgreedPlan
     plan_file: bytes
     left_out: tuple[str, ...]  # columns that the plan does not know
+    people: int | None  # whom a column tells apart; None: not counted
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
@@ -452,8 +454,17 @@ class AgreedPublication(GeneralizedPublication):
 
     @property
     def own_evidence(self) -> Mapping[str, Any]:
-        """How many records the plan asks for, and which columns were left out."""
-        return {"records_needed": self.agreed.records, "left_out": list(self.left_out)}
+        """How many records the plan asks for, how many people there are, and which columns were left out."""
+        return {"records_needed": self.agreed.records, "people": self.people, "left_out": list(self.left_out)}
+
+    @property
+    def multiplicity(self) -> int:
+        """The number of which all records of each combination of values are a multiple; 1 where few combinations are.
+
+        It is above 1 by chance with a probability of about 2 to the power of minus the number of combinations.
+        """
+        counts = self.encoding.problem.cells.counts
+        return int(np.gcd.reduce(counts)) if len(counts) >= FEWEST_COMBINATIONS else 1
 
     @property
     def files(self) -> Mapping[str, bytes]:
