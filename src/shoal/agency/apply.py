@@ -166,8 +166,8 @@ class AgreedClasses(Method):
         if missing > 0:
             raise UnreachableError(
                 f"there {'is 1 record' if records == 1 else f'are {records:,} records'}{of_people}, and the plan asks "
-                f"for {agreed.records:,}{' people' if of_people else ''}: {missing:,} {'is' if missing == 1 else 'are'} "
-                "missing. Nothing was published; wait until there are enough"
+                f"for {agreed.records:,}{' people' if of_people else ''}: {missing:,} "
+                f"{'is' if missing == 1 else 'are'} missing. Nothing was published; wait until there are enough"
             )
         lo, hi = find_hulls(agreed)
         plan = Plan.of_cells(lo, hi, class_of, counts)

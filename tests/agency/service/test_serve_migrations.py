@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from shoal.agency.service.database import alembic_config, migrate, open_database
-from shoal.agency.service.migrations.versions.v0001_campaigns import metadata
+from shoal.agency.service.migrations.versions.v0002_checks import metadata
 
 
 def agency(*arguments: str) -> subprocess.CompletedProcess[str]:

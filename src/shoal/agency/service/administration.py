@@ -26,7 +26,7 @@ from shoal.agency.service.messages import (
     TokenEntry,
     describe_errors,
 )
-from shoal.agency.service.migrations.versions import v0001_campaigns as schema
+from shoal.agency.service.migrations.versions import v0002_checks as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Line, Service, append

@@ -30,7 +30,7 @@ from shoal.agency.service.messages import (
     ReleaseEntry,
     ReleaseManifest,
 )
-from shoal.agency.service.migrations.versions import v0001_campaigns as schema
+from shoal.agency.service.migrations.versions import v0002_checks as schema
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
 from shoal.agency.service.tokens import ROLES
 

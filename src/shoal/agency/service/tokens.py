@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, cast
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from shoal.agency.service.database import COUNT_LOCK, Database
-from shoal.agency.service.migrations.versions import v0001_campaigns as schema
+from shoal.agency.service.migrations.versions import v0002_checks as schema
 from shoal.agency.service.refusals import conflict
 
 Role: TypeAlias = Literal["agency", "owner", "client"]

@@ -1,7 +1,6 @@
 """The first tables, and triggers against what no code may do: going back, and rewriting what was said.
 
-While there is one migration, its tables are the schema of the service, the same on SQLite and PostgreSQL; a second one
-comes with a schema of its own.
+The migration after it begins with these tables, and has the schema of the service.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ _KEYS: dict[str, list[tuple[str, ...]]] = {
     "tokens": [("id",), ("digest",)],
 }
 _RANK = "CASE {0}.state WHEN 'draft' THEN 0 WHEN 'collecting' THEN 1 WHEN 'planned' THEN 2 WHEN 'closed' THEN 3 END"
-_BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
+BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
 _REVIVED = "OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL"
-_FIXED = {  # what never changes of rows that otherwise do
+FIXED = {  # what never changes of rows that otherwise do
     "campaigns": ("id", "name", "domain", "l", "delta", "eta", "point_order", "arrangement", "records", "created_at"),
     "tokens": ("id", "name", "role", "digest", "created_at"),
 }
@@ -55,31 +54,35 @@ metadata = MetaData(
 )
 
 
-def _id() -> Column[int]:
+def make_id() -> Column[int]:
+    """Return the number of a row."""
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
-def _campaign(*, only: bool = False) -> Column[int]:
+def refer_to_campaign(*, only: bool = False) -> Column[int]:
+    """Return the reference to a campaign, which may be the key itself."""
     return Column("campaign_id", ForeignKey("campaigns.id"), primary_key=only, nullable=False, autoincrement=False)
 
 
-def _token() -> Column[int]:
+def refer_to_token() -> Column[int]:
+    """Return the reference to a token."""
     return Column("token_id", ForeignKey("tokens.id"), nullable=False)
 
 
-def _at(name: str = "at", *, nullable: bool = False) -> Column[str]:
+def make_time(name: str = "at", *, nullable: bool = False) -> Column[str]:
+    """Return a column of times."""
     return Column(name, String(32), nullable=nullable)  # ISO 8601, UTC
 
 
 tokens = Table(
     "tokens",
     metadata,
-    _id(),
+    make_id(),
     Column("name", String(200), nullable=False),
     Column("role", String(10), nullable=False),
     Column("digest", String(64), nullable=False),
-    _at("created_at"),
-    _at("revoked_at", nullable=True),
+    make_time("created_at"),
+    make_time("revoked_at", nullable=True),
     UniqueConstraint("digest"),
     CheckConstraint("role IN ('agency', 'owner', 'client')", name="role"),
     sqlite_autoincrement=True,
@@ -88,7 +91,7 @@ tokens = Table(
 campaigns = Table(
     "campaigns",
     metadata,
-    _id(),
+    make_id(),
     Column("name", String(200), nullable=False),
     Column("state", String(10), nullable=False),
     Column("domain", Text, nullable=False),
@@ -99,7 +102,7 @@ campaigns = Table(
     Column("arrangement", String(20), nullable=False),
     Column("records", String(10), nullable=False),
     Column("revision", BigInteger, nullable=False),  # grows with everything that a plan rests on
-    _at("created_at"),
+    make_time("created_at"),
     CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
     sqlite_autoincrement=True,
 )
@@ -107,23 +110,23 @@ campaigns = Table(
 distributions = Table(
     "distributions",
     metadata,
-    _campaign(only=True),
+    refer_to_campaign(only=True),
     Column("rows", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    _at(),
+    make_time(),
 )
 
 contributions = Table(
     "contributions",
     metadata,
-    _id(),
-    _campaign(),
+    make_id(),
+    refer_to_campaign(),
     Column("owner", String(200), nullable=False),
-    _token(),
+    refer_to_token(),
     Column("rows", BigInteger, nullable=False),
     Column("records", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    _at(),
+    make_time(),
     UniqueConstraint("campaign_id", "owner"),
     sqlite_autoincrement=True,
 )
@@ -131,7 +134,7 @@ contributions = Table(
 plans = Table(
     "plans",
     metadata,
-    _campaign(only=True),
+    refer_to_campaign(only=True),
     Column("digest", String(64), nullable=False),
     Column("n", BigInteger, nullable=False),
     Column("n_tight", BigInteger, nullable=False),
@@ -140,18 +143,18 @@ plans = Table(
     Column("p", Float(53), nullable=False),
     Column("classes", BigInteger, nullable=False),
     Column("document", Text, nullable=False),
-    _at(),
+    make_time(),
 )
 
 reports = Table(
     "reports",
     metadata,
-    _id(),
-    _campaign(),
+    make_id(),
+    refer_to_campaign(),
     Column("owner", String(200), nullable=False),
-    _token(),
+    refer_to_token(),
     Column("records", BigInteger, nullable=False),
-    _at(),
+    make_time(),
     UniqueConstraint("campaign_id", "owner"),
     sqlite_autoincrement=True,
 )
@@ -159,15 +162,15 @@ reports = Table(
 releases = Table(
     "releases",
     metadata,
-    _id(),
-    _campaign(),
+    make_id(),
+    refer_to_campaign(),
     Column("owner", String(200), nullable=False),
-    _token(),
+    refer_to_token(),
     Column("files_digest", String(64), nullable=False),
     Column("files", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("manifest", Text, nullable=False),
-    _at(),
+    make_time(),
     UniqueConstraint("campaign_id", "owner", "files_digest"),
     sqlite_autoincrement=True,
 )
@@ -176,8 +179,8 @@ audit = Table(
     "audit",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
-    _at(),
-    _token(),
+    make_time(),
+    refer_to_token(),
     Column("role", String(10), nullable=False),
     Column("action", String(60), nullable=False),
     Column("subject", String(200), nullable=False),
@@ -215,10 +218,8 @@ def _sqlite_triggers() -> None:
             _sqlite_refusal(name, f"BEFORE INSERT ON {table} WHEN {there}", f"rows of {table} are not replaced")
     for table in ("campaigns", "tokens"):
         _sqlite_refusal(f"{table}_no_delete", f"BEFORE DELETE ON {table}", f"rows of {table} are not deleted")
-        changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _FIXED[table])
-        when = f"BEFORE UPDATE ON {table} WHEN {changed}"
-        _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
-    _sqlite_refusal("campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {_BACK}", "a campaign never goes back")
+        fix_on_sqlite(table, FIXED[table])
+    _sqlite_refusal("campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {BACK}", "a campaign never goes back")
     _sqlite_refusal("tokens_never_back", f"BEFORE UPDATE ON tokens WHEN {_REVIVED}", "a revoked token stays revoked")
     for deed, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
         state = f"(SELECT state FROM campaigns WHERE id = {row}.campaign_id)"  # noqa: S608 - own names
@@ -227,24 +228,36 @@ def _sqlite_triggers() -> None:
         _sqlite_refusal(name, when, "the campaign is not collecting")
 
 
+def fix_on_sqlite(table: str, names: tuple[str, ...]) -> None:
+    """Have these columns of a table never change."""
+    changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in names)
+    when = f"BEFORE UPDATE ON {table} WHEN {changed}"
+    _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
+
+
 def _sqlite_refusal(name: str, when: str, why: str) -> None:
     op.execute(f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END")
 
 
 def _postgresql_triggers() -> None:
     _function("shoal_refuse", "TRUE", "'rows of this table are final'")
-    for table in (*_FINAL, *_FIXED):
-        deeds = "DELETE" if table in _FIXED else "UPDATE OR DELETE"
+    for table in (*_FINAL, *FIXED):
+        deeds = "DELETE" if table in FIXED else "UPDATE OR DELETE"
         _trigger(f"{table}_final", f"BEFORE {deeds} ON {table} FOR EACH ROW", "shoal_refuse")
         _trigger(f"{table}_no_truncate", f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", "shoal_refuse")
-    for table, back in (("campaigns", _BACK), ("tokens", _REVIVED)):
-        changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _FIXED[table])
-        _function(f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'")
-        _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
+    for table, back in (("campaigns", BACK), ("tokens", _REVIVED)):
+        fix_on_postgresql(table, back, FIXED[table])
     state = "(SELECT state FROM campaigns WHERE id = COALESCE(NEW.campaign_id, OLD.campaign_id))"
     _function("shoal_collecting", f"{state} IS DISTINCT FROM 'collecting'", "'the campaign is not collecting'")
     when = "BEFORE INSERT OR UPDATE OR DELETE ON contributions FOR EACH ROW"
     _trigger("contributions_collecting", when, "shoal_collecting")
+
+
+def fix_on_postgresql(table: str, back: str, names: tuple[str, ...]) -> None:
+    """Have these columns of a table never change, and no row go back."""
+    changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in names)
+    _function(f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'")
+    _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
 
 
 def _function(name: str, condition: str, why: str) -> None:
