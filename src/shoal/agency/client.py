@@ -235,7 +235,7 @@ def _refusal(address: Address, status: int, answer: bytes) -> ShoalError:
     if status == http.client.UNPROCESSABLE_ENTITY and code == _UNREACHABLE:
         return UnreachableError(said)
     if status == http.client.UNAUTHORIZED:
-        return UsageError(f"{said}; ask the agency for a token")
+        return UsageError(said if code == "expired" else f"{said}; ask the agency for a token")
     return InputError(f"{said}; try again later") if status >= http.client.INTERNAL_SERVER_ERROR else UsageError(said)
 
 
@@ -254,7 +254,7 @@ class AgencyClient:
 
     def campaigns(self) -> list[dict[str, Any]]:
         """Return all campaigns."""
-        return self._list("/v1/campaigns", ("id", "name", "state", "l", "delta"))
+        return self._list("/v1/campaigns", ("id", "name", "state", "promise", "l", "k", "delta"))
 
     def campaign(self, campaign: str) -> dict[str, Any]:
         """Return one campaign with its domain."""
@@ -311,17 +311,34 @@ class AgencyClient:
         return self._list(f"{_path_of(campaign)}/records", ("owner", *_REPORT))
 
     def register(self, campaign: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Register a release by its manifest and digests (owner)."""
-        return self._ask("POST", f"{_path_of(campaign)}/releases", body, keys=("id",))
+        """Register a release by its manifest, digests and counts (owner)."""
+        return self._ask("POST", f"{_path_of(campaign)}/releases", body, keys=("id", "basis"))
 
     def releases(self, campaign: str) -> list[dict[str, Any]]:
         """Return the releases that are registered."""
-        return self._list(f"{_path_of(campaign)}/releases", ("id", "owner", "rows", "at"))
+        return self._list(f"{_path_of(campaign)}/releases", ("id", "owner", "rows", "basis", "at"))
 
     def guarantee(self, campaign: str, releases: int | None = None) -> dict[str, Any]:
         """Return what holds for any so many releases together; without a number, for all registered."""
         query = "" if releases is None else f"?{urlencode({'releases': releases})}"
         return self._ask("GET", f"{_path_of(campaign)}/guarantee{query}", keys=("statement",))
+
+    def link(self, campaign: str, target: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the releases with counts leave together of somebody whose quasi values are known."""
+        keys = ("number", "checked", "declared", "l", "remaining", "statement")
+        return self._ask("POST", f"{_path_of(campaign)}/linkage", {"target": dict(target)}, keys=keys)
+
+    def request(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for releases (client)."""
+        return self._ask("POST", "/v1/requests", body, keys=("id", "state"))
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Return requests and what was decided; a client sees its own."""
+        return self._list("/v1/requests", ("id", "client", "campaign", "state", "purpose", "reason"))
+
+    def decide(self, request: int, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Approve or refuse a request (agency)."""
+        return self._ask("POST", f"/v1/requests/{request}/decision", body, keys=("client", "state"))
 
     def _ask(
         self, method: str, path: str, body: Any = None, *, keys: tuple[str, ...] = (), patience: float | None = None

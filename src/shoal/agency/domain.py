@@ -65,6 +65,12 @@ class Domain(Received):
         return [len(values) for values in self.values]
 
     @classmethod
+    def of_classes(cls, n_classes: int, sensitive: str, values: list[str]) -> Domain:
+        """Return the classes of a plan and its sensitive values; no campaign can have a column of classes."""
+        numbers = Attribute.model_construct(name="class", values=list(map(str, range(1, n_classes + 1))))
+        return cls.model_construct(quasi=[numbers], sensitive=Attribute.model_construct(name=sensitive, values=values))
+
+    @classmethod
     def of(cls, document: Any) -> Domain:
         """Read the domain of a campaign as its service or its file says it."""
         try:

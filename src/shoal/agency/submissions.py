@@ -19,14 +19,15 @@ from shoal.agency.tables import code_rows
 from shoal.core.documents import load_with_lines, read_json, read_text
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
 from shoal.core.progress import Progress
+from shoal.release.forms.agreed import read_plan
 from shoal.sources.base import file_digest
 from shoal.sources.opening import open_source
 from shoal.taxonomies.parse import texts, whole_numbers
 from shoal.verify.reading import public_folder
 from shoal.verify.verifier import verify
 
-REQUIRED = ("name", "quasi", "sensitive", "l", "delta")
-OPTIONAL = ("eta", "order", "arrangement", "records")
+REQUIRED = ("name", "quasi", "sensitive", "delta")
+OPTIONAL = ("promise", "l", "k", "eta", "order", "arrangement", "records")
 MOST_NUMBERS = 100_000
 _WHOLE = re.compile("-?[0-9]{1,9}")
 
@@ -127,7 +128,10 @@ def _expand_values(given: Any, where: str) -> list[str]:
 
 
 def make_registration(folder: Path, *, progress: Progress | None = None) -> dict[str, Any]:
-    """Verify a release by a plan and return what registers it; one that does not hold is refused."""
+    """Verify a release by a plan and return what registers it; one that does not hold is refused.
+
+    With it go its counts of classes by values, which say what its rows say.
+    """
     public = public_folder(folder)
     verification = verify(public, progress=progress)
     if not verification.verified:
@@ -139,4 +143,7 @@ def make_registration(folder: Path, *, progress: Progress | None = None) -> dict
         raise InputError(f"cannot read {folder}: {error.strerror or 'input or output error'}") from None
     if not isinstance(manifest.get("agreed"), dict):
         raise UsageError(f"{folder} was not made by an agency's plan; make it with shoal agency apply")
-    return {"manifest": manifest, "files": files}
+    plan = read_plan(public / manifest["agreed"]["file"])
+    domain = Domain.of_classes(plan.classes, plan.sensitive, list(plan.sensitive_values))
+    counts = count_by_domain(public / manifest["data"]["file"], domain)
+    return {"manifest": manifest, "files": files, "counts": counts}

@@ -28,6 +28,7 @@ Database = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://...; else SHOAL_AGENCY_DATABASE, else sqlite:///agency.db."),
 ]
+Days = Annotated[int, typer.Option("--expires", metavar="DAYS", help="Days until it expires.", min=1, max=3660)]
 PACKAGES = ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
 
 
@@ -59,8 +60,12 @@ def serve(
     database: Database = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; else 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option(help="Port, 0 for any free one; else 8321.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate with its chain, PEM; needs --tls-key.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
+    behind_proxy: Annotated[
+        bool | None, typer.Option("--behind-proxy", help="A proxy with TLS stands before a plain listener.")
+    ] = None,
     port_file: Annotated[Path | None, typer.Option(help="Write the port to this file when ready.")] = None,
-    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the database to the newest version first.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Say where it serves as one JSON object.")] = False,
 ) -> None:
     """Serve an agency over HTTP. Campaigns, plans and registered releases, until interrupted."""
@@ -71,16 +76,17 @@ def serve(
         from shoal.agency.service.database import open_migrated
         from shoal.agency.service.settings import settings
 
-        chosen = settings(database=database, host=host, port=port)
+        secured = {"tls_cert": tls_cert, "tls_key": tls_key, "behind_proxy": behind_proxy}
+        chosen = settings(None, database=database, host=host, port=port, **secured)
 
         def announce(name: str, number: int) -> None:
-            address = f"http://{name}:{number}"
+            address = f"http{'s' if chosen.tls_cert else ''}://{name}:{number}"
             reply(json_output, {"url": address, "port": number}, f"The agency serves on {address}")
             sys.stdout.flush()
             if port_file is not None:
                 write_port(port_file, number)
 
-        run(chosen, open_migrated(chosen.database, migrating=migrate), announce)
+        run(chosen, open_migrated(chosen.database, migrating=False), announce)
 
 
 @app.command("migrate")
@@ -102,6 +108,7 @@ def migrate(
 def token(
     role: Annotated[str, typer.Option(help="agency, owner or client.")],
     name: Annotated[str, typer.Option(help="Whom it is for; owners are told apart by it.")],
+    expires: Days = 90,
     database: Database = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -111,8 +118,25 @@ def token(
         from shoal.agency.service.administration import create_first_token
         from shoal.agency.service.settings import settings
 
-        made = create_first_token(settings(database=database), name, role)
+        made = create_first_token(settings(database=database), name, role, expires)
         reply(json_output, made, plain(made["token"]))
+
+
+@app.command("renew")
+def renew(
+    token: Annotated[int, typer.Argument(metavar="TOKEN", help="Number of the token, as `GET /v1/tokens` lists it.")],
+    expires: Days = 90,
+    database: Database = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Renew a token, also one that has expired. The token stays as it is."""
+    with reporting(json_output):
+        require_packages("the agency's service", "agency", *PACKAGES)
+        from shoal.agency.service.administration import renew_beside
+        from shoal.agency.service.settings import settings
+
+        made = renew_beside(settings(database=database), token, expires)
+        reply(json_output, made, f"Token {token}, of {plain(made['name'])}, is valid until {made['expires_at'][:10]}.")
 
 
 @app.command("open")
@@ -175,8 +199,14 @@ def status(
         for entry in reports:
             has = f"{quote(entry['records'], ',')} of {quote(entry['needed'], ',')} records"
             lines.append(f"{quote(entry['owner'])} has {has}.")
-        lines += [f"{quote(entry['owner'])} registered release {quote(entry['id'])}." for entry in released]
+        lines += [
+            f"{quote(entry['owner'])} registered release {quote(entry['id'])}, {quote(entry['basis'])}."
+            for entry in released
+        ]
+        waiting = [entry for entry in client.requests() if entry["state"] == "open"]
+        lines += [f"{quote(entry['client'])} asks for releases (request {quote(entry['id'])})." for entry in waiting]
         content = {"campaign": found, "contributions": contributions, "reports": reports, "releases": released}
+        content["requests"] = waiting
         reply(json_output, content, *lines)
 
 
@@ -223,9 +253,65 @@ def campaigns(
         found = make_client(url, token_file, insecure).campaigns()
         table = make_table("campaign", "name", "state", "promise")
         for entry in found:
-            promise = f"l = {quote(entry['l'])}, delta = {quote(entry['delta'])}"
+            number = f"l = {quote(entry['l'])}" if entry["k"] is None else f"k = {quote(entry['k'])}"
+            promise = f"{quote(entry['promise'])} ({number}, delta = {quote(entry['delta'])})"
             table.add_row(quote(entry["id"]), quote(entry["name"]), quote(entry["state"]), promise)
         reply(json_output, {"campaigns": found}, table if found else "There is no campaign yet.")
+
+
+@app.command("request")
+def request(
+    url: Url,
+    wanted: Annotated[str, typer.Argument(help="Number of a campaign, or the columns that are wanted, with commas.")],
+    purpose: Annotated[str, typer.Option(help="What the releases are for.")],
+    l: Annotated[float | None, typer.Option("--l", help="Sensitive values that shall remain for everybody.")] = None,
+    delta: Annotated[float | None, typer.Option(help="How probably a release may miss that.")] = None,
+    token_file: TokenFile = None,
+    insecure: Insecure = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Ask an agency for releases. It approves or refuses; `shoal agency requests` shows what it decided."""
+    with reporting(json_output):
+        of_campaign = wanted.isdecimal()
+        what = (
+            {"campaign": int(wanted)} if of_campaign else {"attributes": [name.strip() for name in wanted.split(",")]}
+        )
+        body = {"purpose": purpose, "l": l, "delta": delta, **what}
+        made = make_client(url, token_file, insecure).request(body)
+        reply(json_output, made, f"Request {quote(made['id'])} waits for the agency.")
+
+
+@app.command("requests")
+def requests(
+    url: Url, token_file: TokenFile = None, insecure: Insecure = False, json_output: JsonOption = False
+) -> None:
+    """List requests and what was decided. Clients see their own."""
+    with reporting(json_output):
+        found = make_client(url, token_file, insecure).requests()
+        table = make_table("request", "client", "campaign", "state", "purpose", "reason")
+        for entry in found:
+            table.add_row(
+                *(quote(entry[name] or "") for name in ("id", "client", "campaign", "state", "purpose", "reason"))
+            )
+        reply(json_output, {"requests": found}, table if found else "There is no request yet.")
+
+
+@app.command("decide")
+def decide(
+    url: Url,
+    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request.", min=1)],
+    approve: Annotated[bool, typer.Option("--approve/--refuse", help="What is decided.")],
+    campaign: Annotated[int | None, typer.Option(help="For which campaign, if the request names none.", min=1)] = None,
+    reason: Annotated[str, typer.Option(help="Why; the client reads it.")] = "",
+    token_file: TokenFile = None,
+    insecure: Insecure = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Approve or refuse a client's request. An approved client may read what is registered in the campaign."""
+    with reporting(json_output):
+        body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
+        made = make_client(url, token_file, insecure).decide(request, body)
+        reply(json_output, made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}.")
 
 
 @app.command("contribute")
@@ -287,18 +373,25 @@ def report(
     campaign: Campaign,
     records: Annotated[int | None, typer.Option(help="How many records you have.", min=0)] = None,
     data: Annotated[Path | None, typer.Option(help="Count the rows of this table instead; they stay here.")] = None,
+    unit: Annotated[str | None, typer.Option(help="With --data: count people, whom this column tells apart.")] = None,
     token_file: TokenFile = None,
     insecure: Insecure = False,
     json_output: JsonOption = False,
 ) -> None:
     """Tell how many records you have. The agency answers how many are missing."""
     with reporting(json_output):
+        from shoal.agency.apply import count_people
         from shoal.agency.submissions import count_rows
+        from shoal.sources.opening import open_source
 
+        if unit is not None and data is None:
+            raise UsageError("--unit is a column of the table that --data names; give both")
         if (records is None) == (data is None):
             raise UsageError("give --records with a number or --data with a table to be counted, and not both")
         client = make_client(url, token_file, insecure)
-        found = client.report(campaign, count_rows(data) if records is None else records)
+        if records is None:
+            records = count_rows(data) if unit is None else count_people(open_source(data), unit)
+        found = client.report(campaign, records)
         has = f"{amount(found['records'], 'record')} of {quote(found['needed'], ',')} that are needed"
         verdict = "enough" if found["enough"] is True else f"wait for {quote(found['missing'], ',')} more"
         reply(json_output, found, f"{has}: {verdict}.")
@@ -313,7 +406,7 @@ def register(
     insecure: Insecure = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Verify and register a release by the plan. Its manifest and digests are sent, no row."""
+    """Verify and register a release by the plan. Its manifest, digests and counts are sent, no row."""
     with reporting(json_output):
         from shoal.agency.submissions import make_registration
 
@@ -321,7 +414,8 @@ def register(
         with bars() as progress:
             body = make_registration(folder, progress=progress)
         registered = client.register(campaign, body)
-        reply(json_output, registered, f"Verified, and registered as release {quote(registered['id'])}.")
+        number, basis = quote(registered["id"]), quote(registered["basis"])
+        reply(json_output, registered, f"Verified, and registered as release {number}; for clients it is {basis}.")
 
 
 @app.command("releases")
@@ -340,9 +434,11 @@ def releases(
         client = make_client(url, token_file, insecure)
         found = client.releases(campaign)
         guarantee = client.guarantee(campaign, together)
-        table = make_table("release", "owner", "rows", "registered (UTC)")
+        table = make_table("release", "owner", "rows", "its promise is", "registered (UTC)")
         for entry in found:
             when = quote(entry["at"])[:19].replace("T", " ")
-            table.add_row(quote(entry["id"]), quote(entry["owner"]), quote(entry["rows"], ","), when)
+            table.add_row(
+                *map(quote, (entry["id"], entry["owner"])), quote(entry["rows"], ","), quote(entry["basis"]), when
+            )
         lines = (table if found else "No release is registered yet.", quote(guarantee["statement"]))
         reply(json_output, {"releases": found, "guarantee": guarantee}, *lines)

@@ -117,6 +117,14 @@ def read_plan(path: Path, declared: AgreedFile) -> Plan:
     except OSError as fault:
         raise ManifestError(f"it cannot be read ({type(fault).__name__})") from None
     demand(hashlib.sha256(content).hexdigest() == declared.sha256, "its SHA-256 is not the declared one")
+    plan, digest = parse_plan(content)
+    demand(digest == declared.digest, "its digest is not the one that the manifest names")
+    demand(plan.n_classes == declared.classes, "it has another number of classes than the manifest says")
+    return plan
+
+
+def parse_plan(content: bytes) -> tuple[Plan, str]:
+    """Return a plan as it is written, and its digest, or raise a ManifestError: it is unaltered, and sound."""
     try:
         raw = parse_json(content.decode("utf-8"))
     except UnicodeDecodeError:
@@ -127,9 +135,7 @@ def read_plan(path: Path, declared: AgreedFile) -> Plan:
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     found = hashlib.sha256(text.encode("ascii")).hexdigest()
     demand(found == written.digest, "it was altered: its digest is not that of its content")
-    demand(found == declared.digest, "its digest is not the one that the manifest names")
-    demand(written.classes == declared.classes, "it has another number of classes than the manifest says")
-    return _fit(written)
+    return _fit(written), found
 
 
 def _fit(written: _PlanFile) -> Plan:
@@ -375,12 +381,22 @@ def _judge(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuarant
     asked = promise.model, promise.fraction(PARAMETER[promise.model]), promise.fraction("delta")
     if asked != (plan.model, plan.least, plan.delta):
         return answer(None, False, "it is not what the plan promises")
-    keys, counts = released.tally.result()
+    achieved, fault = judge_counts(plan, released.tally)
+    if achieved is None or fault:
+        return answer(achieved, False, fault)
+    if not agrees(promise.claimed, achieved):
+        return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
+    return answer(achieved, True, f"all {plan.n_classes} classes of the plan keep it")
+
+
+def judge_counts(plan: Plan, tally: Tally) -> tuple[float | None, str]:
+    """Return what the weakest class reaches by its counts of values, and what is wrong; "" if the promise is kept."""
+    keys, counts = tally.result()
     sizes = np.bincount((keys >> _HALF).astype(np.int64), counts, plan.n_classes).astype(np.int64)
     if empty := int((sizes == 0).sum()):
-        return answer(None, False, f"{empty} of {plan.n_classes} classes of the plan have no record")
+        return None, f"{empty} of {plan.n_classes} classes of the plan have no record"
     texts = tuple(plan.sensitive_values.to_pylist())
-    classes = histograms_of(released.tally, sizes, texts, len(texts))
+    classes = histograms_of(tally, sizes, texts, len(texts))
     if plan.model == AGREED[0]:
         wanted = (np.arange(plan.n_classes, dtype=np.uint64)[:, np.newaxis] << _HALF) | plan.shown.astype(np.uint64)
         kept, reached = np.isin(wanted, keys).all(axis=1), np.diff(classes.start)
@@ -388,12 +404,8 @@ def _judge(promise: Promise, plan: Plan, released: AgreedRows) -> CheckedGuarant
         kept, reached = sizes >= int(plan.least), sizes
     else:
         kept, reached = entropy_at_least(classes, plan.least), np.exp(entropies(classes))
-    achieved = float(reached.min())
-    if not kept.all():
-        return answer(achieved, False, f"{int((~kept).sum())} of {plan.n_classes} classes do not keep it")
-    if not agrees(promise.claimed, achieved):
-        return answer(achieved, False, "the manifest's 'achieved' is not what the rows reach")
-    return answer(achieved, True, f"all {plan.n_classes} classes of the plan keep it")
+    fault = "" if kept.all() else f"{int((~kept).sum())} of {plan.n_classes} classes do not keep it"
+    return float(reached.min()), fault
 
 
 def _compare(

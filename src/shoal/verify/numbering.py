@@ -77,7 +77,11 @@ class Tally:
     def add(self, keys: KeyArray) -> None:
         """Count these keys."""
         more, counts = np.unique(keys, return_counts=True)
-        self._keys, self._counts = sum_up(np.append(self._keys, more), np.append(self._counts, counts))
+        self.add_counts(more, counts)
+
+    def add_counts(self, keys: KeyArray, counts: IntArray) -> None:
+        """Count these keys as often as each is said to occur."""
+        self._keys, self._counts = sum_up(np.append(self._keys, keys), np.append(self._counts, counts))
 
     def result(self) -> tuple[KeyArray, IntArray]:
         """Return the distinct keys in ascending order and their counts."""

@@ -7,6 +7,7 @@ import hashlib
 import json
 import secrets
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ MANY = dict.fromkeys(("campaigns", "tokens", "releases"), 1_000_000)
 
 
 # What these look at happens before a database is asked: one kind of it is enough in the usual run.
-OF_ANY_DATABASE = ("test_serve_bodies", "test_serve_http", "test_serve_limits", "test_serve_schema")
+OF_ANY_DATABASE = ("test_serve_bodies", "test_serve_http", "test_serve_limits", "test_serve_schema", "test_serve_tls")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -77,6 +78,13 @@ class World:
         self.callers[made.json["token"]] = made.json
         return self.service.client(made.json["token"])
 
+    def approve(self, client: Any, campaign: Campaign) -> None:
+        """Have a client ask for a campaign, and the agency say yes."""
+        made = client.call("POST", "/v1/requests", {"purpose": "research", "campaign": campaign.id})
+        assert made.status == 201, made.body
+        answer = self.agency.call("POST", f"/v1/requests/{made.json['id']}/decision", {"state": "approved"})
+        assert answer.status == 200, answer.body
+
     def restart(self) -> None:
         """Start the service again; it has another port then."""
         self.agency.close()
@@ -111,7 +119,8 @@ class World:
 
     def campaign(self, state: str = "draft", **changes: Any) -> Campaign:
         """A new campaign, brought to a state by owners who contribute counts."""
-        body = {"name": f"campaign {secrets.token_hex(4)}", "domain": DOMAIN, "l": 3, "delta": 0.01, **changes}
+        promise = {} if "k" in changes else {"l": 3}
+        body = {"name": f"campaign {secrets.token_hex(4)}", "domain": DOMAIN, **promise, "delta": 0.01, **changes}
         made = self.agency.call("POST", "/v1/campaigns", body)
         assert made.status == 201, made.body
         found = Campaign(self, made.json["id"])
@@ -183,7 +192,49 @@ class Campaign:
             "data": {"file": "data.csv", "format": "csv", "sha256": data},
             **changes,
         }
-        return {"manifest": manifest, "files": {"data.csv": data, "plan.json": plan}}
+        body = {"manifest": manifest, "files": {"data.csv": data, "plan.json": plan}}
+        return {**body, "counts": self.class_counts(manifest["rows"])}
+
+    def class_counts(self, rows: int) -> dict[str, Any]:
+        """Counts of so many rows in which every class shows just the values that the plan names for it."""
+        document = self.document()
+        values = document["sensitive"]["values"]
+        named = document["values"] or [range(len(values))] * document["classes"]
+        pairs = [[str(number), values[code]] for number, codes in enumerate(named, 1) for code in codes]
+        each, rest = divmod(rows, len(pairs))
+        counts = [[*pair, each + (place < rest)] for place, pair in enumerate(pairs)]
+        return {"columns": ["class", document["sensitive"]["name"], "count"], "rows": counts}
+
+
+@pytest.fixture(scope="session")
+def shoal_agency() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command of the agency to its end."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [str(servers.COMMAND), "agency", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def shoal_serving() -> Callable[..., Any]:
+    """Serve with options of the command, as a context manager that yields the address."""
+
+    @contextlib.contextmanager
+    def serve(*options: object) -> Iterator[str]:
+        command = [str(servers.COMMAND), "agency", "serve", "--port", "0", "--json", *map(str, options)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            yield str(json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")["url"])
+        finally:
+            process.terminate()
+            process.wait(30)
+            if process.stdout is not None:
+                process.stdout.close()
+
+    return serve
 
 
 def new_cluster() -> servers.PostgreSQL:

@@ -80,29 +80,40 @@ def test_a_plan_for_more_records_than_can_be_counted_is_unreachable(world: Any, 
 
 def test_what_is_said_of_releases_is_what_is_known_of_them(world: Any) -> None:
     campaign = world.campaign("planned", delta=0.125)
-    body = campaign.release()
-    body["manifest"]["guarantees"][0]["parameters"]["delta"] = 0.125
-    place = f"{campaign.path}/guarantee"
+    place, releases = f"{campaign.path}/guarantee", f"{campaign.path}/releases"
 
     def stated(query: str = "") -> tuple[Any, ...]:
         answer = world.agency.call("GET", place + query).json
-        assert set(answer) == {"releases", "registered", "l", "delta", "verified_l", "statement"}
-        return answer["registered"], answer["delta"], answer["verified_l"], answer["statement"]
+        assert "for certain" not in answer["statement"]
+        return tuple(answer[name] for name in ("registered", "checked", "delta", "checked_l", "basis", "statement"))
 
-    registered, delta, verified, words = stated()
-    assert (registered, delta, verified) == (0, 0.125, None)
+    *numbers, words = stated()
+    assert numbers == [0, 0, 0.125, None, None]
     assert "except with probability 0.125 at most" in words
-    assert campaign.owner.call("POST", f"{campaign.path}/releases", body).status == 201
-    registered, delta, verified, words = stated()
-    assert (registered, delta, verified) == (1, 0.125, 3)
-    assert "for certain" in words
-    assert "not their data" in words
-    assert "probability" not in words
-    _, delta, verified, words = stated("?releases=3")
-    assert (delta, verified) == (0.375, None)
+    declared, checked = campaign.release(), campaign.release()
+    for body in (declared, checked):
+        body["manifest"]["guarantees"][0]["parameters"]["delta"] = 0.125
+    del declared["counts"]
+    declared["manifest"]["data"]["sha256"] = declared["files"]["data.csv"] = "0" * 64
+    answer = campaign.owner.call("POST", releases, declared)
+    assert (answer.status, answer.json["basis"]) == (201, "declared by its owner")
+    *numbers, words = stated()
+    assert numbers == [1, 0, 0.125, None, "declared by its owner"]
+    assert "checked nothing" in words
+    answer = campaign.owner.call("POST", releases, checked)
+    assert (answer.status, answer.json["basis"]) == (201, "checked from counts")
+    *numbers, words = stated()
+    assert numbers == [2, 1, 0.25, 3, "declared by its owner"]
+    assert "whichever of the 1 releases with counts somebody links, at least 3 sensitive values remain" in words
+    assert "nothing was checked" in words
+    assert {entry["basis"] for entry in world.agency.call("GET", releases).json["items"]} == {
+        "checked from counts",
+        "declared by its owner",
+    }
+    *_, words = stated("?releases=3")
     assert "except with probability 0.375 at most" in words
-    _, delta, verified, words = stated("?releases=8")
-    assert (delta, verified) == (1, None)
+    *numbers, words = stated("?releases=8")
+    assert numbers[2] == 1
     assert "nothing is promised beforehand" in words
 
 
@@ -197,16 +208,29 @@ def test_who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_slowly_is_no
     assert taken(3, 65_536, 3) < 3 * size  # of one answer the kernel may keep all for the sender
 
 
-def test_connections_are_limited_in_number(narrow: Any) -> None:
+def test_connections_are_limited_in_number_and_busy_ones_stay(narrow: Any) -> None:
+    """Requests under way keep their connections; who comes too late is cut off. Idle connections make room."""
     narrow.agency.close()
-    held = [opened(narrow) for _ in range(20)]
+    start = head_of_token(narrow)
+    busy = [opened(narrow) for _ in range(20)]
+    for connection in busy:
+        connection.sendall(start + b'{"name": ')
+    time.sleep(0.3)
     with opened(narrow) as late, contextlib.suppress(ConnectionError):
         late.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert late.recv(100) == b""
-    for connection in held:
+    for connection in busy:
         connection.close()
     time.sleep(0.3)
+    silent = [opened(narrow) for _ in range(20)]
     assert narrow.agency.call("GET", "/v1/campaigns").status == 200
+    for connection in silent:
+        connection.close()
+
+
+def head_of_token(world: Any) -> bytes:
+    lines = f"Authorization: Bearer {world.agency.token}\r\nContent-Type: application/json\r\nContent-Length: 500"
+    return f"POST /v1/tokens HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n".encode()
 
 
 def test_a_long_request_is_not_taken_for_an_idle_connection(narrow: Any) -> None:

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 ALL = frozenset({"agency", "owner", "client"})
-AGENCY, OWNER = frozenset({"agency"}), frozenset({"owner"})
+AGENCY, OWNER, CLIENT = frozenset({"agency"}), frozenset({"owner"}), frozenset({"client"})
 OPEN = {("get", "/healthz"), ("get", "/metrics")}
 ALLOWED = {
     ("post", "/v1/tokens"): AGENCY,
     ("get", "/v1/tokens"): AGENCY,
     ("delete", "/v1/tokens/{id}"): AGENCY,
+    ("post", "/v1/tokens/{id}/renewal"): AGENCY,
+    ("post", "/v1/requests"): CLIENT,
+    ("get", "/v1/requests"): ALL,
+    ("post", "/v1/requests/{id}/decision"): AGENCY,
     ("post", "/v1/campaigns"): AGENCY,
     ("get", "/v1/campaigns"): ALL,
     ("get", "/v1/campaigns/{id}"): ALL,
@@ -29,6 +33,7 @@ ALLOWED = {
     ("get", "/v1/campaigns/{id}/releases"): ALL,
     ("get", "/v1/campaigns/{id}/releases/{id}"): ALL,
     ("get", "/v1/campaigns/{id}/guarantee"): ALL,
+    ("post", "/v1/campaigns/{id}/linkage"): ALL,
     ("get", "/v1/audit"): AGENCY,
 }
 STRANGERS = ("none", "nonsense", "revoked", "empty", "other scheme", "two words", "not ascii")
@@ -50,8 +55,11 @@ def routes(schema: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def callers(world: Any) -> dict[str, Any]:
-    return {"agency": world.agency, "owner": world.caller("owner"), "client": world.caller("client")}
+def callers(world: Any, states: Any) -> dict[str, Any]:
+    client = world.caller("client")
+    for campaign in states.values():
+        world.approve(client, campaign)
+    return {"agency": world.agency, "owner": world.caller("owner"), "client": client}
 
 
 @pytest.fixture(scope="session")
@@ -175,7 +183,7 @@ def test_every_route_tells_its_errors_in_the_schema(schema: dict[str, Any]) -> N
 def test_a_token_is_shown_once_and_nowhere_else(world: Any) -> None:
     caller = world.caller("owner")
     identity = world.identity(caller)
-    assert set(identity) == {"id", "name", "role", "token"}
+    assert set(identity) == {"id", "name", "role", "expires_at", "token"}
     assert len(caller.token) >= 43  # 256 bits
     listed = world.agency.call("GET", "/v1/tokens?limit=1000").body.decode()
     assert caller.token not in listed

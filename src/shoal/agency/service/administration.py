@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from shoal.agency.service import tokens
-from shoal.agency.service.database import naming_failures, open_migrated, read_page
+from shoal.agency.service.database import Database, naming_failures, open_migrated, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
     AuditLine,
@@ -21,6 +21,7 @@ from shoal.agency.service.messages import (
     CurrentPage,
     Health,
     Id,
+    Lifetime,
     NewToken,
     Page,
     TokenEntry,
@@ -37,6 +38,7 @@ routes, unguarded = Routes("administration"), APIRouter(tags=["service"])
 _PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_TOKEN = select(*(schema.tokens.c[name] for name in TokenEntry.model_fields))
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: entry for status, entry in describe_errors().items() if status in (429, 500, 503)
@@ -51,18 +53,24 @@ def create_token(visit: CurrentVisit, asked: NewToken) -> Any:
     """Make a token for somebody; it is shown this once."""
     service = visit.service
     with visit.writing() as connection:
-        number, token = tokens.create(service.database, connection, asked.name, asked.role, service.settings.tokens)
-        visit.subject = f"/v1/tokens/{number}"
-    return {"id": number, "name": asked.name, "role": asked.role, "token": token}
+        made = tokens.create(service.database, connection, asked, service.settings.tokens)
+        visit.subject = f"/v1/tokens/{made['id']}"
+    return made
+
+
+@routes.serve("POST /v1/tokens/{token}/renewal", ("agency",), TokenEntry, body="body_bytes")
+def renew_token(visit: CurrentVisit, token: Id, asked: Lifetime) -> Any:
+    """Let a token end so many days from now, also one that has expired; the token itself stays as it is."""
+    with visit.writing(token) as connection:
+        tokens.renew(connection, token, asked.days)
+        return dict(connection.execute(_TOKEN.where(schema.tokens.c.id == token)).mappings().one())
 
 
 @routes.serve("GET /v1/tokens", ("agency",), Page[TokenEntry])
 def list_tokens(visit: CurrentVisit, paging: CurrentPage) -> Any:
     """List tokens, revoked ones too; never what they are."""
-    table = schema.tokens
-    asked = select(table.c.id, table.c.name, table.c.role, table.c.created_at, table.c.revoked_at)
     with visit.reading() as connection:
-        return read_page(connection, asked, table.c.id, paging)
+        return read_page(connection, _TOKEN, schema.tokens.c.id, paging)
 
 
 @routes.serve("DELETE /v1/tokens/{token}", ("agency",), status=204)
@@ -121,21 +129,44 @@ def render_reference(schema: Mapping[str, Any]) -> str:
     return environment(Path(__file__).parent).get_template("reference.html").render(schema=schema)
 
 
-def create_first_token(settings: Settings, name: str, role: str) -> dict[str, Any]:
+def create_first_token(settings: Settings, name: str, role: str, days: int) -> dict[str, Any]:
     """Make a token beside the service, with its line in the audit log, and return it as the service would."""
     try:
-        asked = NewToken.model_validate({"name": name, "role": role})
+        asked = NewToken.model_validate({"name": name, "role": role, "days": days})
     except ValidationError:
         known = ", ".join(tokens.ROLES)
         raise UsageError(f"--role must be one of {known}, and --name a text of 1 to 200 characters") from None
+
+    def create(database: Database, connection: Connection) -> tuple[Line, dict[str, Any]]:
+        made = tokens.create(database, connection, asked, settings.tokens)
+        number = made["id"]
+        return Line(tokens.now(), number, role, "create_token_by_command", f"/v1/tokens/{number}", 201), made
+
+    return _write_beside(settings, create)
+
+
+def renew_beside(settings: Settings, token: int, days: int) -> dict[str, Any]:
+    """Renew a token beside the service, with its line in the audit log: the agency's last one may have expired."""
+
+    def renew(_: Database, connection: Connection) -> tuple[Line, dict[str, Any]]:
+        tokens.renew(connection, token, days)
+        found = dict(connection.execute(_TOKEN.where(schema.tokens.c.id == token)).mappings().one())
+        return Line(tokens.now(), token, found["role"], "renew_token_by_command", f"/v1/tokens/{token}", 200), found
+
+    return _write_beside(settings, renew)
+
+
+def _write_beside(
+    settings: Settings, write: Callable[[Database, Connection], tuple[Line, dict[str, Any]]]
+) -> dict[str, Any]:
+    """Write to the database of a service as the service would, and return what was written."""
     database = open_migrated(settings.database, migrating=False)
     try:
         with naming_failures(database), database.writing() as connection:
-            number, token = tokens.create(database, connection, asked.name, asked.role, settings.tokens)
-            line = Line(tokens.now(), number, asked.role, "create_token_by_command", f"/v1/tokens/{number}", 201)
+            line, made = write(database, connection)
             append(database, connection, [line])
     except Refusal as refusal:
         raise UsageError(refusal.message) from None
     finally:
         database.engine.dispose()
-    return {"id": number, "name": asked.name, "role": asked.role, "token": token}
+    return made

@@ -7,10 +7,12 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 import shoal
-from shoal.agency.service import administration, campaigns, plans, refusals, releases
+from shoal.agency.service import administration, campaigns, plans, refusals, releases, requests
 from shoal.agency.service.database import Database
 from shoal.agency.service.guard import caller_address
 from shoal.agency.service.refusals import Refusal
@@ -35,7 +37,14 @@ from shoal.core.errors import ShoalError, UsageError
 
 _GUARDED = "/v1/"
 _GONE = 499  # in the metrics only: the caller hung up, or sent what is no HTTP, before it was answered
-_ROUTERS = (administration.unguarded, administration.routes, campaigns.routes, plans.routes, releases.routes)
+_ROUTERS = (
+    administration.unguarded,
+    administration.routes,
+    campaigns.routes,
+    plans.routes,
+    releases.routes,
+    requests.routes,
+)
 _IDLE_SECONDS = 5
 _UNFINISHED = "ASGI callable returned without completing"  # to callers that hung up; all others are answered
 
@@ -145,6 +154,7 @@ class Watch:
 def serve(settings: Settings, database: Database, announce: Callable[[str, int], None]) -> None:
     """Serve until SIGTERM or SIGINT; *announce* gets the address once requests are taken."""
     configure_logs()
+    refuse_plain(settings)
     listening = _listen(settings.host, settings.port)
     host, port = listening.getsockname()[:2]
     config = uvicorn.Config(
@@ -155,11 +165,18 @@ def serve(settings: Settings, database: Database, announce: Callable[[str, int],
         server_header=False,
         ws="none",
         lifespan="on",
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies or None,
         timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=settings.shutdown_seconds,
     )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or "they are no certificate and key that fit"
+        raise UsageError(f"--tls-cert and --tls-key cannot be used: {reason}; give two files in PEM form") from None
     server = _Server(config, lambda: announce(f"[{host}]" if ":" in host else host, port))
     with contextlib.suppress(KeyboardInterrupt):  # the signal again, once the server has stopped
         server.run(sockets=[listening])
@@ -207,6 +224,21 @@ def configure_logs() -> None:
         log.setLevel(logging.WARNING)
 
 
+def refuse_plain(settings: Settings) -> None:
+    """Refuse to listen to other machines without TLS: everybody on the way could read the tokens."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise UsageError("--tls-cert and --tls-key belong together; give both")
+    try:
+        here = ip_address(settings.host).is_loopback
+    except ValueError:
+        here = settings.host == "localhost"
+    if not (here or settings.tls_cert or settings.behind_proxy):
+        raise UsageError(
+            f"listening on {settings.host} without TLS would let everybody on the way read the tokens; give --tls-cert "
+            "and --tls-key, or --behind-proxy if a proxy with TLS stands before the service"
+        )
+
+
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -221,20 +253,40 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection, looked at now and then: who neither asks nor listens from one look to the next is cut off."""
+    """One connection, looked at now and then: who neither asks nor listens from one look to the next is cut off.
+
+    At the limit of connections the one that has been idle longest makes room for a new one; if none is idle, the new
+    one is cut off.
+    """
 
     most: int
     seconds: float
+    _since: float = 0.0  # when it was made, or something came
     _timer: asyncio.TimerHandle | None = None
     _seen: tuple[RequestResponseCycle | None, bool, int] = (None, False, 0)  # the request, whether idle, bytes unsent
 
     def connection_made(self, transport: Any) -> None:
-        """Take a connection, unless there are too many."""
+        """Take a connection, unless there are too many that are all busy."""
         super().connection_made(transport)
+        self._since = self.loop.time()
         if len(self.connections) > self.most:
-            transport.abort()
-        else:
+            others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self]
+            idle = [each for each in others if each.idle and not each.transport.is_closing()]
+            leaving = min(idle, key=lambda each: each._since, default=self)  # noqa: SLF001 - of its own kind
+            leaving.transport.abort()
+        if not transport.is_closing():
             self._look()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what was sent; it is idle no more."""
+        self._since = self.loop.time()
+        super().data_received(data)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no request under way, and nothing of an answer left to send."""
+        answered = self.cycle is None or self.cycle.response_complete
+        return answered and not self.transport.get_write_buffer_size()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Look no more."""
@@ -244,7 +296,7 @@ class BoundedProtocol(H11Protocol):
 
     def _look(self) -> None:
         request, unsent = self.cycle, self.transport.get_write_buffer_size()
-        idle = (request is None or request.response_complete) and not unsent
+        idle = self.idle
         last, was_idle, before = self._seen
         if request is last and ((idle and was_idle) or 0 < before <= unsent):
             self.transport.abort()

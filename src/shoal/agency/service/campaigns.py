@@ -51,8 +51,16 @@ _ENTRY = select(
 
 def read_terms(found: Row[Any]) -> NewCampaign:
     """Return what a campaign is about and what it promises, as it was opened."""
-    named = {name: getattr(found, name) for name in ("name", "l", "delta", "eta", "arrangement", "records")}
-    return NewCampaign(**named, order=found.point_order, domain=Domain.model_validate_json(found.domain))
+    named = {name: getattr(found, name) for name in ("name", "delta", "eta", "arrangement", "records")}
+    promise, domain = read_promise(found.model, found.least), Domain.model_validate_json(found.domain)
+    return NewCampaign(**named, **promise, order=found.point_order, domain=domain)
+
+
+def read_promise(model: str, least: float) -> dict[str, Any]:
+    """Return what is promised as it is sent: the model, and l or k."""
+    number = int(least) if least.is_integer() else least
+    of_records = model == "k-delta-anonymity"
+    return {"promise": model, "l": None if of_records else number, "k": number if of_records else None}
 
 
 def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
@@ -67,7 +75,8 @@ def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
 def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a campaign with its plan, if it has one."""
     plan = {name: found[f"plan_{name}"] for name in PlanSummary.model_fields}
-    own = {name: value for name, value in found.items() if not name.startswith("plan_")}
+    own = {name: value for name, value in found.items() if not name.startswith(("plan_", "model", "least"))}
+    own |= read_promise(found["model"], found["least"])
     return {**own, "plan": None if plan["digest"] is None else plan}
 
 
@@ -114,7 +123,9 @@ def create_campaign(visit: CurrentVisit, asked: NewCampaign) -> Any:
     if max(asked.domain.sizes) > limits.values:
         raise invalid(f"a column may have {limits.values:,} values")
     values = {
-        **asked.model_dump(exclude={"domain", "order"}),
+        **asked.model_dump(exclude={"domain", "order", "promise", "l", "k"}),
+        "model": asked.promise,
+        "least": asked.least,
         "domain": json.dumps(asked.domain.model_dump()),
         "point_order": asked.order,
         "state": "draft",

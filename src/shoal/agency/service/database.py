@@ -188,7 +188,7 @@ def check_migrated(database: Database) -> None:
         present, newest = _read_versions(connection)
     if present != newest:
         state = "has no tables yet" if present is None else "is of an older version"
-        raise UsageError(f"the database {state}; run `shoal agency migrate` on it, or serve with --migrate")
+        raise UsageError(f"the database {state}; run `shoal agency migrate` on it")
 
 
 def open_migrated(address: str, *, migrating: bool) -> Database:

@@ -115,6 +115,8 @@ async def _find_holder(service: Service, request: Request) -> tuple[Holder | Non
     if digest is None or holder is None or not holder.valid:
         wait = service.addresses.take(caller_address(request))
         return holder, refusals.too_many(wait) if wait else refusals.no_valid_token()
+    if holder.expired:
+        return holder, refusals.token_expired()
     if known is None:
         if len(service.known) >= _MOST_KNOWN:
             service.known.clear()

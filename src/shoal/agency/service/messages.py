@@ -29,9 +29,15 @@ STATES: tuple[State, ...] = ("draft", "collecting", "planned", "closed")
 Order = Literal["lexicographic", "hilbert", "taxonomy"]
 Arrangement = Literal["contiguous", "gathered", "independent"]
 Records = Literal["paper", "tight"]
+Model = Literal["l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity"]
+Basis = Literal["checked from counts", "declared by its owner"]  # nothing else is ever said of a release
+CHECKED: Basis = "checked from counts"
+DECLARED: Basis = "declared by its owner"
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 FileName = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 Number = Annotated[int, Field(ge=0, le=LARGEST)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=2000, strip_whitespace=True)]
+USUAL_DAYS, MOST_DAYS = 90, 3660  # of a token
 
 
 def _plain(value: Any) -> Any:
@@ -47,8 +53,8 @@ After = Annotated[int, Plain, Query(ge=0, le=LARGEST, description="Begin after t
 Limit = Annotated[int, Plain, Query(ge=1, le=1000, description="So many entries at most.")]
 Entry = TypeVar("Entry", bound=BaseModel)
 _ERRORS = {
-    401: "No valid token.",
-    403: "A token of another role.",
+    401: "No valid token, or one that has expired.",
+    403: "A token of another role, or a client that was not approved.",
     404: "No such thing.",
     409: "Not in this state, or a limit is reached.",
     422: "The request is wrong.",
@@ -71,8 +77,14 @@ def _paging(after: After = 0, limit: Limit = 100) -> Paging:
 CurrentPage = Annotated[Paging, Depends(_paging)]
 
 
-class NewToken(Received):
-    """Whom a token is for."""
+class Lifetime(Received):
+    """For how many days a token is valid."""
+
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = USUAL_DAYS
+
+
+class NewToken(Lifetime):
+    """Whom a token is for, and for how long."""
 
     name: Name
     role: Role
@@ -92,7 +104,9 @@ class NewCampaign(Received):
 
     name: Name
     domain: Domain
-    l: Annotated[int, Field(ge=1, le=10_000)]
+    promise: Model = "l-delta-diversity"
+    l: Annotated[float, Field(ge=1, le=10_000)] | None = None
+    k: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     delta: Annotated[float, Field(gt=0, lt=1)]
     eta: Annotated[float, Field(ge=0, lt=1)] = 0.0
     order: Order = "lexicographic"
@@ -101,9 +115,25 @@ class NewCampaign(Received):
 
     @model_validator(mode="after")
     def _reachable(self) -> NewCampaign:
-        if self.l > len(self.domain.sensitive.values):
+        of_records, usual = self.promise == "k-delta-anonymity", self.promise == "l-delta-diversity"
+        if (self.k is None) == of_records or (self.l is None) != of_records:
+            raise ValueError("k-delta-anonymity needs k, the other promises l, and none needs both")
+        if usual and type(self.least) is float:
+            raise ValueError("l of l-delta-diversity must be a whole number")
+        if not of_records and self.least > len(self.domain.sensitive.values):
             raise ValueError("l is more than the sensitive column has values")
+        if not usual and self.arrangement != "contiguous":
+            raise ValueError("the classes of this promise are contiguous; arrangements are for l-delta-diversity")
+        if self.eta and not (usual or of_records):
+            raise ValueError("an eta above 0 cannot be carried through to entropies")
         return self
+
+    @property
+    def least(self) -> int | float:
+        """The number that is promised: k or l, as a whole number where it is one."""
+        number = self.l if self.k is None else self.k
+        assert number is not None  # noqa: S101 - the validator saw to it
+        return int(number) if float(number).is_integer() else number
 
 
 class NewState(Received):
@@ -145,6 +175,30 @@ class PlanRequest(Received):
         return self
 
 
+class NewRequest(Received):
+    """What a client wants: the releases of a campaign, or attributes; how much is to be promised; what it is for."""
+
+    purpose: Text
+    campaign: Number | None = None
+    attributes: Annotated[list[Name], Field(default_factory=list, max_length=100)]
+    l: Annotated[float, Field(ge=1, le=10_000)] | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _of_something(self) -> NewRequest:
+        if self.campaign is None and not self.attributes:
+            raise ValueError("name a campaign, or the attributes that are wanted")
+        return self
+
+
+class Decision(Received):
+    """What the agency decides about a request."""
+
+    state: Literal["approved", "refused"]
+    campaign: Number | None = None
+    reason: Annotated[str, StringConstraints(max_length=2000)] = ""
+
+
 class NewReport(Received):
     """How many records an owner has."""
 
@@ -157,14 +211,9 @@ class _Said(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class _Parameters(Received):
-    l: int
-    delta: float
-
-
 class _Guarantee(_Said):
-    model: Literal["l-delta-diversity"]
-    parameters: _Parameters
+    model: Model
+    parameters: dict[str, int | float]
     achieved: Annotated[float, Field(le=LARGEST)]
 
 
@@ -191,9 +240,13 @@ class ReleaseManifest(_Said):
 
 
 class NewRelease(Received):
-    """A release as it is registered: what it says of itself, and the SHA-256 of its files. It has no place for rows."""
+    """A release as it is registered: what it says of itself, and the SHA-256 of its files. It has no place for rows.
+
+    With its counts, columns class, the sensitive one and count, the promise is checked; without, it is only declared.
+    """
 
     manifest: dict[str, Any]
+    counts: Counts | None = None
     files: Annotated[dict[FileName, Digest], Field(min_length=2, max_length=20)]
 
 
@@ -230,12 +283,13 @@ def describe_errors(*, body: bool = False) -> dict[int | str, dict[str, Any]]:
 
 
 class TokenEntry(Sent):
-    """A token as the agency sees it later."""
+    """A token as the agency sees it later; one without an end is of an older version."""
 
     id: int
     name: str
     role: Role
     created_at: str
+    expires_at: str | None
     revoked_at: str | None
 
 
@@ -245,7 +299,24 @@ class CreatedToken(Sent):
     id: int
     name: str
     role: Role
+    expires_at: str
     token: str
+
+
+class AccessRequest(Sent):
+    """A client's request and what was decided about it."""
+
+    id: int
+    client: str
+    campaign: int | None
+    attributes: list[str]
+    l: float | None
+    delta: float | None
+    purpose: str
+    state: Literal["open", "approved", "refused"]
+    reason: str
+    at: str
+    decided_at: str | None
 
 
 class PlanSummary(Sent):
@@ -266,7 +337,9 @@ class CampaignEntry(Sent):
     id: int
     name: str
     state: State
-    l: int
+    promise: Model
+    l: int | float | None
+    k: int | None
     delta: float
     eta: float
     order: Order
@@ -315,9 +388,10 @@ class ReportEntry(Report):
 
 
 class CreatedRelease(Sent):
-    """The number of a registered release."""
+    """The number of a registered release, and what its promise rests on."""
 
     id: int
+    basis: Basis
 
 
 class ReleaseEntry(Sent):
@@ -327,6 +401,8 @@ class ReleaseEntry(Sent):
     owner: str
     rows: int
     files: dict[str, str]
+    basis: Basis
+    achieved: float | None
     at: str
 
 
@@ -337,13 +413,37 @@ class Release(ReleaseEntry):
 
 
 class Guarantee(Sent):
-    """What holds for so many releases by the plan together, whichever they are."""
+    """What is known of so many releases by the plan together, whichever they are, and what that rests on.
+
+    ``checked_l`` are the values that all releases with counts leave together in the worst class.
+    """
 
     releases: int
     registered: int
-    l: int
+    checked: int
+    promise: Model
+    l: int | float | None
+    k: int | None
     delta: float
-    verified_l: int | None
+    checked_l: int | None
+    basis: Basis | None
+    statement: str
+
+
+class Target(Received):
+    """A person of whom the quasi values are known."""
+
+    target: dict[Name, Name]
+
+
+class Linkage(Sent):
+    """What releases with counts leave of a target together: of each value the smallest number of rows."""
+
+    number: int
+    checked: int
+    declared: int
+    l: int
+    remaining: dict[str, int]
     statement: str
 
 

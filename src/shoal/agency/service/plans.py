@@ -132,11 +132,12 @@ def compute_plan(
     """
     from shoal.agency import planning  # which bring all of planning along
     from shoal.agency.tables import deserialize, pool
+    from shoal.release.forms.agreed import Promise
 
     known = pool(terms.domain, list(map(deserialize, tables)), terms.order, most_points)
     plan = planning.make_plan(
         known,
-        promise=terms.l,
+        promise=Promise(terms.promise, terms.least),
         delta=Fraction(repr(terms.delta)),  # the decimal that was sent
         p=None if asked.p is None else Fraction(repr(asked.p)),
         samples=asked.samples,

@@ -53,6 +53,12 @@ def no_valid_token() -> Refusal:
     )
 
 
+def token_expired() -> Refusal:
+    """The token was good once; only who has it can ask."""
+    message = "the token has expired; have the agency renew it, which keeps the token, or make a new one"
+    return Refusal(401, "expired", message, {"WWW-Authenticate": 'Bearer realm="shoal agency", error="invalid_token"'})
+
+
 def too_many(seconds: float) -> Refusal:
     """Too many requests; says when to come again."""
     wait = max(1, int(seconds + 0.999))

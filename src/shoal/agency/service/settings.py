@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,6 +26,9 @@ class Settings(BaseModel):
     database: str = "sqlite:///agency.db"
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8321
+    tls_cert: Path | None = None  # files of a certificate with its chain, and of its key
+    tls_key: Path | None = None
+    behind_proxy: bool = False  # whether a proxy that speaks TLS stands before a plain listener
     trusted_proxies: str = ""  # addresses whose X-Forwarded-For is believed
     rate: Number = 500.0  # requests a second of a token
     burst: Whole = 1000
@@ -44,6 +48,7 @@ class Settings(BaseModel):
     rows: Whole = 2_000_000  # of one table of counts
     points: Whole = 200_000  # up to which a plan has every combination of the quasi values
     releases: Whole = 1000  # of one owner in one campaign
+    requests: Whole = 1000  # of one client
     cache_bytes: Whole = 64 * _MEBIBYTE  # of plans, as they are sent
     shutdown_seconds: Whole = 20
 

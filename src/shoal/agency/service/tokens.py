@@ -6,20 +6,23 @@ import hashlib
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal, TypeAlias, cast
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from shoal.agency.service.database import COUNT_LOCK, Database
 from shoal.agency.service.migrations.versions import v0002_checks as schema
-from shoal.agency.service.refusals import conflict
+from shoal.agency.service.refusals import absent, conflict
+
+if TYPE_CHECKING:
+    from shoal.agency.service.messages import NewToken
 
 Role: TypeAlias = Literal["agency", "owner", "client"]
 ROLES: tuple[Role, ...] = ("agency", "owner", "client")
 _FORM = re.compile(r"Bearer +(shoal_[A-Za-z0-9_-]{43})", re.IGNORECASE)
 _BY_DIGEST = select(
-    schema.tokens.c.id, schema.tokens.c.name, schema.tokens.c.role, schema.tokens.c.revoked_at.is_(None)
+    *(schema.tokens.c[name] for name in ("id", "name", "role", "expires_at")), schema.tokens.c.revoked_at.is_(None)
 ).where(schema.tokens.c.digest == bindparam("digest"))
 
 
@@ -30,12 +33,18 @@ class Holder:
     id: int
     name: str
     role: Role
+    expires_at: str | None = None
     valid: bool = True
 
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= now()
 
-def now() -> str:
-    """Return the time as it is stored."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+def now(days: int = 0) -> str:
+    """Return the time, or that in so many days, as it is stored: texts compare as times do."""
+    return (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="microseconds")
 
 
 def read_digest(header: str) -> str | None:
@@ -48,24 +57,28 @@ def find(database: Database, digest: str) -> Holder | None:
     """Look a token up by its digest: one query, by an index."""
     with database.reading() as connection:
         row = connection.execute(_BY_DIGEST, {"digest": digest}).one_or_none()
-    return None if row is None else Holder(row[0], row[1], cast("Role", row[2]), bool(row[3]))
+    return None if row is None else Holder(row[0], row[1], cast("Role", row[2]), row[3], bool(row[4]))
 
 
-def create(database: Database, connection: Connection, name: str, role: Role, limit: int) -> tuple[int, str]:
-    """Make a token and return its id and the token itself, which nobody will see again."""
+def create(database: Database, connection: Connection, asked: NewToken, limit: int) -> dict[str, Any]:
+    """Make a token and return it as it is sent, this once: nobody will see it again."""
     database.lock(connection, COUNT_LOCK)
     valid = select(func.count()).select_from(schema.tokens).where(schema.tokens.c.revoked_at.is_(None))
     if connection.execute(valid).scalar_one() >= limit:
         raise conflict(f"there are {limit:,} valid tokens already; revoke some", "limit_reached")
     token = f"shoal_{secrets.token_urlsafe(32)}"
-    values = {
-        "name": name,
-        "role": role,
-        "digest": hashlib.sha256(token.encode("ascii")).hexdigest(),
-        "created_at": now(),
-    }
-    made = connection.execute(insert(schema.tokens).values(values).returning(schema.tokens.c.id)).scalar_one()
-    return made, token
+    shown = {"name": asked.name, "role": asked.role, "expires_at": now(asked.days)}
+    digest = hashlib.sha256(token.encode("ascii")).hexdigest()
+    made = insert(schema.tokens).values({**shown, "digest": digest, "created_at": now()}).returning(schema.tokens.c.id)
+    return {"id": connection.execute(made).scalar_one(), **shown, "token": token}
+
+
+def renew(connection: Connection, token: int, days: int) -> None:
+    """Let a token end in so many days from now, also one that has expired; a revoked one stays revoked."""
+    table = schema.tokens
+    here = table.c.id == token, table.c.revoked_at.is_(None)
+    if not connection.execute(update(table).where(*here).values(expires_at=now(days))).rowcount:
+        raise absent("token, or it was revoked")
 
 
 def revoke(connection: Connection, token: int) -> bool:
@@ -76,12 +89,17 @@ def revoke(connection: Connection, token: int) -> bool:
 
 
 def still_valid(connection: Connection, token: int, *others: int) -> bool:
-    """Whether a token is not revoked; it stays so until the transaction ends, and so do the others.
+    """Whether a token is neither revoked nor expired; it stays so until the transaction ends, and so do the others.
 
     The lock is exclusive: shared ones of a busy caller would keep its own revocation waiting for ever. Several are
     locked in the order of their ids, so that two tokens that revoke each other do not wait for each other.
     """
     table = schema.tokens
-    these = select(table.c.id, table.c.revoked_at).where(table.c.id.in_((token, *others))).order_by(table.c.id)
+    these = (
+        select(table.c.id, table.c.revoked_at, table.c.expires_at)
+        .where(table.c.id.in_((token, *others)))
+        .order_by(table.c.id)
+    )
     rows = connection.execute(these.with_for_update(key_share=True)).all()
-    return any(row.id == token and row.revoked_at is None for row in rows)
+    own = [row for row in rows if row.id == token and row.revoked_at is None]
+    return any(row.expires_at is None or row.expires_at > now() for row in own)
