@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import shutil
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -466,13 +468,17 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_release_is_registered_by_its_manifest_and_digests(release: Path) -> None:
+def test_a_release_is_registered_by_its_manifest_digests_and_counts(release: Path) -> None:
     body = make_registration(release / "out")
     public = release / "out" / "public"
     assert body["manifest"] == json.loads((public / "manifest.json").read_text())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in public.iterdir()}
     assert body["files"] == digests
     assert set(digests) == {"data.csv", "manifest.json", "plan.json", "README.md", "report.html"}
+    with (public / "data.csv").open(newline="") as file:
+        counted = Counter((row["class"], row["illness"]) for row in csv.DictReader(file))
+    assert body["counts"]["columns"] == ["class", "illness", "count"]
+    assert {(number, value): count for number, value, count in body["counts"]["rows"]} == counted
 
 
 def test_a_release_that_does_not_hold_is_not_registered(release: Path, tmp_path: Path) -> None:
@@ -518,7 +524,17 @@ def test_a_plan_is_written_only_if_its_digest_is_right(service: Scripted, releas
 
 ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/v1/campaigns"): {
-        "items": [{"id": 1, "name": "[red]odd\x1b[0m", "state": "planned", "l": 3, "delta": 0.01}],
+        "items": [
+            {
+                "id": 1,
+                "name": "[red]odd\x1b[0m",
+                "state": "planned",
+                "promise": "l-delta-diversity",
+                "l": 3,
+                "k": None,
+                "delta": 0.01,
+            }
+        ],
         "next": None,
     },
     ("GET", "/v1/campaigns/1"): {
@@ -541,12 +557,31 @@ ANSWERS: dict[tuple[str, str], Any] = {
         "items": [{"owner": "south", "records": 2, "needed": 5000, "missing": 4998, "enough": False}],
         "next": None,
     },
-    ("POST", "/v1/campaigns/1/releases"): {"id": 8},
+    ("POST", "/v1/campaigns/1/releases"): {"id": 8, "basis": "checked from counts"},
     ("GET", "/v1/campaigns/1/releases"): {
-        "items": [{"id": 8, "owner": "north", "rows": 5001, "at": "2026-01-01T00:00:00Z"}],
+        "items": [
+            {"id": 8, "owner": "north", "rows": 5001, "basis": "declared by its owner", "at": "2026-01-01T00:00:00Z"}
+        ],
         "next": None,
     },
     ("GET", "/v1/campaigns/1/guarantee"): {"statement": "Any 2 of them leave 3 values."},
+    ("POST", "/v1/campaigns/1/linkage"): {
+        "number": 2,
+        "checked": 1,
+        "declared": 0,
+        "l": 2,
+        "remaining": {"flu": 3, "gout": 1},
+        "statement": "2 values remain.",
+    },
+    ("POST", "/v1/requests"): {"id": 5, "state": "open"},
+    ("GET", "/v1/requests"): {
+        "items": [
+            {"id": 5, "client": "lab", "campaign": None, "state": "open", "purpose": "a study", "reason": ""},
+            {"id": 6, "client": "press", "campaign": 1, "state": "refused", "purpose": "a story", "reason": "no"},
+        ],
+        "next": None,
+    },
+    ("POST", "/v1/requests/5/decision"): {"client": "lab", "state": "approved"},
 }
 
 
@@ -576,19 +611,31 @@ def body_of(service: Scripted, place: int = -1) -> Any:
 def test_commands_of_owners(service: Scripted, say: Callable[..., str]) -> None:
     said = say("campaigns")
     assert "[red]odd?[0m" in said
-    assert "l = 3, delta = 0.01" in said
+    assert "l-delta-diversity (l = 3, delta = 0.01)" in said
     assert "Counts of 2 records in 1 combination are" in say("contribute", "1", "--data", "people.csv")
     assert body_of(service) == {"columns": ["age", "sex", "illness", "count"], "rows": [["30", "F", "flu", 2]]}
     assert "2 records of 5,000 that are needed: wait for 4,998 more" in say("report", "1", "--data", "people.csv")
     assert body_of(service) == {"records": 2}
     assert "registered as release 8" in say("register", "1", "out")
-    assert set(body_of(service)) == {"manifest", "files"}
+    assert set(body_of(service)) == {"manifest", "files", "counts"}
     said = say("releases", "1", "--together", "2")
-    assert "5,001  2026-01-01 00:00:00" in said
+    assert "5,001  declared by its owner  2026-01-01 00:00:00" in said
     assert "Any 2 of them leave 3 values." in said
     assert service.asked[-1][1].endswith("guarantee?releases=2")
+    assert "2 values remain. They are flu (3), gout (1)." in say("releases", "1", "--target", "age=30,sex=F")
+    assert body_of(service) == {"target": {"age": "30", "sex": "F"}}
+    (Path("twice.csv")).write_text("id,age\na,30\na,30\nb,30\n")
+    say("report", "1", "--data", "twice.csv", "--unit", "id")
+    assert body_of(service) == {"records": 2}
     for command, *rest in (["contribute"], ["report"], ["contribute", "counts.csv", "--data", "people.csv"]):
         assert "and not both" in say(command, "1", *rest, code=2)
+
+
+def test_a_client_asks_for_a_campaign_or_for_columns(service: Scripted, say: Callable[..., str]) -> None:
+    assert "Request 5 waits for the agency." in say("request", "7", "--purpose", "a study", "--l", "3")
+    assert body_of(service) == {"purpose": "a study", "campaign": 7, "l": 3.0, "delta": None}
+    say("request", "age, illness", "--purpose", "a study")
+    assert body_of(service)["attributes"] == ["age", "illness"]
 
 
 def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,7 +650,12 @@ def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monke
     monkeypatch.setitem(ANSWERS, ("GET", "/v1/campaigns/1"), planned)
     said = say("status", "1")
     assert "south has 2 of 5,000 records" in said
-    assert "north registered release 8" in said
+    assert "north registered release 8, declared by its owner" in said
+    assert "lab asks for releases (request 5)" in said
+    assert "press" not in said
+    assert "Request 5 of lab is approved." in say("decide", "5", "--approve")
+    assert body_of(service) == {"state": "approved", "campaign": None, "reason": ""}
+    assert "a study" in say("requests")
     assert "1,234 classes; owners publish with 5,000 records or more" in say("settle", "1", "--samples", "6000")
     assert body_of(service) == {"p": None, "samples": 6000}
     assert "closed" in say("close", "1")
@@ -622,6 +674,9 @@ def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monke
         ["status", "1"],
         ["settle", "1"],
         ["close", "1"],
+        ["request", "1", "--purpose", "a study"],
+        ["requests"],
+        ["decide", "5", "--refuse"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -93,6 +93,8 @@ def read_campaign(path: Path) -> dict[str, Any]:
         raise PolicyError(f"{path.name} is no campaign: it must have the keys {', '.join(REQUIRED)}")
     if absent := [key for key in REQUIRED if key not in document]:
         raise PolicyError(f"{path.name} lacks {', '.join(map(repr, absent))}, which every campaign has")
+    if not {"l", "k"} & set(document):
+        raise PolicyError(f"{path.name} lacks 'l', the number that is promised, or 'k' for k-delta-anonymity")
     for key in document:
         if key not in (*REQUIRED, *OPTIONAL):
             hint = did_you_mean(key, (*REQUIRED, *OPTIONAL))

@@ -423,7 +423,10 @@ def releases(
     url: Url,
     campaign: Campaign,
     together: Annotated[
-        int | None, typer.Option(help="Tell what holds for this many releases together; else for all.", min=1)
+        int | None, typer.Option(help="Tell what is known of this many releases together; else of all.", min=1)
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Tell what remains of a person, such as age=34,sex=F, by the releases' counts.")
     ] = None,
     token_file: TokenFile = None,
     insecure: Insecure = False,
@@ -440,5 +443,12 @@ def releases(
             table.add_row(
                 *map(quote, (entry["id"], entry["owner"])), quote(entry["rows"], ","), quote(entry["basis"]), when
             )
-        lines = (table if found else "No release is registered yet.", quote(guarantee["statement"]))
-        reply(json_output, {"releases": found, "guarantee": guarantee}, *lines)
+        lines = [table if found else "No release is registered yet.", quote(guarantee["statement"])]
+        content = {"releases": found, "guarantee": guarantee}
+        if target is not None:
+            from shoal.linking.linking import parse_target
+
+            content["linkage"] = linked = client.link(campaign, parse_target(target))
+            left = ", ".join(f"{quote(value)} ({quote(count)})" for value, count in linked["remaining"].items())
+            lines.append(f"{quote(linked['statement'])} They are {left}.")
+        reply(json_output, content, *lines)

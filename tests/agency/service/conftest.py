@@ -137,6 +137,7 @@ class Campaign:
     id: Any
     owner: Any = None
     made: dict[str, Any] | None = None
+    fetched: dict[str, Any] | None = None
 
     @property
     def path(self) -> str:
@@ -158,14 +159,18 @@ class Campaign:
         answer = self.world.agency.call("POST", f"{self.path}/plan", {})
         assert answer.status == 201, answer.body
         self.made = answer.json
+        self.document()
 
     def close(self) -> None:
         assert self.move("closed").status == 200
 
     def document(self) -> dict[str, Any]:
-        answer = self.world.agency.call("GET", f"{self.path}/plan")
-        assert answer.status == 200, answer.body
-        return answer.json
+        """The plan; it is fetched once, so that threads may ask for it."""
+        if self.fetched is None:
+            answer = self.world.agency.call("GET", f"{self.path}/plan")
+            assert answer.status == 200, answer.body
+            self.fetched = answer.json
+        return self.fetched
 
     def release(self, **changes: Any) -> dict[str, Any]:
         """What an owner registers: a manifest as ``shoal agency apply`` writes it, of data of their own."""

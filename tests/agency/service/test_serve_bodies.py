@@ -61,7 +61,18 @@ def routes(world: Any) -> list[Route]:
     stated = [("manifest",), ("files",), *(("manifest", key) for key in ("method", "rows", "agreed", "data"))]
     stated += [("manifest", "guarantees"), ("manifest", "agreed", "digest"), ("files", "data.csv")]
     campaign = {"name": "a campaign", "domain": world.domain, "l": 3, "delta": 0.01}
+    assert planned.owner.call("POST", f"{planned.path}/releases", planned.release()).status == 201
+    client = world.caller("client")
+    world.callers["asking"] = client
+    wanted = {"purpose": "a study", "campaign": planned.id, "l": 3.0}
+    request = client.call("POST", "/v1/requests", wanted).json["id"]
+    renewed = f"/v1/tokens/{world.identity(client)['id']}/renewal"
+    target = {"target": {"age": "20", "sex": "F"}}
     return [
+        Route("POST", "/v1/requests", "asking", wanted, [("purpose",)]),
+        Route("POST", f"/v1/requests/{request}/decision", "agency", {"state": "refused"}, [("state",)]),
+        Route("POST", renewed, "agency", {"days": 5}, [("days",)], may_be_empty=True),
+        Route("POST", f"{planned.path}/linkage", "owner", target, [("target",), ("target", "age")]),
         Route("POST", "/v1/tokens", "agency", {"name": "somebody", "role": "owner"}, [("name",), ("role",)]),
         Route("POST", "/v1/campaigns", "agency", campaign, about),
         Route("PUT", f"{draft.path}/distribution", "agency", counts, table),
@@ -226,7 +237,9 @@ def test_bodies_that_are_right_are_taken(small_world: Any) -> None:
     world = small_world
     """Otherwise the wrong ones would be refused for another reason than theirs."""
     for route in routes(world):
-        caller = world.agency if route.caller == "agency" else world.callers["fuzz"]
+        caller = {"agency": world.agency, "owner": world.callers["fuzz"], "asking": world.callers["asking"]}[
+            route.caller
+        ]
         assert caller.call(route.method, route.path, route.body).status in (200, 201), route.path
 
 
@@ -235,6 +248,7 @@ def test_thousands_of_bad_bodies(small_world: Any, agreed_error) -> None:
     known = routes(world)
     before = world.service.log.stat().st_size
     token = {"agency": world.agency.token, "owner": world.callers["fuzz"].token}
+    token["asking"] = world.callers["asking"].token
 
     def work(seed: int) -> Counter[int]:
         chance = random.Random(seed)

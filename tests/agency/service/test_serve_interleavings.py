@@ -17,7 +17,7 @@ from shoal.agency.service import campaigns, plans, tokens, visits
 from shoal.agency.service import database as databases
 from shoal.agency.service.administration import check_health
 from shoal.agency.service.database import migrate
-from shoal.agency.service.messages import Counts, NewCampaign, NewState, PlanRequest, Weights
+from shoal.agency.service.messages import Counts, NewCampaign, NewState, NewToken, PlanRequest, Weights
 from shoal.agency.service.migrations.versions import v0002_checks as schema
 from shoal.agency.service.refusals import Refusal, of_error
 from shoal.agency.service.settings import Settings
@@ -40,8 +40,8 @@ class Inside:
     def holder(self, role: tokens.Role, name: str = "somebody") -> tokens.Holder:
         database = self.service.database
         with database.writing() as connection:
-            number, _ = tokens.create(database, connection, name, role, 1000)
-        return tokens.Holder(number, name, role)
+            made = tokens.create(database, connection, NewToken(name=name, role=role), 1000)
+        return tokens.Holder(made["id"], name, role)
 
     def visit(self, holder: tokens.Holder, action: str = "test") -> Visit:
         return Visit(self.service, holder, action, f"/{action}", 200)

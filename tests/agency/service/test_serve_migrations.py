@@ -15,6 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from shoal.agency.service.database import alembic_config, migrate, open_database
+from shoal.agency.service.migrations.versions.v0001_campaigns import campaigns as first_campaigns
 from shoal.agency.service.migrations.versions.v0002_checks import metadata
 
 
@@ -71,14 +72,41 @@ def read_definitions(database: Any, kind: str) -> str:
     return "".join(f"{text.strip()}\n" for text in found)
 
 
-def test_the_first_migration_makes_what_it_always_made(empty_database, kind: str) -> None:
-    """Databases that it made are in use: another schema needs another migration, and another file beside this one."""
+@pytest.mark.parametrize("version", ["0001", "0002"])
+def test_a_migration_makes_what_it_always_made(empty_database, kind: str, version: str) -> None:
+    """Databases that it made are in use: another schema needs another migration, and another file beside these."""
+    database = open_database(empty_database())
+    with database.writing() as connection:
+        command.upgrade(alembic_config(connection), version)
+    made = read_definitions(database, kind)
+    database.engine.dispose()
+    assert made == (Path(__file__).parent / f"schema-{version}-{kind}.sql").read_text(encoding="utf-8")
+
+
+def test_campaigns_of_the_first_version_keep_their_promise(empty_database, kind: str) -> None:
     database = open_database(empty_database())
     with database.writing() as connection:
         command.upgrade(alembic_config(connection), "0001")
-    made = read_definitions(database, kind)
+        own = {"name": "stays", "state": "draft", "domain": "{}", "l": 3, "delta": 0.01, "eta": 0.0, "revision": 0}
+        own |= {"point_order": "hilbert", "arrangement": "gathered", "records": "tight", "created_at": "then"}
+        connection.execute(sa.insert(first_campaigns).values(own))
+    migrate(database)
+    with database.reading() as connection:
+        found = connection.execute(sa.text("SELECT name, model, least, delta FROM campaigns")).one()
+    assert tuple(found) == ("stays", "l-delta-diversity", 3.0, 0.01)
+    with database.writing() as connection:
+        command.downgrade(alembic_config(connection), "0001")
+        assert connection.execute(sa.text("SELECT l FROM campaigns")).scalar_one() == 3
+    migrate(database)
+    with database.writing() as connection:
+        connection.execute(sa.insert(metadata.tables["campaigns"]).values({**kept(own), "model": "k-delta-anonymity"}))
+    with pytest.raises(ValueError, match="cannot keep"), database.writing() as connection:
+        command.downgrade(alembic_config(connection), "0001")
     database.engine.dispose()
-    assert made == (Path(__file__).parent / f"schema-0001-{kind}.sql").read_text(encoding="utf-8")
+
+
+def kept(own: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in own.items() if name != "l"} | {"least": 5}
 
 
 def test_migrations_and_schema_agree(empty_database) -> None:

@@ -141,7 +141,8 @@ def test_the_database_refuses_to_delete_or_redefine_a_campaign(world: Any, conne
     table = tables(connection)["campaigns"]
     here = table.c.id == campaign.id
     assert refused(connection, sa.delete(table).where(here))
-    assert refused(connection, sa.update(table).where(here).values(l=1))
+    assert refused(connection, sa.update(table).where(here).values(least=1))
+    assert refused(connection, sa.update(table).where(here).values(model="k-delta-anonymity"))
     assert refused(connection, sa.update(table).where(here).values(delta=0.9))
     if world.kind == "sqlite":
         row = dict(connection.execute(sa.select(table).where(here)).mappings().one())
