@@ -653,9 +653,10 @@ def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monke
     assert "north registered release 8, declared by its owner" in said
     assert "lab asks for releases (request 5)" in said
     assert "press" not in said
-    assert "Request 5 of lab is approved." in say("decide", "5", "--approve")
+    assert "Request 5 of lab is approved." in say("requests", "5", "--approve")
     assert body_of(service) == {"state": "approved", "campaign": None, "reason": ""}
     assert "a study" in say("requests")
+    assert "give both" in say("requests", "5", code=2)
     assert "1,234 classes; owners publish with 5,000 records or more" in say("settle", "1", "--samples", "6000")
     assert body_of(service) == {"p": None, "samples": 6000}
     assert "closed" in say("close", "1")
@@ -676,7 +677,7 @@ def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monke
         ["close", "1"],
         ["request", "1", "--purpose", "a study"],
         ["requests"],
-        ["decide", "5", "--refuse"],
+        ["requests", "5", "--refuse"],
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -66,6 +66,14 @@ def read_token(path: Path | None) -> str:
     return token
 
 
+def is_this_machine(host: str) -> bool:
+    """Whether a host is this very machine, to which nobody else listens."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a service is, as far as a token may be sent there."""
@@ -97,11 +105,7 @@ class Address:
             raise UsageError(
                 "the address must be without a user, a question mark and a number sign; tokens go elsewhere"
             )
-        try:
-            here = ip_address(host).is_loopback
-        except ValueError:
-            here = host == "localhost"
-        if parts.scheme == "http" and not insecure and not here:
+        if parts.scheme == "http" and not insecure and not is_this_machine(host):
             raise UsageError(
                 f"{host} is another machine, and over http everybody on the way could read the token; use https, or "
                 "give --insecure if the way is protected otherwise"

@@ -283,35 +283,32 @@ def request(
 
 @app.command("requests")
 def requests(
-    url: Url, token_file: TokenFile = None, insecure: Insecure = False, json_output: JsonOption = False
-) -> None:
-    """List requests and what was decided. Clients see their own."""
-    with reporting(json_output):
-        found = make_client(url, token_file, insecure).requests()
-        table = make_table("request", "client", "campaign", "state", "purpose", "reason")
-        for entry in found:
-            table.add_row(
-                *(quote(entry[name] or "") for name in ("id", "client", "campaign", "state", "purpose", "reason"))
-            )
-        reply(json_output, {"requests": found}, table if found else "There is no request yet.")
-
-
-@app.command("decide")
-def decide(
     url: Url,
-    request: Annotated[int, typer.Argument(metavar="REQUEST", help="Number of the request.", min=1)],
-    approve: Annotated[bool, typer.Option("--approve/--refuse", help="What is decided.")],
-    campaign: Annotated[int | None, typer.Option(help="For which campaign, if the request names none.", min=1)] = None,
+    request: Annotated[int | None, typer.Argument(metavar="REQUEST", help="One to decide, by the agency.")] = None,
+    approve: Annotated[bool | None, typer.Option("--approve/--refuse", help="What is decided about it.")] = None,
+    campaign: Annotated[int | None, typer.Option(help="For which campaign, if it names none.", min=1)] = None,
     reason: Annotated[str, typer.Option(help="Why; the client reads it.")] = "",
     token_file: TokenFile = None,
     insecure: Insecure = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Approve or refuse a client's request. An approved client may read what is registered in the campaign."""
+    """List requests of clients, or decide one. An approved client may read what the campaign has registered."""
     with reporting(json_output):
-        body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
-        made = make_client(url, token_file, insecure).decide(request, body)
-        reply(json_output, made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}.")
+        client = make_client(url, token_file, insecure)
+        if (request is None) != (approve is None):
+            raise UsageError(
+                "a decision is a request's number and --approve or --refuse; give both, or neither to list"
+            )
+        if request is not None:
+            body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
+            made = client.decide(request, body)
+            reply(json_output, made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}.")
+            return
+        found, names = client.requests(), ("id", "client", "campaign", "state", "purpose", "reason")
+        table = make_table("request", *names[1:])
+        for entry in found:
+            table.add_row(*(quote(entry[name] or "") for name in names))
+        reply(json_output, {"requests": found}, table if found else "There is no request yet.")
 
 
 @app.command("contribute")

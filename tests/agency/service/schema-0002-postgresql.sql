@@ -28,8 +28,8 @@ campaigns.delta double precision not null
 campaigns.domain text not null
 campaigns.eta double precision not null
 campaigns.id bigint not null default nextval('campaigns_id_seq'::regclass)
-campaigns.least double precision not null default '1'::double precision
-campaigns.model character varying(40) not null default 'l-delta-diversity'::character varying
+campaigns.least double precision not null
+campaigns.model character varying(40) not null
 campaigns.name character varying(200) not null
 campaigns.point_order character varying(20) not null
 campaigns.records character varying(10) not null
@@ -121,7 +121,7 @@ tokens pk_tokens PRIMARY KEY (id)
 tokens uq_tokens_digest UNIQUE (digest)
 tokens.created_at character varying(32) not null
 tokens.digest character varying(64) not null
-tokens.expires_at character varying(32)
+tokens.expires_at character varying(32) not null
 tokens.id bigint not null default nextval('tokens_id_seq'::regclass)
 tokens.name character varying(200) not null
 tokens.revoked_at character varying(32)

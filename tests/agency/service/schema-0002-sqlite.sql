@@ -14,13 +14,15 @@ CREATE TABLE campaigns (
 	name VARCHAR(200) NOT NULL, 
 	state VARCHAR(10) NOT NULL, 
 	domain TEXT NOT NULL, 
+	model VARCHAR(40) NOT NULL, 
+	least FLOAT NOT NULL, 
 	delta FLOAT NOT NULL, 
 	eta FLOAT NOT NULL, 
 	point_order VARCHAR(20) NOT NULL, 
 	arrangement VARCHAR(20) NOT NULL, 
 	records VARCHAR(10) NOT NULL, 
 	revision BIGINT NOT NULL, 
-	created_at VARCHAR(32) NOT NULL, model VARCHAR(40) DEFAULT 'l-delta-diversity' NOT NULL, least FLOAT DEFAULT '1' NOT NULL, 
+	created_at VARCHAR(32) NOT NULL, 
 	CONSTRAINT ck_campaigns_state CHECK (state IN ('draft', 'collecting', 'planned', 'closed'))
 )
 CREATE TABLE contributions (
@@ -75,7 +77,9 @@ CREATE TABLE releases (
 	files TEXT NOT NULL, 
 	rows BIGINT NOT NULL, 
 	manifest TEXT NOT NULL, 
-	at VARCHAR(32) NOT NULL, achieved FLOAT, counts BLOB, 
+	achieved FLOAT, 
+	counts BLOB, 
+	at VARCHAR(32) NOT NULL, 
 	CONSTRAINT uq_releases_campaign_id_owner_files_digest UNIQUE (campaign_id, owner, files_digest), 
 	CONSTRAINT fk_releases_campaign_id FOREIGN KEY(campaign_id) REFERENCES campaigns (id), 
 	CONSTRAINT fk_releases_token_id FOREIGN KEY(token_id) REFERENCES tokens (id)
@@ -115,7 +119,8 @@ CREATE TABLE tokens (
 	role VARCHAR(10) NOT NULL, 
 	digest VARCHAR(64) NOT NULL, 
 	created_at VARCHAR(32) NOT NULL, 
-	revoked_at VARCHAR(32), expires_at VARCHAR(32), 
+	expires_at VARCHAR(32) NOT NULL, 
+	revoked_at VARCHAR(32), 
 	CONSTRAINT uq_tokens_digest UNIQUE (digest), 
 	CONSTRAINT ck_tokens_role CHECK (role IN ('agency', 'owner', 'client'))
 )

@@ -18,7 +18,7 @@ from shoal.agency.service import database as databases
 from shoal.agency.service.administration import check_health
 from shoal.agency.service.database import migrate
 from shoal.agency.service.messages import Counts, NewCampaign, NewState, NewToken, PlanRequest, Weights
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, of_error
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Service, Visit

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from shoal.agency.service.messages import (
     TokenEntry,
     describe_errors,
 )
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Line, Service, append
@@ -38,7 +39,6 @@ routes, unguarded = Routes("administration"), APIRouter(tags=["service"])
 _PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_TOKEN = select(*(schema.tokens.c[name] for name in TokenEntry.model_fields))
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: entry for status, entry in describe_errors().items() if status in (429, 500, 503)
@@ -62,15 +62,14 @@ def create_token(visit: CurrentVisit, asked: NewToken) -> Any:
 def renew_token(visit: CurrentVisit, token: Id, asked: Lifetime) -> Any:
     """Let a token end so many days from now, also one that has expired; the token itself stays as it is."""
     with visit.writing(token) as connection:
-        tokens.renew(connection, token, asked.days)
-        return dict(connection.execute(_TOKEN.where(schema.tokens.c.id == token)).mappings().one())
+        return tokens.renew(connection, token, asked.days)
 
 
 @routes.serve("GET /v1/tokens", ("agency",), Page[TokenEntry])
 def list_tokens(visit: CurrentVisit, paging: CurrentPage) -> Any:
     """List tokens, revoked ones too; never what they are."""
     with visit.reading() as connection:
-        return read_page(connection, _TOKEN, schema.tokens.c.id, paging)
+        return read_page(connection, tokens.ENTRY, schema.tokens.c.id, paging)
 
 
 @routes.serve("DELETE /v1/tokens/{token}", ("agency",), status=204)
@@ -136,37 +135,30 @@ def create_first_token(settings: Settings, name: str, role: str, days: int) -> d
     except ValidationError:
         known = ", ".join(tokens.ROLES)
         raise UsageError(f"--role must be one of {known}, and --name a text of 1 to 200 characters") from None
-
-    def create(database: Database, connection: Connection) -> tuple[Line, dict[str, Any]]:
+    with _write_beside(settings) as (database, connection):
         made = tokens.create(database, connection, asked, settings.tokens)
-        number = made["id"]
-        return Line(tokens.now(), number, role, "create_token_by_command", f"/v1/tokens/{number}", 201), made
-
-    return _write_beside(settings, create)
+        place = f"/v1/tokens/{made['id']}"
+        append(database, connection, [Line(tokens.now(), made["id"], role, "create_token_by_command", place, 201)])
+    return made
 
 
 def renew_beside(settings: Settings, token: int, days: int) -> dict[str, Any]:
     """Renew a token beside the service, with its line in the audit log: the agency's last one may have expired."""
-
-    def renew(_: Database, connection: Connection) -> tuple[Line, dict[str, Any]]:
-        tokens.renew(connection, token, days)
-        found = dict(connection.execute(_TOKEN.where(schema.tokens.c.id == token)).mappings().one())
-        return Line(tokens.now(), token, found["role"], "renew_token_by_command", f"/v1/tokens/{token}", 200), found
-
-    return _write_beside(settings, renew)
+    with _write_beside(settings) as (database, connection):
+        made = tokens.renew(connection, token, days)
+        place = f"/v1/tokens/{token}"
+        append(database, connection, [Line(tokens.now(), token, made["role"], "renew_token_by_command", place, 200)])
+    return made
 
 
-def _write_beside(
-    settings: Settings, write: Callable[[Database, Connection], tuple[Line, dict[str, Any]]]
-) -> dict[str, Any]:
-    """Write to the database of a service as the service would, and return what was written."""
+@contextmanager
+def _write_beside(settings: Settings) -> Iterator[tuple[Database, Connection]]:
+    """Yield a transaction in the database of a service that need not run."""
     database = open_migrated(settings.database, migrating=False)
     try:
         with naming_failures(database), database.writing() as connection:
-            line, made = write(database, connection)
-            append(database, connection, [line])
+            yield database, connection
     except Refusal as refusal:
         raise UsageError(refusal.message) from None
     finally:
         database.engine.dispose()
-    return made

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 import shoal
+from shoal.agency.client import is_this_machine
 from shoal.agency.service import administration, campaigns, plans, refusals, releases, requests
 from shoal.agency.service.database import Database
 from shoal.agency.service.guard import caller_address
@@ -228,11 +228,7 @@ def refuse_plain(settings: Settings) -> None:
     """Refuse to listen to other machines without TLS: everybody on the way could read the tokens."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise UsageError("--tls-cert and --tls-key belong together; give both")
-    try:
-        here = ip_address(settings.host).is_loopback
-    except ValueError:
-        here = settings.host == "localhost"
-    if not (here or settings.tls_cert or settings.behind_proxy):
+    if not (is_this_machine(settings.host) or settings.tls_cert or settings.behind_proxy):
         raise UsageError(
             f"listening on {settings.host} without TLS would let everybody on the way read the tokens; give --tls-cert "
             "and --tls-key, or --behind-proxy if a proxy with TLS stands before the service"
@@ -255,32 +251,27 @@ def _listen(host: str, port: int) -> socket.socket:
 class BoundedProtocol(H11Protocol):
     """One connection, looked at now and then: who neither asks nor listens from one look to the next is cut off.
 
-    At the limit of connections the one that has been idle longest makes room for a new one; if none is idle, the new
-    one is cut off.
+    At the limit of connections an idle one makes room for a new one; if none is idle, the new one is cut off.
     """
 
     most: int
     seconds: float
-    _since: float = 0.0  # when it was made, or something came
+    since: float = 0.0  # when it was made
     _timer: asyncio.TimerHandle | None = None
     _seen: tuple[RequestResponseCycle | None, bool, int] = (None, False, 0)  # the request, whether idle, bytes unsent
 
     def connection_made(self, transport: Any) -> None:
         """Take a connection, unless there are too many that are all busy."""
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         if len(self.connections) > self.most:
             others = [each for each in self.connections if isinstance(each, BoundedProtocol) and each is not self]
             idle = [each for each in others if each.idle and not each.transport.is_closing()]
-            leaving = min(idle, key=lambda each: each._since, default=self)  # noqa: SLF001 - of its own kind
+            # Who never asked anything goes before who did, the oldest first.
+            leaving = min(idle, key=lambda each: (each.cycle is not None, each.since), default=self)
             leaving.transport.abort()
         if not transport.is_closing():
             self._look()
-
-    def data_received(self, data: bytes) -> None:
-        """Take what was sent; it is idle no more."""
-        self._since = self.loop.time()
-        super().data_received(data)
 
     @property
     def idle(self) -> bool:

@@ -29,7 +29,7 @@ from shoal.agency.service.messages import (
     Stored,
     Weights,
 )
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import absent, conflict, invalid
 from shoal.agency.service.tokens import ROLES, now
 from shoal.agency.service.visits import Visit

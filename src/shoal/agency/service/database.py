@@ -175,7 +175,7 @@ def alembic_config(connection: Connection | None = None) -> Config:
 
 
 def migrate(database: Database) -> None:
-    """Bring a database to the newest version; one that a later shoal made is refused and left as it is."""
+    """Bring a database to the newest version; one that another shoal made is refused and left as it is."""
     with naming_failures(database), database.writing() as connection:
         database.lock(connection, MIGRATION_LOCK)  # two that begin at once would both make the first table
         _read_versions(connection)
@@ -226,9 +226,9 @@ def naming_failures(database: Database) -> Iterator[None]:
 
 
 def _read_versions(connection: Connection) -> tuple[str | None, str | None]:
-    """Return the version of a database and the newest one; a database of a later shoal is refused."""
+    """Return the version of a database and the newest one; a database of another shoal is refused."""
     scripts = ScriptDirectory.from_config(alembic_config())
     present = MigrationContext.configure(connection).get_current_revision()
     if present is not None and present not in {script.revision for script in scripts.walk_revisions()}:
-        raise UsageError("the database was made by a later version of shoal; update shoal")
+        raise UsageError("the database was made by another version of shoal; update shoal, or begin a new database")
     return present, scripts.get_current_head()

@@ -283,13 +283,13 @@ def describe_errors(*, body: bool = False) -> dict[int | str, dict[str, Any]]:
 
 
 class TokenEntry(Sent):
-    """A token as the agency sees it later; one without an end is of an older version."""
+    """A token as the agency sees it later."""
 
     id: int
     name: str
     role: Role
     created_at: str
-    expires_at: str | None
+    expires_at: str
     revoked_at: str | None
 
 
@@ -303,16 +303,11 @@ class CreatedToken(Sent):
     token: str
 
 
-class AccessRequest(Sent):
+class AccessRequest(NewRequest):
     """A client's request and what was decided about it."""
 
     id: int
     client: str
-    campaign: int | None
-    attributes: list[str]
-    l: float | None
-    delta: float | None
-    purpose: str
     state: Literal["open", "approved", "refused"]
     reason: str
     at: str

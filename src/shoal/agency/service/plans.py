@@ -25,7 +25,7 @@ from shoal.agency.service.messages import (
     Report,
     ReportEntry,
 )
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.tokens import now
 from shoal.agency.service.visits import SentPlan, Visit

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query, Response
@@ -34,7 +35,7 @@ from shoal.agency.service.messages import (
     ReleaseManifest,
     Target,
 )
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.plans import read_sent
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
 from shoal.agency.service.requests import demand_approval
@@ -109,16 +110,17 @@ def _check_counts(
         return None, None
     from shoal.agency.counts import ClassCounts, check_counts
 
-    plan = _parse_plan(visit, campaign)
+    plan = _parse_plan(read_sent(visit, campaign).content)
     counts = ClassCounts.of_rows(asked.counts.columns, asked.counts.rows, plan, visit.service.settings.rows)
     return counts, check_counts(counts, plan, said.rows, said.guarantees[0].achieved)
 
 
-def _parse_plan(visit: Visit, campaign: int) -> Plan:
+@lru_cache(maxsize=4)
+def _parse_plan(content: bytes) -> Plan:
     """Return the plan of a campaign as the verifier reads it."""
     from shoal.verify.agreed import parse_plan
 
-    return parse_plan(read_sent(visit, campaign).content)[0]
+    return parse_plan(content)[0]
 
 
 def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCounts, n_classes: int) -> None:
@@ -197,7 +199,7 @@ def link_target(visit: CurrentVisit, campaign: Id, asked: Target) -> Any:
         content = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalar_one_or_none()
     if content is None:
         raise conflict("no release has counts yet, so that nothing can be linked", "nothing_to_link")
-    plan = _parse_plan(visit, campaign)
+    plan = _parse_plan(read_sent(visit, campaign).content)
     number = find_class(plan, asked.target)
     remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values.to_pylist())
     return Linkage(

@@ -12,7 +12,7 @@ from shoal.agency.service import campaigns
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import AccessRequest, CurrentPage, Decision, Id, NewRequest, Page
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict, invalid
 from shoal.agency.service.tokens import ROLES, now
 from shoal.agency.service.visits import Visit

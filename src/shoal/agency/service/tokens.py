@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from shoal.agency.service.database import COUNT_LOCK, Database
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import absent, conflict
 
 if TYPE_CHECKING:
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 Role: TypeAlias = Literal["agency", "owner", "client"]
 ROLES: tuple[Role, ...] = ("agency", "owner", "client")
+ENTRY = select(*(column for column in schema.tokens.c if column.name != "digest"))
 _FORM = re.compile(r"Bearer +(shoal_[A-Za-z0-9_-]{43})", re.IGNORECASE)
-_BY_DIGEST = select(
-    *(schema.tokens.c[name] for name in ("id", "name", "role", "expires_at")), schema.tokens.c.revoked_at.is_(None)
-).where(schema.tokens.c.digest == bindparam("digest"))
+_BY_DIGEST = select(*(schema.tokens.c[name] for name in ("id", "name", "role", "revoked_at", "expires_at"))).where(
+    schema.tokens.c.digest == bindparam("digest")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,8 @@ class Holder:
     id: int
     name: str
     role: Role
-    expires_at: str | None = None
     valid: bool = True
-
-    @property
-    def expired(self) -> bool:
-        """Whether its time is over."""
-        return self.expires_at is not None and self.expires_at <= now()
+    expired: bool = False
 
 
 def now(days: int = 0) -> str:
@@ -57,7 +53,11 @@ def find(database: Database, digest: str) -> Holder | None:
     """Look a token up by its digest: one query, by an index."""
     with database.reading() as connection:
         row = connection.execute(_BY_DIGEST, {"digest": digest}).one_or_none()
-    return None if row is None else Holder(row[0], row[1], cast("Role", row[2]), row[3], bool(row[4]))
+    return (
+        None
+        if row is None
+        else Holder(row.id, row.name, cast("Role", row.role), row.revoked_at is None, row.expires_at <= now())
+    )
 
 
 def create(database: Database, connection: Connection, asked: NewToken, limit: int) -> dict[str, Any]:
@@ -73,12 +73,13 @@ def create(database: Database, connection: Connection, asked: NewToken, limit: i
     return {"id": connection.execute(made).scalar_one(), **shown, "token": token}
 
 
-def renew(connection: Connection, token: int, days: int) -> None:
+def renew(connection: Connection, token: int, days: int) -> dict[str, Any]:
     """Let a token end in so many days from now, also one that has expired; a revoked one stays revoked."""
     table = schema.tokens
     here = table.c.id == token, table.c.revoked_at.is_(None)
     if not connection.execute(update(table).where(*here).values(expires_at=now(days))).rowcount:
         raise absent("token, or it was revoked")
+    return dict(connection.execute(ENTRY.where(table.c.id == token)).mappings().one())
 
 
 def revoke(connection: Connection, token: int) -> bool:
@@ -101,5 +102,4 @@ def still_valid(connection: Connection, token: int, *others: int) -> bool:
         .order_by(table.c.id)
     )
     rows = connection.execute(these.with_for_update(key_share=True)).all()
-    own = [row for row in rows if row.id == token and row.revoked_at is None]
-    return any(row.expires_at is None or row.expires_at > now() for row in own)
+    return any(row.id == token and row.revoked_at is None and row.expires_at > now() for row in rows)

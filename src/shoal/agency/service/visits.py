@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from sqlalchemy import Connection, func, insert, select
 
 from shoal.agency.service.database import AUDIT_LOCK, Database
-from shoal.agency.service.migrations.versions import v0002_checks as schema
+from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import no_valid_token
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.tokens import Holder, now, still_valid

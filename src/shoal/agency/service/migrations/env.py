@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from shoal.agency.service.migrations.versions.v0002_checks import metadata
+from shoal.agency.service.migrations.versions.v0002_campaigns import metadata
 
 if hasattr(context, "config"):  # not when somebody merely imports this file
     context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)

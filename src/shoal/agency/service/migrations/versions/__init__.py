@@ -1,1 +1,1 @@
-"""One file a migration, none of which is ever changed."""
+"""One file a migration, none of which is changed once a version with it was released."""

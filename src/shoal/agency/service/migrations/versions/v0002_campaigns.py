@@ -1,6 +1,7 @@
 """The first tables, and triggers against what no code may do: going back, and rewriting what was said.
 
-The migration after it begins with these tables, and has the schema of the service.
+While there is one migration, its tables are the schema of the service, the same on SQLite and PostgreSQL; a second one
+comes with a schema of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-revision = "0001"
+revision = "0002"  # databases of the one before were never released, and are refused
 down_revision: str | None = None
 branch_labels = None
 depends_on = None
@@ -35,10 +36,22 @@ _KEYS: dict[str, list[tuple[str, ...]]] = {
     "tokens": [("id",), ("digest",)],
 }
 _RANK = "CASE {0}.state WHEN 'draft' THEN 0 WHEN 'collecting' THEN 1 WHEN 'planned' THEN 2 WHEN 'closed' THEN 3 END"
-BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
+_BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
 _REVIVED = "OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL"
-FIXED = {  # what never changes of rows that otherwise do
-    "campaigns": ("id", "name", "domain", "l", "delta", "eta", "point_order", "arrangement", "records", "created_at"),
+_FIXED = {  # what never changes of rows that otherwise do
+    "campaigns": (
+        "id",
+        "name",
+        "domain",
+        "model",
+        "least",
+        "delta",
+        "eta",
+        "point_order",
+        "arrangement",
+        "records",
+        "created_at",
+    ),
     "tokens": ("id", "name", "role", "digest", "created_at"),
 }
 _DEEDS = ("update", "delete")
@@ -54,35 +67,32 @@ metadata = MetaData(
 )
 
 
-def make_id() -> Column[int]:
-    """Return the number of a row."""
+def _id() -> Column[int]:
     return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
-def refer_to_campaign(*, only: bool = False) -> Column[int]:
-    """Return the reference to a campaign, which may be the key itself."""
+def _campaign(*, only: bool = False) -> Column[int]:
     return Column("campaign_id", ForeignKey("campaigns.id"), primary_key=only, nullable=False, autoincrement=False)
 
 
-def refer_to_token() -> Column[int]:
-    """Return the reference to a token."""
+def _token() -> Column[int]:
     return Column("token_id", ForeignKey("tokens.id"), nullable=False)
 
 
-def make_time(name: str = "at", *, nullable: bool = False) -> Column[str]:
-    """Return a column of times."""
+def _at(name: str = "at", *, nullable: bool = False) -> Column[str]:
     return Column(name, String(32), nullable=nullable)  # ISO 8601, UTC
 
 
 tokens = Table(
     "tokens",
     metadata,
-    make_id(),
+    _id(),
     Column("name", String(200), nullable=False),
     Column("role", String(10), nullable=False),
     Column("digest", String(64), nullable=False),
-    make_time("created_at"),
-    make_time("revoked_at", nullable=True),
+    _at("created_at"),
+    _at("expires_at"),
+    _at("revoked_at", nullable=True),
     UniqueConstraint("digest"),
     CheckConstraint("role IN ('agency', 'owner', 'client')", name="role"),
     sqlite_autoincrement=True,
@@ -91,18 +101,19 @@ tokens = Table(
 campaigns = Table(
     "campaigns",
     metadata,
-    make_id(),
+    _id(),
     Column("name", String(200), nullable=False),
     Column("state", String(10), nullable=False),
     Column("domain", Text, nullable=False),
-    Column("l", Integer, nullable=False),
+    Column("model", String(40), nullable=False),
+    Column("least", Float(53), nullable=False),  # l or k
     Column("delta", Float(53), nullable=False),
     Column("eta", Float(53), nullable=False),
     Column("point_order", String(20), nullable=False),
     Column("arrangement", String(20), nullable=False),
     Column("records", String(10), nullable=False),
     Column("revision", BigInteger, nullable=False),  # grows with everything that a plan rests on
-    make_time("created_at"),
+    _at("created_at"),
     CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
     sqlite_autoincrement=True,
 )
@@ -110,23 +121,23 @@ campaigns = Table(
 distributions = Table(
     "distributions",
     metadata,
-    refer_to_campaign(only=True),
+    _campaign(only=True),
     Column("rows", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    make_time(),
+    _at(),
 )
 
 contributions = Table(
     "contributions",
     metadata,
-    make_id(),
-    refer_to_campaign(),
+    _id(),
+    _campaign(),
     Column("owner", String(200), nullable=False),
-    refer_to_token(),
+    _token(),
     Column("rows", BigInteger, nullable=False),
     Column("records", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    make_time(),
+    _at(),
     UniqueConstraint("campaign_id", "owner"),
     sqlite_autoincrement=True,
 )
@@ -134,7 +145,7 @@ contributions = Table(
 plans = Table(
     "plans",
     metadata,
-    refer_to_campaign(only=True),
+    _campaign(only=True),
     Column("digest", String(64), nullable=False),
     Column("n", BigInteger, nullable=False),
     Column("n_tight", BigInteger, nullable=False),
@@ -143,18 +154,18 @@ plans = Table(
     Column("p", Float(53), nullable=False),
     Column("classes", BigInteger, nullable=False),
     Column("document", Text, nullable=False),
-    make_time(),
+    _at(),
 )
 
 reports = Table(
     "reports",
     metadata,
-    make_id(),
-    refer_to_campaign(),
+    _id(),
+    _campaign(),
     Column("owner", String(200), nullable=False),
-    refer_to_token(),
+    _token(),
     Column("records", BigInteger, nullable=False),
-    make_time(),
+    _at(),
     UniqueConstraint("campaign_id", "owner"),
     sqlite_autoincrement=True,
 )
@@ -162,16 +173,46 @@ reports = Table(
 releases = Table(
     "releases",
     metadata,
-    make_id(),
-    refer_to_campaign(),
+    _id(),
+    _campaign(),
     Column("owner", String(200), nullable=False),
-    refer_to_token(),
+    _token(),
     Column("files_digest", String(64), nullable=False),
     Column("files", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("manifest", Text, nullable=False),
-    make_time(),
+    Column("achieved", Float(53)),  # what the weakest class reaches by the counts
+    Column("counts", LargeBinary),  # class by value; NULL: the release is declared by its owner
+    _at(),
     UniqueConstraint("campaign_id", "owner", "files_digest"),
+    sqlite_autoincrement=True,
+)
+
+linkages = Table(  # what all releases with counts leave together
+    "linkages",
+    metadata,
+    _campaign(only=True),
+    Column("releases", BigInteger, nullable=False),
+    Column("l", BigInteger, nullable=False),  # values that remain in the worst class
+    Column("data", LargeBinary, nullable=False),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    _id(),
+    Column("client", String(200), nullable=False),
+    _token(),
+    Column("campaign_id", ForeignKey("campaigns.id")),
+    Column("attributes", Text, nullable=False),
+    Column("l", Float(53)),
+    Column("delta", Float(53)),
+    Column("purpose", Text, nullable=False),
+    Column("state", String(10), nullable=False),
+    Column("reason", Text, nullable=False),
+    _at(),
+    _at("decided_at", nullable=True),
+    CheckConstraint("state IN ('open', 'approved', 'refused')", name="state"),
     sqlite_autoincrement=True,
 )
 
@@ -179,8 +220,8 @@ audit = Table(
     "audit",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
-    make_time(),
-    refer_to_token(),
+    _at(),
+    _token(),
     Column("role", String(10), nullable=False),
     Column("action", String(60), nullable=False),
     Column("subject", String(200), nullable=False),
@@ -218,8 +259,10 @@ def _sqlite_triggers() -> None:
             _sqlite_refusal(name, f"BEFORE INSERT ON {table} WHEN {there}", f"rows of {table} are not replaced")
     for table in ("campaigns", "tokens"):
         _sqlite_refusal(f"{table}_no_delete", f"BEFORE DELETE ON {table}", f"rows of {table} are not deleted")
-        fix_on_sqlite(table, FIXED[table])
-    _sqlite_refusal("campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {BACK}", "a campaign never goes back")
+        changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _FIXED[table])
+        when = f"BEFORE UPDATE ON {table} WHEN {changed}"
+        _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
+    _sqlite_refusal("campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {_BACK}", "a campaign never goes back")
     _sqlite_refusal("tokens_never_back", f"BEFORE UPDATE ON tokens WHEN {_REVIVED}", "a revoked token stays revoked")
     for deed, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
         state = f"(SELECT state FROM campaigns WHERE id = {row}.campaign_id)"  # noqa: S608 - own names
@@ -228,36 +271,24 @@ def _sqlite_triggers() -> None:
         _sqlite_refusal(name, when, "the campaign is not collecting")
 
 
-def fix_on_sqlite(table: str, names: tuple[str, ...]) -> None:
-    """Have these columns of a table never change."""
-    changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in names)
-    when = f"BEFORE UPDATE ON {table} WHEN {changed}"
-    _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
-
-
 def _sqlite_refusal(name: str, when: str, why: str) -> None:
     op.execute(f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END")
 
 
 def _postgresql_triggers() -> None:
     _function("shoal_refuse", "TRUE", "'rows of this table are final'")
-    for table in (*_FINAL, *FIXED):
-        deeds = "DELETE" if table in FIXED else "UPDATE OR DELETE"
+    for table in (*_FINAL, *_FIXED):
+        deeds = "DELETE" if table in _FIXED else "UPDATE OR DELETE"
         _trigger(f"{table}_final", f"BEFORE {deeds} ON {table} FOR EACH ROW", "shoal_refuse")
         _trigger(f"{table}_no_truncate", f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", "shoal_refuse")
-    for table, back in (("campaigns", BACK), ("tokens", _REVIVED)):
-        fix_on_postgresql(table, back, FIXED[table])
+    for table, back in (("campaigns", _BACK), ("tokens", _REVIVED)):
+        changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _FIXED[table])
+        _function(f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'")
+        _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
     state = "(SELECT state FROM campaigns WHERE id = COALESCE(NEW.campaign_id, OLD.campaign_id))"
     _function("shoal_collecting", f"{state} IS DISTINCT FROM 'collecting'", "'the campaign is not collecting'")
     when = "BEFORE INSERT OR UPDATE OR DELETE ON contributions FOR EACH ROW"
     _trigger("contributions_collecting", when, "shoal_collecting")
-
-
-def fix_on_postgresql(table: str, back: str, names: tuple[str, ...]) -> None:
-    """Have these columns of a table never change, and no row go back."""
-    changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in names)
-    _function(f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'")
-    _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
 
 
 def _function(name: str, condition: str, why: str) -> None:
