@@ -153,7 +153,9 @@ class AgreedClasses(Method):
     title: ClassVar[str] = "the classes of an agency's plan"
 
     agreed: AgreedPlan = Field(exclude=True, description="the plan")
-    people: int | None = Field(default=None, exclude=True, description="whom a column tells apart; None: not counted")
+    people: int | None = Field(
+        default=None, exclude=True, repr=False, description="whom a column tells apart; None: not counted"
+    )
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Find the class of each cell; too few records, or a class that breaks the promise, are an error."""
