@@ -168,14 +168,14 @@ def _touch(path: Path) -> None:
 
 def _bring_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
     """Make the tables in an empty file, and refuse files of others and of other forms."""
-    form, application, tables = _state(connection)
-    if application != APPLICATION and (application or form or tables or not create):
+    version, application, tables = _state(connection)
+    if application != APPLICATION and (application or version or tables or not create):
         raise InputError(f"{path} is no ledger")
-    if application == APPLICATION and form != FORM:
-        age = "newer" if form > FORM else "older"
+    if application == APPLICATION and version != FORM:
+        age = "a newer" if version > FORM else "an older"
         raise UsageError(
-            f"{path} was written by {'a' if form > FORM else 'an'} {age} shoal (form {form}, this one has {FORM}); use "
-            "that version, or enter its releases into a new ledger with `shoal ledger add`"
+            f"{path} was written by {age} shoal (form {version}, this one has {FORM}); use that version, or enter "
+            " its releases into a new ledger with `shoal ledger add`"
         )
     if application == APPLICATION:
         return
