@@ -175,7 +175,7 @@ def _bring_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> No
         age = "a newer" if version > FORM else "an older"
         raise UsageError(
             f"{path} was written by {age} shoal (form {version}, this one has {FORM}); use that version, or enter "
-            " its releases into a new ledger with `shoal ledger add`"
+            "its releases into a new ledger with `shoal ledger add`"
         )
     if application == APPLICATION:
         return
