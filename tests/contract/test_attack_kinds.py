@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Trials
+from shoal.attacks.base import NO_CONTROL, Attack, Refusal, Tally, Trials
 from shoal.attacks.running import attack, attack_names
 from shoal.attacks.view import ReleaseView
 from shoal.columns.base import Technique
@@ -302,6 +302,8 @@ def test_releases_with_the_same_tokens_are_linked_by_them(made: Maker) -> None:
     assert composed.risk.low > 0.3
     assert any("700 records have the same token" in note for note in composed.notes)
     assert any("700 records have the same token" in note for note in linked.notes)
+    assert linked.success == Tally(700, 700)  # the keys tell more than halves of what is known
+    assert linked.risk.low > 0.9
     forgotten = {**ROLES, "name": {"role": "identifier", "technique": {"token": {}}}}
     apart = shoal.anonymize(SOURCE.drop_columns(["ill"]), {**base, "attributes": _without(forgotten, "ill")}, seed=2)
     (refused,) = attack(ill, SOURCE, CONTROL, attacks=["composition"], others=[apart], seed=3)
@@ -345,6 +347,8 @@ def test_rows_of_one_person_are_told() -> None:
     release = shoal.anonymize(visits, {"attributes": roles, "privacy": [], "method": {"plain": {}}}, seed=1)
     (found,) = attack(release, visits, CONTROL, attacks=["linkability"], targets=60, seed=1)
     assert any("100 records share a person's token" in note for note in found.notes)
+    assert found.variants["equal tokens"].success == Tally(100, len(visits))
+    assert found.risk.low >= found.variants["equal tokens"].risk.low
 
 
 def test_a_release_of_tokens_alone_has_nothing_to_know_people_by() -> None:

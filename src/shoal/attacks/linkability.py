@@ -23,6 +23,9 @@ class LinkabilityAttack(Attack):
     know which rows are about the same person. A second half B is the likelier, the greater the share of the published
     records that fit B which fit the first half too; if none fits any, the nearer a record is. Halves are split at
     random. The baseline picks at random. The variant ``verbatim copy`` links the same people by the source itself.
+
+    Records with the same token of a person, in one release or in two, belong together for sure: ``equal tokens`` counts
+    them, and stands for the attack where they link more.
     """
 
     name = "linkability"
@@ -46,27 +49,26 @@ class LinkabilityAttack(Attack):
             None if others is None else _link(view, others, splits, rng),
             Tally(int(blind.sum()), len(members)),
         )
-        notes = [f"each time one of {CANDIDATES} candidates is right", *self._by_tokens(view)]
+        notes, variants = [f"each time one of {CANDIDATES} candidates is right"], {"halves": found}
         copy = _copy_source(view, targets)
-        if copy is None:
-            return replace(found, notes=tuple(notes))
-        most = replace(found, attack="verbatim copy", success=_link(copy, copy.recode(members), splits, rng))
-        if most.risk.low > 0:
-            notes.append(
-                f"that is {found.risk.value / most.risk.value:.0%} of what a verbatim copy of the source allows"
-            )
-        return replace(found, variants={most.attack: most}, notes=tuple(notes))
-
-    def _by_tokens(self, view: ReleaseView) -> list[str]:
-        """Say which records tokens link, for sure and without this attack."""
-        notes = []
-        if repeated := of_one_person(view):
+        if copy is not None:
+            most = replace(found, attack="verbatim copy", success=_link(copy, copy.recode(members), splits, rng))
+            variants[most.attack] = most
+            if most.risk.low > 0:
+                share = found.risk.value / most.risk.value
+                notes.append(f"that is {share:.0%} of what a verbatim copy of the source allows")
+        repeated, *shared = of_one_person(view), *(in_both(view, other) for other in self.others)
+        if repeated:
             notes.append(f"{repeated:,} records share a person's token with another: these belong together, surely")
-        shared = [in_both(view, other) for other in self.others]
         notes += [
             f"{n:,} records have the same token in another release: they belong together, surely" for n in shared if n
         ]
-        return notes
+        if linked := max(repeated, *shared, 0):
+            nobody = Tally(0, view.n_rows)  # strangers share no token
+            tokens = Trials("equal tokens", Tally(linked, view.n_rows), nobody, nobody)
+            variants[tokens.attack] = tokens
+            found = max(found, tokens, key=lambda each: each.risk.low)
+        return replace(found, attack=self.name, variants=variants, notes=tuple(notes))
 
 
 def _copy_source(view: ReleaseView, targets: People) -> ReleaseView | None:
