@@ -121,7 +121,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
         (("--control", "x.csv", "--hold-out", "0.1"), "choose one"),
         (("--picture", "x.jpg"), "must end in .svg or .png"),
         (("--csv", "nowhere/x.csv"), "no folder"),
-        (("--targets", "5"), "at least 20"),
+        (("--targets", "5"), "at least 7"),
     ],
     ids=lambda each: each if isinstance(each, str) else None,
 )

@@ -287,7 +287,7 @@ def test_what_killed_runs_left_is_removed_by_the_next_of_the_same_user(tmp_path)
 
 
 def test_the_folder_of_a_killed_run_is_removed_by_the_next(stays, tmp_path):
-    stop(stays, tmp_path / "here", signal.SIGKILL)
+    stop(stays, tmp_path / "here", signal.SIGKILL, written=True)  # one that is just being made is left alone
     (left,) = (tmp_path / "here").iterdir()
     with Staging(tmp_path / "here" / "another"):
         assert not left.exists()
