@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TARGETS = 2000
 MILLION = 1_000_000
+ENCOUNTERS = 100_000
 RELEASED = 30_162  # as many of Adult's complete rows; the rest is the control group
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Mondrian, simple 3": ({"simple-l-diversity": {"l": 3}}, {"mondrian": {}}),
@@ -46,7 +47,39 @@ def attacking(_: Path) -> Iterator[Measured]:
         alone = timed(lambda tried=tried: tried(["singling-out"]), 3)
         title = f"singling out, {TARGETS:,} predicates, Adult, {name}"
         yield Measured(title, alone, "3 s", _within(alone, 3))
+    yield _measure_encounters()
     yield _measure_copies()
+
+
+def _measure_encounters() -> Measured:
+    """All attacks on hospital encounters that are published as they are, by twelve quasi-identifiers."""
+    import pyarrow as pa
+
+    from shoal import anonymize
+    from shoal.attacks.running import attack
+    from shoal.datasets.hospital import hospital_policy, stays
+
+    def draw(seed: int) -> pa.Table:
+        rng, table = np.random.default_rng(seed), pa.Table.from_batches(list(stays(ENCOUNTERS, seed=seed)))
+        for name, width in {
+            "ward": 24,
+            "nights": 60,
+            "referral": 5,
+            "language": 12,
+            "weight": 90,
+            "children": 6,
+        }.items():
+            table = table.append_column(name, pa.array(rng.integers(width, size=ENCOUNTERS).astype(str)))
+        return table
+
+    source, control, policy = draw(1), draw(2), hospital_policy()
+    new = [name for name in source.column_names if name not in policy["attributes"]]
+    policy = {**policy, "privacy": [], "method": {"plain": {}}}
+    policy["attributes"] = {**policy["attributes"], **{name: {"role": "quasi"} for name in new}}
+    release = anonymize(source, policy, seed=1)
+    seconds = timed(lambda: attack(release, source, control, targets=TARGETS, seed=1, policy=policy), 1)
+    title = f"all attacks, {TARGETS:,} targets, {ENCOUNTERS:,} encounters, 12 quasi-identifiers"
+    return Measured(title, seconds, "20 s", _within(seconds, 20))
 
 
 def _measure_copies() -> Measured:

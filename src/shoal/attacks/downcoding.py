@@ -169,7 +169,7 @@ def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatAr
     even = Boxes(hulls, np.full((len(hulls), d), -1, dtype=np.int32), Histograms(none, none, none), none)
     index = index_boxes(hulls, np.zeros((1, 1), dtype=np.uint64))
     gower = kernels.Gower(np.zeros((1, 2 * d)), np.zeros(d), np.zeros(d, dtype=np.int32))  # nothing near is asked for
-    start, box, _ = kernels.find_covering(asked, np.zeros((len(asked), d)), even, index, gower, False)
+    start, box, _ = kernels.find_covering(asked, np.zeros((len(asked), d)), even, index, gower, 0)
     step = np.repeat(np.arange(len(asked)), np.diff(start))
     share = np.where(box == steps.owner[step], 0.0, classes.records[box].astype(np.float64))
     for a in range(d):

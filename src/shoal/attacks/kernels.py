@@ -50,15 +50,22 @@ class Gower(NamedTuple):
 
 @kernel
 def measure_distances(
-    queries: CodeArray, numbers: FloatArray, i: int, boxes: Boxes, bits: KeyArray, gower: Gower, found: FloatArray
+    queries: CodeArray,
+    numbers: FloatArray,
+    i: int,
+    boxes: Boxes,
+    bits: KeyArray,
+    gower: Gower,
+    step: int,
+    found: FloatArray,
 ) -> float:
-    """Write down how far each box is from a query, and return the least: Gower's distance, summed over attributes.
+    """Write down how far every so many-th box is from a query, and return the least: Gower's distance, summed.
 
     An attribute adds 0 if the box covers the value; else 1 or, of numbers, the gap by the attribute's scale.
     """
     hulls, uneven, spans = boxes.hulls, boxes.uneven, gower.spans
     least = np.inf
-    for box in range(hulls.shape[0]):
+    for box in range(0, hulls.shape[0], step):
         far = 0.0
         for a in range(numbers.shape[1]):
             low, high = queries[i, 2 * a], queries[i, 2 * a + 1]
@@ -77,12 +84,12 @@ def measure_distances(
 
 @kernel
 def find_covering(
-    queries: CodeArray, numbers: FloatArray, there: Boxes, index: BoxIndex, gower: Gower, near: bool
+    queries: CodeArray, numbers: FloatArray, there: Boxes, index: BoxIndex, gower: Gower, step: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return of each query the boxes that cover it, or those nearest to it if none does and *near* is asked for.
+    """Return of each query the boxes that cover it or, if none does, those nearest to it of every *step*-th box.
 
-    They are given as start (n_queries + 1,) and boxes; last comes how far the nearest one is, 0 if one covers the
-    query, and infinity if none does and *near* is not asked for.
+    With a step of 0 none is near. They are given as start (n_queries + 1,) and boxes; last comes how far the nearest
+    one is, 0 if one covers the query, and infinity if none does and none is near.
     """
     n = queries.shape[0]
     start = np.zeros(n + 1, dtype=np.int64)
@@ -98,9 +105,9 @@ def find_covering(
         count = find_meeting(one, even, 0, there.hulls, there.uneven, index, found)
         if count == 0:
             far[i] = np.inf
-            if near:
-                far[i] = measure_distances(queries, numbers, i, there, index.bits, gower, apart)
-                for box in range(n_boxes):
+            if step > 0:
+                far[i] = measure_distances(queries, numbers, i, there, index.bits, gower, step, apart)
+                for box in range(0, n_boxes, step):
                     if apart[box] <= far[i] + _TIE:
                         found[count] = box
                         count += 1
