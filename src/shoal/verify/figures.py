@@ -38,7 +38,7 @@ class _Column:
 
 
 def check_figures(manifest: Manifest, labels: LabelCounts) -> list[Check]:
-    """Compare every figure with the rows; not done where labels are of values that the policy did not list."""
+    """Compare every figure with the rows; skipped where a label covers values that the policy did not list."""
     figures = manifest.written.utility
     if figures is None:
         return []
