@@ -34,6 +34,12 @@ $(VENV)/dev-ready: $(VENV)/ready
 	.venv-anonymeter/bin/python $(PIP) install "anonymeter==1.1.0"
 	@touch $@
 
+# Weka's own J48 for the slicing page, where Java is present; only weka.jar is taken from the package.
+.venv-weka/ready: Makefile
+	$(PYTHON) -m venv .venv-weka
+	.venv-weka/bin/python $(PIP) install --no-deps "python-weka-wrapper3==0.3.3"
+	@touch $@
+
 demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize, verify
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
@@ -46,7 +52,7 @@ test: check corpus .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=
 corpus: $(VENV)/dev-ready
 	$(BIN)/python -m pytest --quiet tests/corpus
 
-thorough: $(VENV)/dev-ready .venv-anonymeter/ready ## the long tests of promises that shorter ones hold too, and more repetitions
+thorough: $(VENV)/dev-ready .venv-anonymeter/ready .venv-weka/ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough
 	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/agency/service/test_serve_kills.py tests/agency/service/test_serve_bodies.py
 
@@ -66,12 +72,12 @@ bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/
 	$(BIN)/python -m bench
 
 comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
-	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m shoal.compare.pages docs
+	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments.comparison_pages docs
 
 calibration: $(VENV)/dev-ready .venv-anonymeter/ready ## how often attacks find known exposures: the table in docs/attacks.md, made anew (an hour)
 	$(BIN)/python -m experiments calibration --docs docs
 
-figures: $(VENV)/dev-ready ## the source papers' experiments run again: their pages and plots in docs, made anew (an hour)
+figures: $(VENV)/dev-ready .venv-weka/ready ## the source papers' experiments run again: their pages and plots in docs, made anew (an hour)
 	@for paper in tau-l slicing l-delta; do \
 		SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments $$paper --docs docs || exit; \
 	done
@@ -80,4 +86,4 @@ screenshots: $(VENV)/dev-ready ## pictures of the studio for docs, made anew
 	$(BIN)/python -m bench.screenshots
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-anonymeter .venv-pycanon .venv-peers $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-anonymeter .venv-pycanon .venv-peers .venv-weka $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,9 +10,10 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ SHARES = (0.001, 0.01, 0.05, 0.25)
 WAYS = ("verbatim", "noisy", "unique", "random")
 N_RECORDS = 10_000
 N_WORLDS = 12
+N_HARMLESS = 100  # more worlds, in whose releases nothing is planted that is anybody's
+OFTEN = ("copies", "similarity", "skewness")  # attacks that are tried on these, too
 ANY = "any attack"
 PEER = "anonymeter"
 ALONE = "anonymeter alone"  # found by it and by no attack of ours
@@ -198,8 +201,16 @@ def _list_labels(values: pa.Array) -> dict[str, dict[str, Any]]:
     return {value: {"values": [value]} for value in values.unique().to_pylist()}
 
 
-def run_world(records: int, seed: int, forms: tuple[str, ...], shares: tuple[float, ...], peer: bool) -> list[Cell]:
-    """Plant every exposure into a release of every form, and attack each once; anonymeter is asked as well, if it is.
+def run_world(
+    records: int,
+    seed: int,
+    forms: tuple[str, ...],
+    shares: tuple[float, ...],
+    peer: bool = False,
+    ways: tuple[str, ...] = WAYS,
+    attacks: tuple[str, ...] | None = None,
+) -> list[Cell]:
+    """Plant exposures into a release of every form, and try all or some attacks once; anonymeter too, if it is asked.
 
     Anonymeter knows whole rows of values only, and takes long.
     """
@@ -209,22 +220,28 @@ def run_world(records: int, seed: int, forms: tuple[str, ...], shares: tuple[flo
     for form in forms:
         policy = make_policy(form)
         release = anonymize(world.donors, policy, seed=int(rng.integers(1 << 30)))
-        for way in WAYS:
+        for way in ways:
             for share in shares:
                 planted = plant(release, draw_planted(world, way, round(share * records), rng), rng)
                 own = int(rng.integers(1 << 30))
-                alarms = find_alarms(planted, world, policy, own)
+                alarms = find_alarms(planted, world, policy, own, attacks)
                 if peer and form in PEER_FORMS and (way, share) in PEER_ASKED:
                     theirs = ask_peer(planted, world, own)
                     alarms |= theirs | {ALONE: any(theirs.values()) and not alarms[ANY]}
-                found += [Cell(form, way, share, name, int(alarm), 1) for name, alarm in alarms.items()]
+                found += [
+                    Cell(form, way, share, name, int(alarm), 1)
+                    for name, alarm in alarms.items()
+                    if name in (attacks or alarms)
+                ]
     return found
 
 
-def find_alarms(release: Release, world: World, policy: Mapping[str, Any], seed: int) -> dict[str, bool]:
+def find_alarms(
+    release: Release, world: World, policy: Mapping[str, Any], seed: int, attacks: tuple[str, ...] | None = None
+) -> dict[str, bool]:
     """Return of every attack that has a meaning for the release whether it is sure that it found something."""
-    register = world.source.drop_columns("illness")
-    found = attack(release, world.source, world.control, seed=seed, policy=policy, register=register)
+    asked: dict[str, Any] = {"attacks": attacks, "register": world.source.drop_columns("illness")}
+    found = attack(release, world.source, world.control, seed=seed, policy=policy, **asked)
     alarms = {each.attack: each.worst.low > 0 for each in found if not isinstance(each, Refusal)}
     return alarms | {ANY: any(alarms.values())}
 
@@ -257,13 +274,16 @@ def _read_numbers(release: Release) -> pa.Table:
 def run_calibration(*, quick: bool, seed: int, progress: Progress) -> Calibration:
     """Run all worlds, in as many processes as there are processors."""
     records, worlds = (QUICK_RECORDS, 1) if quick else (N_RECORDS, N_WORLDS)
-    grid = (QUICK_FORMS, QUICK_SHARES) if quick else (tuple(FORMS), SHARES)
+    forms, shares = (QUICK_FORMS, QUICK_SHARES) if quick else (tuple(FORMS), SHARES)
+    n_peers = PEER_WORLDS if not quick and PEER_PYTHON.exists() else 0
     asked = [
-        (records, 1000 * seed + world, *grid, not quick and world < PEER_WORLDS and PEER_PYTHON.exists())
-        for world in range(worlds)
+        partial(run_world, records, 1000 * seed + world, forms, shares, world < n_peers) for world in range(worlds)
     ]
+    if not quick:
+        harmless = partial(run_world, records, forms=tuple(FORMS), shares=(0.01,), ways=("random",), attacks=OFTEN)
+        asked += [partial(harmless, seed=1000 * seed + worlds + number) for number in range(N_HARMLESS)]
     counted: dict[tuple[str, str, float, str], tuple[int, int]] = {}
-    with progress.step("calibrating", worlds, unit="worlds") as step:
+    with progress.step("calibrating", len(asked), unit="worlds") as step:
         for cells in _run_worlds(asked):
             for cell in cells:
                 key = cell.form, cell.way, cell.share, cell.attack
@@ -274,10 +294,10 @@ def run_calibration(*, quick: bool, seed: int, progress: Progress) -> Calibratio
     return Calibration(records, worlds, seed, found)
 
 
-def _run_worlds(asked: list[tuple[Any, ...]]) -> Iterator[list[Cell]]:
+def _run_worlds(asked: Sequence[Callable[[], list[Cell]]]) -> Iterator[list[Cell]]:
     if len(asked) == 1:
-        yield run_world(*asked[0])
+        yield asked[0]()
         return
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as processes:
-        for waiting in [processes.submit(run_world, *each) for each in asked]:
+        for waiting in [processes.submit(each) for each in asked]:
             yield waiting.result()

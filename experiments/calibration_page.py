@@ -13,6 +13,7 @@ from shoal.core.errors import UsageError
 
 BEGIN, END = "<!-- calibration: made by python -m experiments calibration -->", "<!-- calibration ends -->"
 NOBODY = "random"
+MANY = 100  # releases from which on a share of false alarms is bounded
 PLANTED = ("unique", "verbatim", "noisy")
 
 
@@ -36,17 +37,19 @@ def make_report(found: Calibration) -> Section:
     """Write down what was found."""
     rows = [list(asdict(cell).values()) for cell in found.cells]
     whole = format_csv([list(Cell.__dataclass_fields__), *rows])
-    return Section("calibration", write_page(found), asdict(found), summarize(found), (), {}, whole)
+    return Section("calibration", write_page(found), asdict(found), summarize(found), (), whole)
 
 
 def summarize(found: Calibration) -> list[str]:
     """Return what became of the two targets, a line each."""
     false = {name: count(found, attack=name, way=NOBODY) for name in list_attacks(found)}
+    every = Count(sum(each.alarms for each in false.values()), sum(each.runs for each in false.values()))
     worst = max(false, key=lambda name: false[name].share or 0.0)
     detected = count(found, attack=ANY, way="unique", share=0.01)
     return [
         f"1 % of unique people are found in {detected} releases by at least one attack.",
-        f"No attack raises more false alarms than {worst}: in {false[worst]} releases.",
+        f"Where there is nothing to find, {every} attempts are false alarms, at most {every.most:.1%}.",
+        f"No attack raises more of them than {worst}: in {false[worst]} releases.",
     ]
 
 
@@ -71,6 +74,17 @@ class Count(NamedTuple):
         """The share in words, empty if there are no releases."""
         return "" if self.share is None else f"{100 * self.share:.3g}"
 
+    @property
+    def most(self) -> float:
+        """The greatest share of alarms that is not surprising, at 95 %: Clopper and Pearson's bound.
+
+        >>> round(Count(0, 300).most, 4)
+        0.0099
+        """
+        from scipy.special import betaincinv
+
+        return 1.0 if self.alarms == self.runs else float(betaincinv(self.alarms + 1, self.runs - self.alarms, 0.95))
+
     def __str__(self) -> str:
         return f"{self.alarms:,} of {self.runs:,}" if self.runs else ""
 
@@ -90,11 +104,15 @@ def write_page(found: Calibration) -> str:
     """Return the tables, each after a sentence that says what it counts."""
     shares = sorted({cell.share for cell in found.cells})
     forms = list(dict.fromkeys(cell.form for cell in found.cells))
-    about = f"Each form of release was made {found.worlds} times of {found.records:,} generated people."
+    about = (
+        f"Every exposure was planted into releases of each form, of {found.records:,} generated people each: "
+        f"{found.worlds} for each share, and more where nothing is to be found."
+    )
     lines = [
         " ".join([about, *summarize(found)]),
         "",
-        "Alarms in percent of the releases of all forms that an attack was tried on, by what was planted:",
+        "Alarms in percent of the releases of all forms that an attack was tried on, by what was planted.",
+        "Of many releases, the share of false alarms is at most as stated in brackets, at 95 % confidence:",
         "",
         *_write_table(
             ["attack", *(f"{way} {share:.1%}" for way in PLANTED for share in shares), "false alarms"],
@@ -136,7 +154,8 @@ def _list_figures(
 ) -> list[str]:
     """Return the alarms in percent for every way and share, and how many were false."""
     rates = [count(found, way=way, share=share, **wanted).percent for way in ways for share in shares]
-    return [*rates, str(count(found, way=NOBODY, **wanted))]
+    false = count(found, way=NOBODY, **wanted)
+    return [*rates, f"{false} ({false.most:.1%})" if false.runs >= MANY else str(false)]
 
 
 def _best(found: Calibration, form: str) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -36,7 +36,10 @@ LOOKS = (
     Look("#D55E00", "s", "--"),
     Look("#009E73", "D", ":"),
     Look("#CC79A7", "v", (0, (3, 1, 1, 1, 1, 1))),
+    Look("#56B4E9", "X", (0, (1, 2.5))),
 )
+_MANY_DECADES = 1e6
+_IN_LEGEND = 5  # names beside each other; more of them stand in rows of three
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,17 @@ class Drawing:
     note: str
     panels: Sequence[Panel]
     rows: int = 1
+
+    def format_data(self) -> str:
+        """Return what is drawn as CSV."""
+        heads: tuple[object, ...] = ("panel", "place", "line", "value")
+        points = (
+            (panel.title, place, name, value)
+            for panel in self.panels
+            for name, values in panel.lines.items()
+            for place, value in zip(panel.places, values, strict=True)
+        )
+        return format_csv([heads, *points])
 
     def write(self, folder: Path, suffixes: Sequence[str]) -> None:
         """Write the plot into *folder*, in the format of each suffix."""
@@ -109,7 +123,7 @@ def draw(title: str, panels: Sequence[Panel], note: str, paths: Sequence[Path], 
             handles,
             names,
             loc="outside lower center",
-            ncols=len(names),
+            ncols=len(names) if len(names) <= _IN_LEGEND else 3,
             frameon=False,
             title=note,
             handlelength=4.0,
@@ -161,15 +175,16 @@ def _fill(axes: Any, panel: Panel) -> None:
 
 
 def _plain_powers(axes: Any) -> None:
-    """Write 0.3, 1, 3, 10 instead of powers of ten."""
+    """Write 0.3, 1, 3, 10 instead of powers of ten; over many decades 1 and 10 only."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if high < _MANY_DECADES * low else (1.0,)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-Verdict = Literal["holds", "holds in part", "does not hold", "not tested"]
+Verdict = Literal["holds", "holds in part", "goes both ways", "does not hold", "not tested"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +219,6 @@ class Report:
     document: Mapping[str, Any]
     summary: Sequence[str]  # lines for the terminal
     drawings: Sequence[Drawing]
-    tables: Mapping[str, str]  # file name without its suffix -> CSV, of each figure
     whole: str  # CSV
 
     def write(self, folder: Path) -> None:
@@ -213,8 +227,7 @@ class Report:
         try:
             for drawing in self.drawings:
                 drawing.write(folder / "figures", (".svg", ".png"))
-            for stem, table in self.tables.items():
-                (folder / "figures" / f"{stem}.csv").write_text(table, encoding="utf-8")
+                (folder / "figures" / f"{drawing.stem}.csv").write_text(drawing.format_data(), encoding="utf-8")
             (folder / f"{self.name}.csv").write_text(self.whole, encoding="utf-8")
             write_json(folder / f"{self.name}.json", self.document)
             (folder / f"{self.name}.md").write_text(self.page, encoding="utf-8")
@@ -254,6 +267,16 @@ def drop_times(document: Any) -> Any:
     if isinstance(document, Mapping):
         return {key: drop_times(value) for key, value in document.items() if not key.startswith("seconds")}
     return [drop_times(value) for value in document] if isinstance(document, list | tuple) else document
+
+
+def write_table(heads: Sequence[object], rows: Iterable[Sequence[object]], words: int = 1) -> Iterator[str]:
+    """Yield a table of a page and an empty line; what stands behind the first *words* columns are numbers.
+
+    >>> list(write_table(["l", "um"], [[2, "0.9"]], words=0))
+    ['| l | um |', '|---:|---:|', '| 2 | 0.9 |', '']
+    """
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (heads, *rows)]
+    yield from (lines[0], "|" + "---|" * words + "---:|" * (len(heads) - words), *lines[1:], "")
 
 
 def format_csv(rows: Iterable[Sequence[object]]) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from experiments.figures import Drawing, Panel, Report, format_csv
+from experiments.figures import Drawing, Panel, Report, format_csv, write_table
 from experiments.l_delta import FIGURES, Point, Result
 from experiments.l_delta_simulation import (
     AGENCY,
@@ -16,7 +16,6 @@ from experiments.l_delta_simulation import (
     N_QUASI,
     N_VALUES,
     RATIO,
-    RELEASES,
     Failure,
     Linkage,
 )
@@ -63,7 +62,6 @@ def make_report(result: Result) -> Report:
         document={"paper": "l-delta", **asdict(result)},
         summary=[f"{one.verdict}: {one.claim} ({one.where}) {one.measured}" for one in judge_statements(result)],
         drawings=list(drawings(result)),
-        tables={stem(name): _figure_csv(name, result) for name in NAMES},
         whole=_whole_csv(result),
     )
 
@@ -140,12 +138,9 @@ def _statements(result: Result) -> Iterator[str]:
         "",
         f"A simulated rate speaks against a bound only if its interval of {SURE:.1%} lies above it.",
         "",
-        "| where | statement | verdict | measured |",
-        "|---|---|---|---|",
     )
-    for one in judge_statements(result):
-        yield f"| {one.where} | {one.claim} | **{one.verdict}** | {one.measured} |"
-    yield ""
+    rows = [(one.where, one.claim, f"**{one.verdict}**", one.measured) for one in judge_statements(result)]
+    yield from write_table(("where", "statement", "verdict", "measured"), rows, words=4)
 
 
 def stem(name: str) -> str:
@@ -327,39 +322,10 @@ def _linkage_table(result: Result) -> Iterator[str]:
         yield f"| {' | '.join(map(str, (*setting, *shown)))} |"
 
 
-def _figure_csv(name: str, result: Result) -> str:
-    """Return the data of one figure."""
-    if name in FIGURES:
-        return _records_csv([asdict(point) for point in result.of(name)])
-    if name == FAILURES:
-        rows = []
-        for one in result.declines:
-            row = {key: value for key, value in asdict(one).items() if key not in ("failed", "trials")}
-            for releases, failed in zip(RELEASES, one.failed, strict=True):
-                rate = Tally(failed, one.trials).rate()
-                rows.append(
-                    {
-                        **row,
-                        "releases": releases,
-                        "failed": failed,
-                        "trials": one.trials,
-                        "low": rate.low,
-                        "high": rate.high,
-                    }
-                )
-        return _records_csv(rows)
-    return _records_csv([asdict(one) for one in result.linkages])
-
-
 def _whole_csv(result: Result) -> str:
     """Return every simulated failure rate, with its interval and what the theorems allow."""
-    return _records_csv(
-        [
-            {**asdict(one), "rate": one.rate.value, "low": one.rate.low, "high": one.rate.high, "bound": one.bound}
-            for one in result.failures
-        ]
-    )
-
-
-def _records_csv(records: Sequence[Mapping[str, object]]) -> str:
-    return format_csv([list(records[0]), *(list(record.values()) for record in records)])
+    rates = [
+        {**asdict(one), "rate": one.rate.value, "low": one.rate.low, "high": one.rate.high, "bound": one.bound}
+        for one in result.failures
+    ]
+    return format_csv([list(rates[0]), *(list(rate.values()) for rate in rates)])

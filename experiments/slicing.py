@@ -1,34 +1,29 @@
 """Figures 3 to 7 of Li, Li, Zhang and Molloy: slicing beside generalization and bucketization, and its fake tuples.
 
 All three cut the table as Mondrian does and ask for distinct l-diversity: Definition 7 of the paper asks for more than
-even one single bucket can give with its l and its sensitive column (see ``TableResult.reachable``).
+even one single bucket can give with its l and its sensitive column (see ``TableResult.reachable``). Beside them stand
+slicing and bucketization of random buckets, local recoding of slicing's own buckets, and trees of several prunings.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from experiments.slicing_learning import (
-    BUCKETIZATION,
-    GENERALIZATION,
-    ORIGINAL,
-    SLICING,
-    TARGETS,
-    Accuracy,
-    Folds,
-    Setting,
-    Slices,
-    measure_learning,
-)
+from experiments import slicing_learning as learning
+from experiments.slicing_learning import Accuracy, Folds, Learned, Setting, Slices, measure_learning, publish
 from experiments.slicing_tables import SENSITIVE, Rows, Table, slicing_tables
+from experiments.weka import find_weka
 from shoal.audit.membership import BucketContents, MatchingBuckets, UncountableError, matching_buckets, membership
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress, Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.slicing.attributes import partition_attributes
@@ -39,6 +34,7 @@ from shoal.sources.opening import open_source
 _QUICK_ROWS = 1_500
 INTERVALS = 10  # numbers are cut in so many for their correlations
 TWO, FIVE, SIX_QUASI = "c = 2", "c = 5", "c = 2, six QIs"
+FRESH, SHUFFLED = "a fresh sample of the records", "every column shuffled"
 
 # Section 6.3 names the five columns, and not the two.
 _PAPER = {
@@ -65,22 +61,47 @@ class Grid:
     c: tuple[int, ...] = (2, 3, 5)  # the first for every l, the others for the first l
     bucket_sizes: tuple[int, ...] = (10, 100, 500, 1000)
     folds: Folds = field(default_factory=Folds)
+    prunings: tuple[str, ...] = (
+        *learning.UNPRUNED,
+        learning.PRUNED,
+        learning.J48,
+    )  # trees, the last one where Weka is at hand
+    pruning_folds: Folds = field(default_factory=lambda: Folds(own=3, unseen=3))
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """Every technique with every l, and slicing with every c at the first l."""
-        least = self.c[0]
+        """Every technique with every l, slicing with every c at the first l, and what is made of slicing's buckets."""
+        first = self.l[0]
+        settings = [Setting(learning.ORIGINAL), *(Setting(learning.GENERALIZATION, l) for l in self.l)]
+        for bucketization, slicing in (
+            (learning.BUCKETIZATION, learning.SLICING),
+            (learning.RANDOM_BUCKETIZATION, learning.RANDOM_SLICING),
+        ):
+            settings += [Setting(bucketization, l, 2) for l in self.l]
+            settings += [Setting(slicing, l, self.c[0]) for l in self.l]
+            settings += [Setting(slicing, first, c) for c in self.c[1:]]
         return (
-            Setting(ORIGINAL),
-            *(Setting(GENERALIZATION, l) for l in self.l),
-            *(Setting(BUCKETIZATION, l, 2) for l in self.l),
-            *(Setting(SLICING, l, least) for l in self.l),
-            *(Setting(SLICING, self.l[0], c) for c in self.c[1:]),
+            *settings,
+            *(Setting(technique, first, 2) for technique in (learning.LOCAL_RECODING, learning.MULTISETS)),
         )
+
+    @property
+    def first_settings(self) -> tuple[Setting, ...]:
+        """Every technique once: with the first l and two columns."""
+        return tuple(one for one in self.settings if one.l in (None, self.l[0]) and one.c in (None, 2))
 
 
 FULL = Grid()
-QUICK = Grid(l=(5, 8), c=(2, 3), bucket_sizes=(10, 100), folds=Folds(own=2, unseen=2))
+QUICK = Grid(
+    l=(5, 8),
+    c=(2, 3),
+    bucket_sizes=(10, 100),
+    folds=Folds(own=2, unseen=2),
+    prunings=(*learning.UNPRUNED, learning.PRUNED),
+    pruning_folds=Folds(own=2, unseen=2),
+)
+# Tuples are counted by their matching buckets: 1, 2, 3 to 5 and so on. The paper's categories begin at 1, 11 and 21.
+LEAST_MATCHING = (1, 2, 3, 6, 11, 21)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +121,15 @@ class Reachable:
 class Matching:
     """One random grouping into buckets of one size: tuples by their number of matching buckets.
 
-    The three numbers are those of tuples with at most 10, with 11 to 20 and with more. Records count each by
-    itself; fakes are distinct tuples. None: too many to be counted.
+    There is a number for each of ``LEAST_MATCHING``. Records count each by itself; fakes are distinct tuples. None: too
+    many to be counted. No tuple can match more than ``most`` buckets: its rarest column value stands in no more.
     """
 
     columns: str
     parts: list[list[str]]
     size: int
     originals: int  # distinct original tuples
+    most: int  # least, over the columns, of the records that share the column's commonest value
     records: list[int]
     fakes: list[int] | None
 
@@ -133,6 +155,15 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
+class Distance:
+    """How far the pairs of attributes in one technique's rows are from the original ones: the extremes of the draws."""
+
+    technique: str
+    least: float
+    greatest: float
+
+
+@dataclass(frozen=True, slots=True)
 class TableResult:
     """All that was measured on one table."""
 
@@ -141,22 +172,26 @@ class TableResult:
     records: int
     attributes: list[str]
     commonest: dict[str, float]  # of each target: the share that naming its commonest value always is right for
+    by_sex: float  # the same for occupation, if the commonest one of each sex is named
     alone: float  # share of the records whose quasi values nobody else has
     reachable: list[Reachable]
     slices: list[Slices]
     accuracies: list[Accuracy]
+    prunings: list[Accuracy]  # of trees, learning occupation with the first l
+    distances: list[Distance]  # with the first l; at the end those of a fresh sample, and of columns shuffled
     matchings: list[Matching]
 
     def accuracy(self, technique: str, target: str, classifier: str, l: int, c: int = 2) -> Accuracy:
         """Return one accuracy; the original has neither l nor c, generalization no c, bucketization always two."""
         asked = {
-            ORIGINAL: (None, None),
-            GENERALIZATION: (l, None),
-            BUCKETIZATION: (l, 2),
+            learning.ORIGINAL: (None, None),
+            learning.GENERALIZATION: (l, None),
+            learning.BUCKETIZATION: (l, 2),
+            learning.RANDOM_BUCKETIZATION: (l, 2),
         }.get(technique, (l, c))
         return next(
             one
-            for one in self.accuracies
+            for one in (*self.accuracies, *self.prunings)
             if (one.technique, one.target, one.classifier) == (technique, target, classifier)
             and (one.l, one.c) == asked
         )
@@ -170,8 +205,10 @@ class Result:
     l: list[int]
     c: list[int]
     bucket_sizes: list[int]
+    pruning_folds: int
     quick: bool
     seed: int
+    note: str = ""  # on runs that the figures are from, if several
 
 
 def run_slicing(data: Path | None, *, quick: bool, seed: int, progress: Progress) -> Result:
@@ -183,6 +220,7 @@ def run_slicing(data: Path | None, *, quick: bool, seed: int, progress: Progress
         l=list(grid.l),
         c=list(grid.c),
         bucket_sizes=list(grid.bucket_sizes),
+        pruning_folds=grid.pruning_folds.own,
         quick=quick,
         seed=seed,
     )
@@ -190,17 +228,7 @@ def run_slicing(data: Path | None, *, quick: bool, seed: int, progress: Progress
 
 def _measure(table: Table, grid: Grid, seed: int, progress: Progress) -> TableResult:
     rows = Rows.of_values(table, table.rows)
-    settings = grid.settings
-    # Trees grow, and kernels run, outside the interpreter's lock.
-    with (
-        ThreadPoolExecutor(min(len(settings), os.cpu_count() or 1)) as pool,
-        progress.step(f"{table.title}: learning", len(settings), "settings") as step,
-    ):
-        waiting = [pool.submit(measure_learning, table, setting, grid.folds, seed) for setting in settings]
-        found = []
-        for one in waiting:
-            found.append(one.result())
-            step.advance(1)
+    found = learn_all(table, grid.settings, lambda one: measure_learning(table, one, grid.folds, seed), progress)
     slices = [one.slices for one in found if one.slices is not None]
     beside = {tuple(name for name in one.parts[-1] if name != SENSITIVE) for one in slices}
     return TableResult(
@@ -208,13 +236,63 @@ def _measure(table: Table, grid: Grid, seed: int, progress: Progress) -> TableRe
         title=table.title,
         records=rows.n_rows,
         attributes=[column.name for column in table.columns],
-        commonest={target: _commonest(rows, target) for target in TARGETS},
+        commonest={target: _commonest(rows, target) for target in learning.TARGETS},
+        by_sex=commonest_by_sex(rows),
         alone=_alone(rows),
         reachable=[find_reachable(rows, known) for known in sorted(beside)],
         slices=slices,
         accuracies=[accuracy for one in found for accuracy in one.accuracies],
+        prunings=measure_prunings(table, grid, seed, progress),
+        distances=measure_distances(table, grid.first_settings, seed),
         matchings=count_matchings(table, grid.bucket_sizes, seed, progress),
     )
+
+
+def learn_all(
+    table: Table, settings: Sequence[Setting], learn: Callable[[Setting], Learned], progress: Progress
+) -> list[Learned]:
+    """Learn from every setting, several at once: trees grow, and kernels run, outside the interpreter's lock."""
+    with (
+        ThreadPoolExecutor(min(len(settings), os.cpu_count() or 1)) as pool,
+        progress.step(f"{table.title}: learning", len(settings), "settings") as step,
+    ):
+        found = []
+        for one in [pool.submit(learn, setting) for setting in settings]:
+            found.append(one.result())
+            step.advance(1)
+    return found
+
+
+def measure_prunings(table: Table, grid: Grid, seed: int, progress: Progress) -> list[Accuracy]:
+    """Let trees that are pruned in different ways learn the sensitive attribute from every technique."""
+    trees = [tree for tree in grid.prunings if tree != learning.J48 or find_weka() is not None]
+    questions = [(SENSITIVE, tree) for tree in trees]
+    found = learn_all(
+        table,
+        grid.first_settings,
+        lambda one: measure_learning(table, one, grid.pruning_folds, seed, questions),
+        progress,
+    )
+    return [accuracy for one in found for accuracy in one.accuracies]
+
+
+def measure_distances(table: Table, settings: Sequence[Setting], seed: int) -> list[Distance]:
+    """Measure what every technique within reach leaves of the pairs of attributes, and two that hide nothing or all."""
+    rows = Rows.of_values(table, table.rows)
+    together = np.zeros(rows.n_rows, dtype=np.int64)
+    draws: dict[str, Callable[[np.random.Generator], Rows]] = {}
+    for setting in settings:
+        with contextlib.suppress(UnreachableError):
+            draws[setting.technique] = publish(table, table.rows, setting, seed).draw
+    draws.pop(learning.ORIGINAL)
+    draws[FRESH] = lambda rng: Rows(table, rows.least[rng.integers(0, rows.n_rows, rows.n_rows)])
+    draws[SHUFFLED] = lambda rng: learning.link_at_random(rows, together, rng)
+    found = []
+    for technique, draw in draws.items():
+        rng = np.random.default_rng(seed)
+        distances = [learning.distance_of_pairs(draw(rng), rows, rng) for _ in range(learning.DRAWS)]
+        found.append(Distance(technique, min(distances), max(distances)))
+    return found
 
 
 def find_reachable(rows: Rows, known: Sequence[str]) -> Reachable:
@@ -241,6 +319,12 @@ def _alone(rows: Rows) -> float:
 
 def _commonest(rows: Rows, target: str) -> float:
     return float(np.bincount(rows.least[:, rows.table.place(target)]).max() / rows.n_rows)
+
+
+def commonest_by_sex(rows: Rows) -> float:
+    """Return the share of the records whose occupation is the commonest one of their sex."""
+    pairs = np.bincount(_number_rows(rows, ["sex"]) * 100 + rows.least[:, rows.table.place(SENSITIVE)], minlength=200)
+    return float(pairs.reshape(2, 100).max(axis=1).sum() / rows.n_rows)
 
 
 def _number_rows(rows: Rows, names: Sequence[str]) -> IntArray:
@@ -281,7 +365,7 @@ def _count_matching(rows: Rows, name: str, parts: Parts, size: int, rng: np.rand
     tuples = np.stack(values)
     matching = matching_buckets(BucketContents.of(bucket, values), tuples)  # (n_rows,)
     try:
-        fakes = list(membership(bucket, values).fakes.categories().values())
+        fakes = _tally(membership(bucket, values).fakes)
     except UncountableError:
         fakes = None
     return Matching(
@@ -289,9 +373,16 @@ def _count_matching(rows: Rows, name: str, parts: Parts, size: int, rng: np.rand
         parts=[list(part) for part in parts],
         size=size,
         originals=len(np.unique(tuples, axis=1).T),
-        records=list(MatchingBuckets.of(matching).categories().values()),
+        most=min(int(np.bincount(one).max()) for one in values),
+        records=_tally(MatchingBuckets.of(matching)),
         fakes=fakes,
     )
+
+
+def _tally(matching: MatchingBuckets) -> list[int]:
+    """Return how many tuples have a number of matching buckets from each of ``LEAST_MATCHING`` to the next."""
+    at_least = [matching.at_least(m) for m in LEAST_MATCHING]
+    return [more - fewer for more, fewer in itertools.zip_longest(at_least, at_least[1:], fillvalue=0)]
 
 
 def _codes(rows: Rows, names: Sequence[str]) -> CodeArray:

@@ -1,13 +1,14 @@
 """Figures 3 to 5 of the slicing paper: what classifiers learn from originals, and from releases of them.
 
 Weka's J48 and NaiveBayes are what the paper ran. Scikit-learn's tree (entropy, at least two records in a leaf) grows as
-theirs does but is not pruned; here it is, by C4.5's rule. Decision 15 says what differs.
+theirs does but is not pruned; here it is, by C4.5's rule. Decision 15 says what differs. Where Weka is at hand, its own
+J48 is asked too.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -15,11 +16,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from experiments.slicing_tables import FeatureArray, Rows, Table
+from experiments import weka
+from experiments.slicing_tables import SENSITIVE, FeatureArray, Rows, Table
 from shoal.anonymize import anonymize
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.kernels import kernel
+from shoal.utility.marginals import measure_distance
 
 CONFIDENCE = 0.25  # C4.5's and J48's: smaller prunes more
 LEAST_IN_LEAF = 2
@@ -28,11 +31,31 @@ ORIGINAL = "original"
 GENERALIZATION = "generalization"
 BUCKETIZATION = "bucketization"
 SLICING = "slicing"
-TECHNIQUES = (ORIGINAL, GENERALIZATION, BUCKETIZATION, SLICING)
+RANDOM_BUCKETIZATION = "bucketization in random buckets"
+RANDOM_SLICING = "slicing in random buckets"
+MULTISETS = "multisets"
+LOCAL_RECODING = "local recoding"
+# Local recoding and multisets are made of the buckets that slicing publishes.
+TECHNIQUES = (
+    ORIGINAL,
+    GENERALIZATION,
+    BUCKETIZATION,
+    SLICING,
+    RANDOM_BUCKETIZATION,
+    RANDOM_SLICING,
+    LOCAL_RECODING,
+    MULTISETS,
+)
 TREE = "decision tree"
 BAYES = "naive Bayes"
+J48 = "Weka's J48"
 CLASSIFIERS = (TREE, BAYES)
+PRUNED = "pruned by C4.5's rule"  # the same decision tree, among those that are pruned otherwise
+# Trees that are not pruned: what stops them is the least number of records in a leaf.
+UNPRUNED = {f"at least {least} records in a leaf": least for least in (2, 20, 100, 300)}
 TARGETS = ("occupation", "education")
+QUESTIONS = tuple(itertools.product(TARGETS, CLASSIFIERS))
+BUCKET_SIZE = 100  # of random buckets, as in the paper's Figures 6 and 7; more where the requirement needs it
 DRAWS = 5
 ALPHA = 2
 
@@ -62,11 +85,7 @@ class PrunedTree:
     @classmethod
     def learn(cls, features: FeatureArray, classes: IntArray, seed: int) -> PrunedTree:
         """Grow the tree by information gain, then prune it."""
-        require_learning()
-        from sklearn.tree import DecisionTreeClassifier
-
-        grown = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=LEAST_IN_LEAF, random_state=seed)
-        grown.fit(features, classes)
+        grown = grow_tree(features, classes, LEAST_IN_LEAF, seed)
         tree = grown.tree_
         present = np.asarray(grown.classes_, dtype=np.int64)
         commonest = present[np.argmax(tree.value[:, 0, :], axis=1)]
@@ -81,6 +100,15 @@ class PrunedTree:
         """Return the class of the leaf of each row."""
         leaf: IntArray = self.tree.apply(features)
         return self.answer[leaf]
+
+
+def grow_tree(features: FeatureArray, classes: IntArray, least_in_leaf: int, seed: int) -> Any:
+    """Grow scikit-learn's tree by information gain."""
+    require_learning()
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier(criterion="entropy", min_samples_leaf=least_in_leaf, random_state=seed)
+    return tree.fit(features, classes)
 
 
 def expected_errors(size: IntArray, errors: IntArray) -> FloatArray:
@@ -160,11 +188,14 @@ class Setting:
 
     @property
     def method(self) -> dict[str, Any]:
-        """The method of a policy: all three cut as Mondrian does, and bucketization is slicing with QI | S."""
+        """The method of a policy: buckets are cut as Mondrian does or random; bucketization is slicing with QI | S."""
         if self.technique == GENERALIZATION:
             return {"mondrian": {}}
-        alpha = 1 if self.technique == BUCKETIZATION else ALPHA
-        return {"slicing": {"columns": self.c, "alpha": alpha, "cut_by": "all"}}
+        alpha = 1 if self.technique in (BUCKETIZATION, RANDOM_BUCKETIZATION) else ALPHA
+        buckets: dict[str, Any] = {"cut_by": "all"}
+        if self.technique in (RANDOM_BUCKETIZATION, RANDOM_SLICING):
+            buckets = {"grouping": "random", "bucket_size": BUCKET_SIZE}
+        return {"slicing": {"columns": self.c, "alpha": alpha, **buckets}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,25 +261,67 @@ def publish(table: Table, source: pa.Table, setting: Setting, seed: int) -> Publ
         labels = Rows.of_labels(table, release.data, release.manifest)
         return Publication(lambda _: labels)
     parts, n_buckets = list(release.manifest["parts"]), int(release.manifest["buckets"])
+    if setting.technique in (LOCAL_RECODING, MULTISETS):
+        sliced, bucket = Rows.of_values(table, release.data), np.asarray(release.data["bucket"], dtype=np.int64)
+        recoded = recode_locally(sliced, bucket)
+        local = setting.technique == LOCAL_RECODING
+        return Publication(lambda rng: recoded if local else link_at_random(sliced, bucket, rng))
     return Publication(
         lambda rng: Rows.of_values(table, release.sample_table(rng)),
         Slices(setting.technique, setting.l, setting.c, parts, n_buckets, share_of_mixed(release.data)),
     )
 
 
-def measure_learning(table: Table, setting: Setting, folds: Folds, seed: int) -> Learned:
-    """Publish by one technique and measure what can be learned, in both ways."""
+def recode_locally(rows: Rows, bucket: IntArray) -> Rows:
+    """Replace the quasi values of each bucket by their range (section 2.2 of the paper); sensitive values stay."""
+    order = np.argsort(bucket, kind="stable")
+    starts = np.flatnonzero(np.diff(bucket[order], prepend=-1))
+    number = np.unique(bucket, return_inverse=True)[1].reshape(-1)
+    least, greatest = (side.reduceat(rows.least[order], starts)[number] for side in (np.minimum, np.maximum))
+    place = rows.table.place(SENSITIVE)
+    least[:, place] = greatest[:, place] = rows.least[:, place]
+    return Rows(rows.table, least, greatest)
+
+
+def link_at_random(rows: Rows, bucket: IntArray, rng: np.random.Generator) -> Rows:
+    """Draw rows from the multisets of exact values that each bucket has, every attribute by itself (section 2.2)."""
+    shuffled = [
+        rows.least[np.lexsort((rng.random(len(bucket)), bucket)), place] for place in range(rows.least.shape[1])
+    ]
+    return Rows(rows.table, np.stack(shuffled, axis=1))
+
+
+def distance_of_pairs(rows: Rows, originals: Rows, rng: np.random.Generator) -> float:
+    """Return the total variation distance of the joint shares of two attributes, mean over all pairs; 0 is no loss.
+
+    Where a label leaves several values, one is drawn; numbers with many values are put in bins.
+    """
+    columns = rows.table.columns
+    values = [[column.bin[side.draw(column.name, rng)] for column in columns] for side in (rows, originals)]
+    distances = []
+    for a, b in itertools.combinations(range(len(columns)), 2):
+        size = int(columns[b].bin.max()) + 1
+        n_pairs = (int(columns[a].bin.max()) + 1) * size
+        joint = [np.bincount(one[a] * size + one[b], minlength=n_pairs).astype(np.float64) for one in values]
+        distances.append(measure_distance(*joint))
+    return fmean(distances)
+
+
+def measure_learning(
+    table: Table, setting: Setting, folds: Folds, seed: int, questions: Sequence[tuple[str, str]] = QUESTIONS
+) -> Learned:
+    """Publish by one technique and measure what can be learned, in both ways, for each target and classifier."""
     rng = np.random.default_rng([seed, TECHNIQUES.index(setting.technique), setting.l or 0, setting.c or 0])
     chosen = (setting.technique, setting.l, setting.c)
     try:
         publication = publish(table, table.rows, setting, seed)
     except UnreachableError:
-        return Learned([Accuracy(*chosen, *question, None, None) for question in _questions()], None)
+        return Learned([Accuracy(*chosen, *question, None, None) for question in questions], None)
     draws = [publication.draw(rng) for _ in range(min(DRAWS, folds.own))]
     fold_of = rng.permutation(draws[0].n_rows) % folds.own
     unseen = list(_unseen(table, setting, folds.unseen, seed, rng))
     accuracies = []
-    for question in _questions():
+    for question in questions:
         own = [
             measure_accuracy(rows, rows, fold_of == fold, *question, rng)
             for fold, rows in zip(range(folds.own), itertools.cycle(draws), strict=False)
@@ -271,9 +344,16 @@ def measure_accuracy(
     ask = everything if held is None else held
     classes = rows.draw(target, rng)
     truth: IntArray = classes if asked is rows else asked.draw(target, rng)
-    if classifier == TREE:
-        tree = PrunedTree.learn(
-            rows.positions(target, doubled=doubled)[learn_from], classes[learn_from], int(rng.integers(2**31))
+    if classifier == J48:
+        sides = ((rows, classes, learn_from), (asked, truth, ask))
+        return weka.measure_accuracy(*(weka.write_arff(*side, target, doubled=doubled) for side in sides))
+    if classifier != BAYES:
+        features, seed = rows.positions(target, doubled=doubled)[learn_from], int(rng.integers(2**31))
+        least = UNPRUNED.get(classifier)
+        tree = (
+            PrunedTree.learn(features, classes[learn_from], seed)
+            if least is None
+            else grow_tree(features, classes[learn_from], least, seed)
         )
         stated = tree.predict(asked.positions(target, doubled=doubled)[ask])
     else:
@@ -294,10 +374,6 @@ def share_of_mixed(rows: pa.Table) -> float:
     size = np.bincount(bucket)
     of_first = np.bincount(bucket, sex == 0, minlength=len(size))
     return float(size[(of_first > 0) & (of_first < size)].sum() / len(bucket))
-
-
-def _questions() -> Iterator[tuple[str, str]]:
-    return ((target, classifier) for target in TARGETS for classifier in CLASSIFIERS)
 
 
 def _unseen(

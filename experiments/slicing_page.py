@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from experiments.figures import Drawing, Panel, Report, Statement, format_csv
+from experiments.figures import Drawing, Panel, Report, Statement, format_csv, write_table
 from experiments.slicing import FIVE, TWO, Matching, Result, TableResult
-from experiments.slicing_learning import ALPHA, CLASSIFIERS, DRAWS, TARGETS, TECHNIQUES, Accuracy
+from experiments.slicing_learning import (
+    ALPHA,
+    BUCKET_SIZE,
+    CLASSIFIERS,
+    DRAWS,
+    LOCAL_RECODING,
+    MULTISETS,
+    QUESTIONS,
+    SLICING,
+    TARGETS,
+    TECHNIQUES,
+    Accuracy,
+)
 from experiments.slicing_statements import (
     CLEAR,
     EDUCATION,
     OCCUPATION,
+    PRUNINGS,
+    RANDOM,
+    SAME_BUCKETS,
     WAYS,
     Comparisons,
     Way,
     judge_learning,
     judge_membership,
+    judge_pairs,
 )
 from experiments.slicing_tables import MANY_VALUES, N_BINS
 
@@ -25,9 +41,10 @@ paper names its five columns, not its two: *c = 2* are those that clustering fin
 attributes alone that come near to the paper's numbers."""
 
 NUMBERS = (3, 4, 5, 6, 7)
-CATEGORIES = ("<= 10", "11-20", "> 20")
+CATEGORIES = ("1", "2", "3-5", "6-10", "11-20", "> 20")  # from each of LEAST_MATCHING to the next
+FIGURE_TECHNIQUES = tuple(name for name in TECHNIQUES if name not in (LOCAL_RECODING, MULTISETS))
 _ASKED = "distinct l-diversity; a missing point: no table of that technique meets the requirement"
-_COUNTED = "random buckets; a missing point: none, or too many to count"
+_COUNTED = "random buckets of p records; a missing point: none, or too many to count"
 HEADINGS = {
     3: "Learning the sensitive attribute, Occupation",
     4: "Learning a quasi attribute, Education",
@@ -49,7 +66,6 @@ def make_report(result: Result) -> Report:
             for asked, one in judge_statements(table, result)
         ],
         drawings=list(drawings(result)),
-        tables={f"slicing-figure-{number}": _figure_csv(number, result) for number in NUMBERS},
         whole=_whole_csv(result),
     )
 
@@ -64,7 +80,7 @@ def judge_statements(table: TableResult, result: Result) -> Iterator[tuple[str, 
     by_way = {title: judge_learning(table, result, way) for way, title in WAYS.items()}
     for row in zip(*by_way.values(), strict=True):
         yield from zip(by_way, row, strict=True)
-    yield from (("", statement) for statement in judge_membership(table))
+    yield from (("", statement) for statement in (*judge_pairs(table), *judge_membership(table)))
 
 
 def _lines(result: Result) -> Iterator[str]:
@@ -76,11 +92,15 @@ def _lines(result: Result) -> Iterator[str]:
     )
     if result.quick:
         yield from ("**A quick run** on a sample of the records and few settings: not for quoting.", "")
+    if result.note:
+        yield from (result.note, "")
     yield from _what_was_run(result)
     yield from _reachable(result)
     yield from _statements(result)
     for number in NUMBERS:
         yield from _figure(number, result)
+    yield from _prunings(result)
+    yield from _same_buckets(result)
 
 
 _SOURCE = """Li, Li, Zhang and Molloy, "Slicing: a new approach for privacy preserving data publishing", section 6,
@@ -91,6 +111,9 @@ _TECHNIQUES = f"""Generalization is `mondrian`; slicing is `slicing` with c colu
 is `slicing` with alpha = 1 and two columns, all QIs and Occupation. With `cut_by: all` all three cut as Mondrian does.
 Categories have the order of the alphabet, education that of its years, and numbers may be cut anywhere. Nothing is
 withheld. Every release passed `verify` against its source.
+
+*Random buckets* are those of `grouping: random`, of {BUCKET_SIZE} records, or of more where the requirement needs it.
+There a bucket tells nothing about its records, so that what a release teaches is what its columns keep, and no more.
 
 Sliced and bucketized rows are re-linked by chance (`release.sample_table`), {DRAWS} times; folds take turns with the
 draws. Of a generalized value the lower and the upper bound are learned from, as two attributes; where the target
@@ -118,7 +141,36 @@ anyway."""
 
 _BETTER = f"""*Clearly* ahead or behind means by more than {CLEAR:g} standard errors of the difference of two
 accuracies; an accuracy on {{:,}} records has one of at most {{:.2%}}. Better, in the paper's statements, is read as
-clearly ahead."""
+clearly ahead, in every comparison. A statement *holds in part* if that is so in some and the rival is clearly ahead in
+none, and it *goes both ways* if each is ahead somewhere. The standard error takes the two accuracies as independent.
+About one comparison in twenty is clear by chance where nothing differs: what counts is whether many agree."""
+
+_RANDOM = """Where Mondrian cuts, a bucket tells nearly all that a QI tells, bucketized or sliced, and the techniques
+hardly differ. With random buckets they do, by what the column of sex and occupation keeps: naming the commonest
+occupation of each sex is right for {}, naming the commonest of all for {}. The price is that sex no longer goes with
+the other QIs: see the distances of pairs below."""
+
+_FEW = """A tuple matches at most as many buckets as its rarest column value has records, so that no tuple can match
+more than {}. Categories
+beyond that are empty whatever the grouping, which is no finding about slicing. The plots show shares of the records,
+and of the fakes, over finer categories than the paper's (at most 10, 11 to 20, more), so that all tuples are seen."""
+
+_PRUNINGS = """Accuracy of trees that learn Occupation, l = {}, asked about published rows / unseen records, in {} folds
+each. The first four trees are scikit-learn's and are not pruned; they stop where a leaf would have fewer records. The
+next is the tree of the figures above. J48 is Weka's own, as it is by default, on nominal categories and numeric
+numbers, as the paper ran it. A tree that is hardly pruned fits the false links that re-linking makes, and generalized
+rows have none: which technique is ahead may therefore be a question of the tree, and several are shown."""
+
+_SAME = """Section 2.2 argues that slicing preserves more information than local recoding *of the same buckets*. Here
+all three come from one release, slicing with l = {}: *local recoding* replaces the QI values of a bucket by their
+range; *multisets* links every attribute at random within its bucket. Both are computed from the sliced release alone,
+so whoever has that one has them too: a reader who makes the best of what is there cannot lose by slicing. What remains
+to be asked is how much the others lose, and whether a given classifier notices. The generalization of the figures above
+has buckets of its own.
+
+The distance of pairs is the total variation distance between the joint shares of two attributes in the release and in
+the original table, mean over all pairs, least and greatest of {} draws; of a range every value is drawn alike. A fresh
+sample of as many records, drawn with replacement, shows what chance alone does."""
 
 
 def _what_was_run(result: Result) -> Iterator[str]:
@@ -137,56 +189,53 @@ def _what_was_run(result: Result) -> Iterator[str]:
 
 
 def _reachable(result: Result) -> Iterator[str]:
-    listed = ", ".join(str(l) for l in result.l)
-    yield from (
-        "## Which l-diversity",
-        "",
-        _MODEL.format(listed),
-        "",
-        "| table | beside Occupation | largest l of Definition 7 | of distinct values | of exp(entropy) |",
-        "|---|---|---:|---:|---:|",
-    )
+    yield from ("## Which l-diversity", "", _MODEL.format(", ".join(map(str, result.l))), "")
+    rows: list[tuple[object, ...]] = []
     for table in result.tables:
         for most in table.reachable:
             known = ", ".join(most.known) or "nothing (bucketization, generalization)"
-            yield f"| {table.title} | {known} | {most.simple} | {most.distinct} | {most.entropy:.2f} |"
-    yield from ("", _BUCKETS, "")
-    yield "| table | technique | l | c | columns | buckets | records in buckets of both sexes |"
-    yield "|---|---|---:|---:|---|---:|---:|"
+            rows.append((table.title, known, most.simple, most.distinct, f"{most.entropy:.2f}"))
+    bounds = ("largest l of Definition 7", "of distinct values", "of exp(entropy)")
+    yield from write_table(("table", "beside Occupation", *bounds), rows, words=2)
+    yield from (_BUCKETS, "")
+    rows = []
     for table in result.tables:
         for one in table.slices:
             columns = "; ".join(", ".join(part) for part in one.parts)
-            shown = (table.title, one.technique, one.l, one.c, columns, f"{one.buckets:,}", f"{one.mixed:.1%}")
-            yield f"| {' | '.join(map(str, shown))} |"
-    yield ""
+            rows.append((table.title, one.technique, columns, one.l, one.c, f"{one.buckets:,}", f"{one.mixed:.1%}"))
+    heads = ("table", "technique", "columns", "l", "c", "buckets", "records in buckets of both sexes")
+    yield from write_table(heads, rows, words=3)
 
 
 def _statements(result: Result) -> Iterator[str]:
     n_records = min(table.records for table in result.tables)
-    yield from (
-        "## The paper's statements",
-        "",
-        _BETTER.format(n_records, 0.5 / n_records**0.5),
-        "",
-        "| figure | the paper says | table | asked about | verdict | measured |",
-        "|---|---|---|---|---|---|",
-    )
-    for number in NUMBERS:
-        for table in result.tables:
-            for asked, one in judge_statements(table, result):
-                if one.where == str(number):
-                    yield f"| {number} | {one.claim} | {table.title} | {asked} | **{one.verdict}** | {one.measured} |"
-    yield ""
+    yield from ("## The paper's statements", "", _BETTER.format(n_records, 0.5 / n_records**0.5), "")
+    rows = [
+        (where, one.claim, table.title, asked, f"**{one.verdict}**", one.measured)
+        for where in (*map(str, NUMBERS), RANDOM, PRUNINGS, SAME_BUCKETS)
+        for table in result.tables
+        for asked, one in judge_statements(table, result)
+        if one.where == where
+    ]
+    yield from write_table(("figure", "the paper says", "table", "asked about", "verdict", "measured"), rows, words=6)
+    shares = [
+        " and ".join(f"{share:.1%} in {table.title}" for share, table in zip(column, result.tables, strict=True))
+        for column in zip(*((table.by_sex, table.commonest[OCCUPATION]) for table in result.tables), strict=True)
+    ]
+    yield from (_RANDOM.format(*shares), "")
 
 
 def _figure(number: int, result: Result) -> Iterator[str]:
-    figures = [drawing for drawing in drawings(result) if drawing.figure == str(number)]
-    yield f"## Figure {number}: {HEADINGS[number]}"
-    yield ""
-    for drawing in figures:
-        yield f"![{drawing.title}](figures/{drawing.stem}.svg)"
-        yield ""
-    yield from _data(number, result)
+    yield from (f"## Figure {number}: {HEADINGS[number]}", "")
+    for drawing in drawings(result):
+        if drawing.figure == str(number):
+            yield from (f"![{drawing.title}](figures/{drawing.stem}.svg)", "")
+    if number == 6:
+        yield from _fakes_data(result)
+    elif number == 7:
+        yield from _matching_data(result)
+    else:
+        yield from _learning_data(number, result)
 
 
 def drawings(result: Result) -> Iterator[Drawing]:
@@ -219,7 +268,8 @@ def _learning_panel(number: int, table: TableResult, result: Result, way: Way, t
         points = [(l, result.c[0]) for l in result.l]
         x_title = f"distinct l-diversity, c = {result.c[0]}"
     lines: dict[str, Sequence[float | None]] = {
-        technique: [found.value(technique, target, classifier, l, c) for l, c in points] for technique in TECHNIQUES
+        technique: [found.value(technique, target, classifier, l, c) for l, c in points]
+        for technique in FIGURE_TECHNIQUES
     }
     return Panel(f"{table.title}, {classifier}", x_title, "accuracy", places, lines)
 
@@ -244,33 +294,17 @@ def _fakes(table: TableResult) -> Panel:
 def _matching_panel(table: TableResult, columns: str) -> Panel:
     sizes = sorted({one.size for one in table.matchings})
     lines: dict[str, Sequence[float | None]] = {}
-    for place, category in reversed(list(enumerate(CATEGORIES))):
-        lines[f"originals {category}"] = [_find(table, columns, size).records[place] or None for size in sizes]
-    for place, category in reversed(list(enumerate(CATEGORIES[1:], start=1))):
-        found = [_find(table, columns, size).fakes for size in sizes]
-        lines[f"fakes {category}"] = [None if fakes is None else fakes[place] or None for fakes in found]
-    return Panel(
-        f"{table.title}, {columns}",
-        "records in a bucket, p",
-        "tuples with so many matching buckets",
-        [f"p = {size}" for size in sizes],
-        lines,
-        "log",
-    )
+    for size in dict.fromkeys((*sizes[:2], sizes[-1])):
+        found = _find(table, columns, size)
+        for name, counts in (("records", found.records), ("fakes", found.fakes)):
+            empty: list[float | None] = [None] * len(CATEGORIES)
+            shares = empty if counts is None else [count / sum(counts) or None for count in counts]
+            lines[f"{name}, p = {size:,}"] = shares
+    return Panel(f"{table.title}, {columns}", "matching buckets", "share of tuples", CATEGORIES, lines, "log")
 
 
 def _find(table: TableResult, columns: str, size: int) -> Matching:
     return next(one for one in table.matchings if (one.columns, one.size) == (columns, size))
-
-
-def _data(number: int, result: Result) -> Iterator[str]:
-    """Yield the figure's data as tables of the page."""
-    if number == 6:
-        yield from _fakes_data(result)
-    elif number == 7:
-        yield from _matching_data(result)
-    else:
-        yield from _learning_data(number, result)
 
 
 def _learning_data(number: int, result: Result) -> Iterator[str]:
@@ -279,34 +313,32 @@ def _learning_data(number: int, result: Result) -> Iterator[str]:
     targets = TARGETS if number == 5 else (OCCUPATION,) if number == 3 else (EDUCATION,)
     points = [(l, result.c[0]) for l in result.l] if number != 5 else [(result.l[0], c) for c in result.c]
     for table in result.tables:
-        both = [Comparisons(table, result, way) for way in WAYS]
-        yield f"| {table.title} | l | c of slicing | {' | '.join(TECHNIQUES)} |"
-        yield "|---|---:|---:|" + "---:|" * len(TECHNIQUES)
-        for target in targets:
-            for classifier in CLASSIFIERS:
-                for l, c in points:
-                    cells = [
-                        " / ".join(_decimal(found.value(technique, target, classifier, l, c)) for found in both)
-                        for technique in TECHNIQUES
-                    ]
-                    yield f"| {target}, {classifier} | {l} | {c} | {' | '.join(cells)} |"
-        yield ""
+        rows = [
+            (f"{target}, {classifier}", l, c, *_both_ways(table, result, FIGURE_TECHNIQUES, target, classifier, l, c))
+            for target in targets
+            for classifier in CLASSIFIERS
+            for l, c in points
+        ]
+        yield from write_table((table.title, "l", "c of slicing", *FIGURE_TECHNIQUES), rows)
+
+
+def _both_ways(
+    table: TableResult, result: Result, techniques: Sequence[str], target: str, classifier: str, l: int, c: int
+) -> list[str]:
+    """Return the accuracies of each technique, asked about published rows / about unseen records."""
+    both = [Comparisons(table, result, way) for way in WAYS]
+    return [" / ".join(_decimal(one.value(name, target, classifier, l, c)) for one in both) for name in techniques]
 
 
 def _fakes_data(result: Result) -> Iterator[str]:
-    yield from (
-        _FAKES,
-        "",
-        "| table | columns | p | original records | distinct ones | fake tuples |",
-        "|---|---|---:|---:|---:|---:|",
-    )
+    yield from (_FAKES, "")
+    rows = []
     for table in result.tables:
         for one in table.matchings:
             counted = "too many to count" if one.n_fakes is None else f"{one.n_fakes:,}"
-            yield (
-                f"| {table.title} | {one.columns} | {one.size:,} | {one.n_records:,} | {one.originals:,} | {counted} |"
-            )
-    yield ""
+            counts = [f"{number:,}" for number in (one.size, one.n_records, one.originals)]
+            rows.append((table.title, one.columns, *counts, counted))
+    yield from write_table(("table", "columns", "p", "original records", "distinct ones", "fake tuples"), rows, words=2)
     for table in result.tables:
         for columns in dict.fromkeys(one.columns for one in table.matchings):
             parts = next(one.parts for one in table.matchings if one.columns == columns)
@@ -316,52 +348,55 @@ def _fakes_data(result: Result) -> Iterator[str]:
 
 def _matching_data(result: Result) -> Iterator[str]:
     heads = [f"{kind} {category}" for kind in ("records", "fakes") for category in CATEGORIES]
+    limits = [
+        f"{_find(table, columns, result.bucket_sizes[0]).most} in {table.title} with {columns}"
+        for table in result.tables
+        for columns in (TWO, FIVE)
+    ]
+    yield from (_FEW.format(", ".join(limits)), "")
     yield "Original records, and distinct fake tuples, by their number of matching buckets."
     yield ""
-    yield f"| table | columns | p | {' | '.join(heads)} |"
-    yield "|---|---|---:|" + "---:|" * len(heads)
+    rows = []
     for table in result.tables:
         for one in table.matchings:
             fakes = ["-"] * len(CATEGORIES) if one.fakes is None else [f"{number:,}" for number in one.fakes]
-            records = [f"{number:,}" for number in one.records]
-            yield f"| {table.title} | {one.columns} | {one.size:,} | {' | '.join([*records, *fakes])} |"
-    yield ""
+            rows.append((table.title, one.columns, f"{one.size:,}", *(f"{number:,}" for number in one.records), *fakes))
+    yield from write_table(("table", "columns", "p", *heads), rows, words=2)
 
 
-def _figure_csv(number: int, result: Result) -> str:
-    """Return the figure's data as CSV."""
-    if number in (6, 7):
-        return _matchings_csv(result)
-    wanted = {3: (OCCUPATION,), 4: (EDUCATION,), 5: TARGETS}[number]
-    rows = []
+def _prunings(result: Result) -> Iterator[str]:
+    l = result.l[0]
+    yield from ("## Trees, pruned in several ways", "", _PRUNINGS.format(l, result.pruning_folds), "")
     for table in result.tables:
-        for one in table.accuracies:
-            varied = one.l in (None, result.l[0]) if number == 5 else one.c in (None, result.c[0])
-            if one.target in wanted and varied:
-                rows.append(_accuracy(table, one))
-    return format_csv([_ACCURACY, *rows])
+        trees = dict.fromkeys(one.classifier for one in table.prunings)
+        rows = [(tree, *_both_ways(table, result, TECHNIQUES, OCCUPATION, tree, l, 2)) for tree in trees]
+        yield from write_table((table.title, *TECHNIQUES), rows)
+
+
+def _same_buckets(result: Result) -> Iterator[str]:
+    l = result.l[0]
+    yield from ("## Local recoding of the same buckets", "", _SAME.format(l, DRAWS), "")
+    names = (LOCAL_RECODING, MULTISETS, SLICING)
+    for table in result.tables:
+        rows = [
+            (f"{target}, {classifier}", *_both_ways(table, result, names, target, classifier, l, 2))
+            for target, classifier in QUESTIONS
+        ]
+        yield from write_table((f"accuracy, {table.title}", *names), rows)
+    distances = [{one.technique: one for one in table.distances} for table in result.tables]
+    rows = [
+        (name, *(f"{of[name].least:.4f} to {of[name].greatest:.4f}" if name in of else "-" for of in distances))
+        for name in dict.fromkeys(name for of in distances for name in of)
+    ]
+    yield from write_table(("distance of pairs", *(table.title for table in result.tables)), rows)
 
 
 def _whole_csv(result: Result) -> str:
     """Return every accuracy as CSV."""
-    return format_csv([_ACCURACY, *(_accuracy(table, one) for table in result.tables for one in table.accuracies)])
-
-
-_ACCURACY: list[object] = ["table", "technique", "l", "c", "target", "classifier", "own", "unseen"]
-
-
-def _accuracy(table: TableResult, one: Accuracy) -> list[object]:
-    return [table.name, one.technique, one.l, one.c, one.target, one.classifier, one.own, one.unseen]
-
-
-def _matchings_csv(result: Result) -> str:
-    heads = [f"{kind} {category}" for kind in ("records", "fakes") for category in CATEGORIES]
-    rows: list[list[object]] = [["table", "columns", "p", "distinct originals", "fakes", *heads]]
-    for table in result.tables:
-        for one in table.matchings:
-            fakes: list[object] = [None] * len(CATEGORIES) if one.fakes is None else list(one.fakes)
-            rows.append([table.name, one.columns, one.size, one.originals, one.n_fakes, *one.records, *fakes])
-    return format_csv(rows)
+    names = list(Accuracy.__dataclass_fields__)
+    accuracies = [(table.name, one) for table in result.tables for one in (*table.accuracies, *table.prunings)]
+    rows = [[table, *(getattr(one, name) for name in names)] for table, one in accuracies]
+    return format_csv([["table", *names], *rows])
 
 
 def _decimal(value: float | None) -> str:

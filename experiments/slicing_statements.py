@@ -12,11 +12,23 @@ import numpy as np
 
 from experiments.figures import Statement, Verdict, find_verdict
 from experiments.slicing import FIVE, SIX_QUASI, TWO, Matching, Result, TableResult
-from experiments.slicing_learning import BUCKETIZATION, CLASSIFIERS, GENERALIZATION, ORIGINAL, SLICING, TARGETS
+from experiments.slicing_learning import (
+    BUCKETIZATION,
+    CLASSIFIERS,
+    GENERALIZATION,
+    LOCAL_RECODING,
+    MULTISETS,
+    ORIGINAL,
+    RANDOM_BUCKETIZATION,
+    RANDOM_SLICING,
+    SLICING,
+    TARGETS,
+)
 
 Way = Literal["own", "unseen"]
 WAYS: dict[Way, str] = {"own": "published rows", "unseen": "unseen records"}
 OCCUPATION, EDUCATION = TARGETS
+RANDOM, PRUNINGS, SAME_BUCKETS = "random buckets", "prunings", "section 2.2"
 SLIGHTLY = 0.1  # of the accuracy
 CLEAR = 2.0  # standard errors of a difference
 NEAR = 0.1  # of the paper's number
@@ -42,11 +54,20 @@ class Comparisons:
         found = self._table.accuracy(technique, target, classifier, l, c)
         return found.own if self._way == "own" else found.unseen
 
-    def against(self, ours: str, rival: str, target: str, *, l: Sequence[int] = (), c: Sequence[int] = (2,)) -> Contest:
+    def against(
+        self,
+        ours: str,
+        rival: str,
+        target: str,
+        *,
+        l: Sequence[int] = (),
+        c: Sequence[int] = (2,),
+        classifiers: Sequence[str] = CLASSIFIERS,
+    ) -> Contest:
         """Set two techniques against each other wherever both have an accuracy; without *l*, for every l."""
         both = (
             (self.value(ours, target, classifier, one_l, one_c), self.value(rival, target, classifier, one_l, one_c))
-            for classifier in CLASSIFIERS
+            for classifier in classifiers
             for one_l in l or self.l
             for one_c in c
         )
@@ -94,6 +115,7 @@ def judge_learning(table: TableResult, result: Result, way: Way) -> list[Stateme
     """Judge what section 6.2 says of Figures 3 to 5 on one table."""
     found = Comparisons(table, result, way)
     first = found.l[:1]
+    trees = list(dict.fromkeys(one.classifier for one in table.prunings))
     return [
         _ahead(
             "3",
@@ -116,7 +138,7 @@ def judge_learning(table: TableResult, result: Result, way: Way) -> list[Stateme
             "Both are less accurate than the original data.",
             [found.against(ORIGINAL, rival, EDUCATION) for rival in (BUCKETIZATION, SLICING)],
         ),
-        _slightly_with_c(found),
+        _slightly_with_c(found, SLICING),
         _ahead(
             "5",
             "Slicing is more accurate than generalization with every c.",
@@ -127,14 +149,67 @@ def judge_learning(table: TableResult, result: Result, way: Way) -> list[Stateme
             "Learning Occupation, slicing is better than bucketization with every c.",
             [found.against(SLICING, BUCKETIZATION, OCCUPATION, l=first, c=found.c)],
         ),
+        *_judge_random_buckets(found),
+        _ahead(
+            PRUNINGS,
+            "Learning Occupation, slicing outperforms generalization, however the tree is pruned.",
+            [found.against(SLICING, GENERALIZATION, OCCUPATION, l=first, classifiers=trees)],
+        ),
+        _ahead(
+            PRUNINGS,
+            "Learning Occupation, slicing outperforms bucketization, however the tree is pruned.",
+            [found.against(SLICING, BUCKETIZATION, OCCUPATION, l=first, classifiers=trees)],
+        ),
+        _ahead(
+            SAME_BUCKETS,
+            "Slicing teaches classifiers more than local recoding of the same buckets.",
+            [found.against(SLICING, LOCAL_RECODING, target, l=first) for target in TARGETS],
+        ),
+        _ahead(
+            SAME_BUCKETS,
+            "Slicing teaches classifiers more than multisets of the same buckets.",
+            [found.against(SLICING, MULTISETS, target, l=first) for target in TARGETS],
+        ),
     ]
 
 
+def _judge_random_buckets(found: Comparisons) -> Iterator[Statement]:
+    """Judge the same statements where both techniques have random buckets; generalization has none that keep much."""
+    for rival in (RANDOM_BUCKETIZATION, GENERALIZATION):
+        yield _ahead(
+            RANDOM,
+            f"Learning Occupation, slicing outperforms {rival.split()[0]}.",
+            [found.against(RANDOM_SLICING, rival, OCCUPATION)],
+        )
+    yield _ahead(
+        RANDOM,
+        "Learning Education, slicing performs much better than generalization.",
+        [found.against(RANDOM_SLICING, GENERALIZATION, EDUCATION)],
+    )
+    yield _slightly_with_c(found, RANDOM_SLICING)
+
+
+def judge_pairs(table: TableResult) -> list[Statement]:
+    """Judge section 2.2 by how near the pairs of attributes stay to the original ones, worst draw against best."""
+    by_name = {one.technique: one for one in table.distances}
+    statements = []
+    for ours, rival in ((SLICING, LOCAL_RECODING), (SLICING, MULTISETS), (MULTISETS, LOCAL_RECODING)):
+        both = [by_name[name] for name in (ours, rival) if name in by_name]
+        measured = "; ".join(f"{one.technique} {one.least:.4f} to {one.greatest:.4f}" for one in both)
+        wins = int(len(both) > 1 and both[0].greatest < both[1].least)
+        claim = f"On the same buckets, {ours} preserve{'s' * (ours == SLICING)} more information than {rival}."
+        verdict = find_verdict(wins, len(both) // 2)
+        statements.append(Statement(SAME_BUCKETS, claim, verdict, f"Distance of pairs, {measured}."))
+    return statements
+
+
 def _ahead(where: str, claim: str, contests: Sequence[Contest]) -> Statement:
-    """The claim holds if ours is clearly ahead everywhere."""
+    """The claim holds if ours is clearly ahead everywhere, and goes both ways if it is clearly behind somewhere too."""
     wins = sum(contest.wins for contest in contests)
     trials = sum(len(contest.pairs) for contest in contests)
-    return Statement(where, claim, find_verdict(wins, trials), "; ".join(contest.summary for contest in contests) + ".")
+    both = wins and any(contest.losses for contest in contests)
+    verdict: Verdict = "goes both ways" if both else find_verdict(wins, trials)
+    return Statement(where, claim, verdict, "; ".join(contest.summary for contest in contests) + ".")
 
 
 def _slower_decline(found: Comparisons) -> Statement:
@@ -157,12 +232,12 @@ def _slower_decline(found: Comparisons) -> Statement:
     return Statement("3", claim, find_verdict(wins, trials), measured)
 
 
-def _slightly_with_c(found: Comparisons) -> Statement:
+def _slightly_with_c(found: Comparisons, technique: str) -> Statement:
     claim = f"Accuracy decreases only slightly as c grows (here: by less than {SLIGHTLY:.0%} of it)."
     texts, wins, trials = [], 0, 0
     for target in TARGETS:
         for classifier in CLASSIFIERS:
-            values = [found.value(SLICING, target, classifier, found.l[0], c) for c in found.c]
+            values = [found.value(technique, target, classifier, found.l[0], c) for c in found.c]
             if values[0] is None or values[-1] is None:
                 continue
             trials += 1
@@ -170,7 +245,8 @@ def _slightly_with_c(found: Comparisons) -> Statement:
             listed = ", ".join("-" if value is None else f"{value:.3f}" for value in values)
             texts.append(f"{target}, {classifier}: {listed}")
     listed_c = ", ".join(str(c) for c in found.c)
-    return Statement("5", claim, find_verdict(wins, trials), f"With c = {listed_c}: " + "; ".join(texts) + ".")
+    where = "5" if technique == SLICING else RANDOM
+    return Statement(where, claim, find_verdict(wins, trials), f"With c = {listed_c}: " + "; ".join(texts) + ".")
 
 
 def _variance(accuracies: Sequence[float], n_records: int) -> float:
@@ -280,7 +356,7 @@ def _closer(table: TableResult) -> Statement:
     wins = sum(after < before for before, after in known)
     measured = f"They are in {wins} of {len(known)} steps to the next size or to five columns."
     if not known:
-        measured = "No tuple has more than 20 matching buckets."
+        measured = _few(table)
     claim = "These two numbers come closer with larger p and c."
     return Statement("7", claim, find_verdict(wins, len(known)), measured)
 
@@ -292,7 +368,7 @@ def _originals_have_more(table: TableResult) -> Statement:
         if one.fakes_with_many is not None and one.n_fakes and (one.records_with_many or one.fakes_with_many)
     ]
     wins = sum(ours > theirs for ours, theirs in shares)
-    measured = "No tuple has more than 20 matching buckets."
+    measured = _few(table)
     if shares:
         ours, theirs = (float(np.mean(side)) for side in zip(*shares, strict=True))
         measured = (
@@ -301,6 +377,13 @@ def _originals_have_more(table: TableResult) -> Statement:
         )
     claim = "A large fraction of original tuples has more than 20 matching buckets, only a small one of fake tuples."
     return Statement("7", claim, find_verdict(wins, len(shares)), measured)
+
+
+def _few(table: TableResult) -> str:
+    """Say why no tuple has many matching buckets: it cannot have more than its rarest column value has records."""
+    groups = _by_columns(table).items()
+    limits = " and ".join(f"{group[0].most} with {columns}" for columns, group in groups)
+    return f"No tuple has more than 20 matching buckets; none could have more than {limits} (see Figure 7)."
 
 
 def _distance(one: Matching) -> float | None:

@@ -177,17 +177,18 @@ class Rows:
 
     def positions(self, without: str, *, doubled: bool) -> FeatureArray:
         """Return (n_rows, n_features) where the values of all attributes but one lie; *doubled*: both bounds."""
-        return np.stack([c.position[codes] for c, codes in self._sides(without, doubled=doubled)], axis=1)
+        return np.stack([c.position[codes] for c, codes in self.sides(without, doubled=doubled)], axis=1)
 
     def bins(self, without: str, *, doubled: bool) -> IntArray:
         """Return (n_rows, n_features) the bins of the values of all attributes but one."""
-        return np.stack([c.bin[codes] for c, codes in self._sides(without, doubled=doubled)], axis=1)
+        return np.stack([c.bin[codes] for c, codes in self.sides(without, doubled=doubled)], axis=1)
 
     def n_bins(self, without: str, *, doubled: bool) -> IntArray:
         """Return (n_features,) how many bins there are."""
-        return np.array([int(c.bin.max()) + 1 for c, _ in self._sides(without, doubled=doubled)])
+        return np.array([int(c.bin.max()) + 1 for c, _ in self.sides(without, doubled=doubled)])
 
-    def _sides(self, without: str, *, doubled: bool) -> Iterator[tuple[Column, CodeArray]]:
+    def sides(self, without: str, *, doubled: bool) -> Iterator[tuple[Column, CodeArray]]:
+        """Yield each attribute but one with its values, or with those of the least and then of the greatest bounds."""
         upper = self.least if self.greatest is None else self.greatest
         for side in (self.least, upper) if doubled else (self.least,):
             for place, column in enumerate(self.table.columns):

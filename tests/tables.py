@@ -13,6 +13,9 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from shoal.plan.problem import Problem
+from shoal.utility.rows import Column, Rows, Tables
+
 ILLNESSES = {"body": ["angina", "gout"], "germs": ["flu", "mumps"]}
 
 # what a policy says of each column; "plain" below leaves the taxonomy out
@@ -92,3 +95,17 @@ def _column(name: str, n: int, seed: int) -> Any:
         case "row":
             return [f"r{number}" for number in range(n)]
     raise KeyError(name)
+
+
+def original_rows(problem: Problem) -> Rows:
+    """The counted table itself, as if it were published."""
+    attributes = (*problem.quasi, *problem.sensitive)
+    columns = (
+        Column.of_leaves(own, a.taxonomy.n_leaves) for own, a in zip(problem.cells.codes, attributes, strict=True)
+    )
+    return Rows(tuple(columns), problem.cells.counts.astype(float))
+
+
+def tabulate_leaves(rows: Rows) -> Tables:
+    """The tables of rows in which every leaf is a bin."""
+    return rows.tabulate([np.arange(column.n_leaves + 1) for column in rows.columns])

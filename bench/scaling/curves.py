@@ -71,7 +71,7 @@ def _steps(axes: Any, points: Points, key: str, coefficients: Coefficients, alon
         line = list(np.geomspace(min(places), max(places), 40))
         sizes = [along(Sizes.of(points[0]), place) for place in line]
     model = [predicted(coefficients, IN_MEMORY, size) for size in sizes]
-    for look, step in zip(LOOKS, STEPS, strict=True):
+    for look, step in zip(LOOKS, STEPS, strict=False):
         marks = [point["seconds"][step] for point in points]
         fits = [point["use"] == "fit" for point in points]
         label = "start and the rest" if step == "rest" else step

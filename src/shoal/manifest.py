@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -31,6 +32,7 @@ FORMAT = 1
 FIGURES = ("um", "ncp", "loss", "attribute-loss")  # of utility, that the verifier recomputes
 PAGES = {"readme": "README.md", "report": "report.html"}  # key -> the file whose digest is stated
 _MAX_DEPTH = 100  # of a taxonomy
+_MOST_LISTED = 1 << 24  # values under all labels of a column, that spans stand for
 _PRIVATE = ("labels", "values", "ledger")  # below these keys no path is quoted
 
 T = TypeVar("T")
@@ -93,6 +95,14 @@ class Missing(StrictEntry):
         if self.dropped and self.policy != "drop":
             raise ValueError("has dropped rows although the policy is not 'drop'")
         return self
+
+
+class Reading(StrictEntry):
+    """How values of the source were read, besides the texts that mean missing in every column."""
+
+    missing_in: dict[str, Listed[str]] = {}
+    decimal_comma: Listed[str] = ()
+    trim: bool = False
 
 
 class Domain(StrictEntry):
@@ -345,6 +355,7 @@ class Manifest(StrictEntry):
     agreed: AgreedFile | None = None
     techniques: dict[str, dict[str, Any]] = {}  # of changed columns
     sample: Sample | None = None
+    reading: Reading | None = None  # of the source, where it was not read as it is
     people: People = People()
     claims: Listed[Claim] = ()
     synthetic: Account | None = None
@@ -370,6 +381,94 @@ class Manifest(StrictEntry):
         if {name for part in self.parts for name in part} != set(self.attributes):
             raise ValueError("has parts and attributes that do not name the same columns")
         return self
+
+
+def pack_labels(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the manifest as it is written: values that many labels of a column list are listed once, in ``values``.
+
+    A label then has the places there of its first value and of the one after its last, and so on for every run of
+    values. The domain has what it says of labels in their order, the leaves alone where their reach follows from them.
+
+    >>> listed = {name: {"values": list(name)} for name in ("abcd", "bcd", "bc", "ab")}
+    >>> packed = pack_labels({"attributes": {"town": {"labels": listed}}})
+    >>> packed["attributes"]["town"]
+    {'labels': {'abcd': [0, 4], 'bcd': [1, 4], 'bc': [1, 3], 'ab': [0, 2]}, 'values': ['a', 'b', 'c', 'd']}
+    >>> unpack_labels(packed)["attributes"]["town"]["labels"] == listed
+    True
+    """
+    return {**manifest, "attributes": {name: _pack(entry) for name, entry in manifest["attributes"].items()}}
+
+
+def _pack(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    covers = entry.get("labels", {})
+    lists = {label: cover["values"] for label, cover in covers.items() if cover.keys() == {"values"}}
+    following = {one: other for listed in lists.values() for one, other in pairwise(listed)}
+    known = dict.fromkeys(value for listed in lists.values() for value in listed)
+    if sum(map(len, lists.values())) <= 2 * len(known):
+        return entry
+    values: dict[str, int] = {}  # value -> place, in an order in which lists are runs
+    for value in (*(one for one in known if one not in following.values()), *known):
+        while value is not None and value not in values:
+            values[value] = len(values)
+            value = following.get(value)
+    packed = {label: _find_runs(listed, values) for label, listed in lists.items()}
+    own = {}
+    if (domain := entry.get("domain")) is not None:
+        pairs = (domain["labels"][label] for label in covers)
+        short = [pair[0] if pair[1] == _reach(pair[0], domain["leaves"]) else pair for pair in pairs]
+        own = {"domain": {**domain, "labels": short}}
+    return {**entry, "labels": {**covers, **packed}, **own, "values": list(values)}
+
+
+def _find_runs(listed: Sequence[str], places: Mapping[str, int]) -> list[int]:
+    """Return where each run of values begins and ends among all, one after another."""
+    runs: list[int] = []
+    for value in listed:
+        if runs and runs[-1] == places[value]:
+            runs[-1] += 1
+        else:
+            runs += [places[value], places[value] + 1]
+    return runs
+
+
+def _reach(leaves: int, all_leaves: int) -> float:
+    return (leaves - 1) / (all_leaves - 1) if all_leaves > 1 else 0.0
+
+
+def unpack_labels(document: Any) -> Any:
+    """Return a written manifest with the values of all labels listed; what cannot be understood is left as it is."""
+    if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
+        return document
+    return {**document, "attributes": {name: _unpack(entry) for name, entry in document["attributes"].items()}}
+
+
+def _unpack(entry: Any) -> Any:
+    if not isinstance(entry, dict) or not isinstance(entry.get("labels"), dict):
+        return entry
+    values, covers, domain = entry.get("values"), entry["labels"], entry.get("domain")
+    runs = {label: cover for label, cover in covers.items() if isinstance(cover, list)}
+    if not isinstance(values, list) or not all(_are_runs(ends, len(values)) for ends in runs.values()):
+        return entry
+    if sum(sum(ends[1::2]) - sum(ends[::2]) for ends in runs.values()) > _MOST_LISTED:
+        return entry
+    rest = {key: value for key, value in entry.items() if key != "values"}
+    rest["labels"] = covers | {
+        label: {
+            "values": [value for start, stop in zip(ends[::2], ends[1::2], strict=True) for value in values[start:stop]]
+        }
+        for label, ends in runs.items()
+    }
+    if isinstance(domain, dict) and isinstance(domain.get("labels"), list) and len(domain["labels"]) == len(covers):
+        n_leaves = domain["leaves"] if type(domain.get("leaves")) is int else 1
+        pairs = ([own, _reach(own, n_leaves)] if type(own) is int else own for own in domain["labels"])
+        rest["domain"] = {**domain, "labels": dict(zip(covers, pairs, strict=True))}
+    return rest
+
+
+def _are_runs(ends: list[Any], n_values: int) -> bool:
+    if len(ends) % 2 or not all(type(end) is int and 0 <= end <= n_values for end in ends):
+        return False
+    return all(start < stop for start, stop in zip(ends[::2], ends[1::2], strict=True))
 
 
 def parse_json(text: str) -> object:

@@ -148,6 +148,9 @@ def test_a_chosen_p_uses_the_samples_and_error_costs_records() -> None:
     assert failure_bound(read, weights, 1, 0) == 1
     assert plan.failure(n) == failure_bound(read, weights, 1, n)
     assert compose_delta(DELTA, 4) == Fraction("0.04")
+    for delta, releases in ((DELTA, 0), (Fraction(0), 2), (Fraction("1.5"), 2)):
+        with pytest.raises(UsageError):
+            compose_delta(delta, releases)
 
 
 def test_equally_long_classes_hold_for_independent_values_only() -> None:

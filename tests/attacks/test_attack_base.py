@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from shoal.attacks.base import NO_CONTROL, Refusal, Tally, Trials, advantage, residual
+from shoal.attacks.base import ALARMS, NO_CONTROL, Refusal, Tally, Trials, compare, find_chance
 
 
 @pytest.mark.parametrize(
@@ -23,35 +25,53 @@ def test_counts_that_cannot_be_are_refused() -> None:
 
 
 def test_the_risk_is_the_share_of_what_was_hidden() -> None:
-    assert residual(Tally(60, 100), Tally(20, 100)).value == pytest.approx(0.5)
-    assert residual(Tally(20, 100), Tally(20, 100)).value == 0
-    assert residual(Tally(100, 100), Tally(20, 100)).value == 1
-    assert residual(Tally(0, 100), Tally(90, 100)).value == -1  # nothing is said below
-    assert residual(Tally(0, 100), Tally(20, 100)).value == pytest.approx(-0.25)
+    assert compare(Tally(60, 100), Tally(20, 100)).value == pytest.approx(0.5)
+    assert compare(Tally(20, 100), Tally(20, 100)).value == 0
+    assert compare(Tally(100, 100), Tally(20, 100)).value == 1
+    assert compare(Tally(0, 100), Tally(90, 100)).value == -1  # nothing is said below
+    assert compare(Tally(0, 100), Tally(20, 100)).value == pytest.approx(-0.25)
 
 
 def test_the_interval_has_what_both_wilson_intervals_allow() -> None:
     attack, beside = Tally(60, 100), Tally(20, 100)
     a, c = attack.rate(), beside.rate()
-    risk = residual(attack, beside)
+    risk = compare(attack, beside)
     assert risk.low == pytest.approx((a.low - c.high) / (1 - c.high))
     assert risk.high == pytest.approx((a.high - c.low) / (1 - c.low))
-    more = residual(Tally(6000, 10_000), Tally(2000, 10_000))
+    more = compare(Tally(6000, 10_000), Tally(2000, 10_000))
     assert risk.low < more.low < more.high < risk.high
 
 
 @pytest.mark.parametrize("one", [Tally(0, 30), Tally(7, 30), Tally(30, 30)])
 @pytest.mark.parametrize("other", [Tally(0, 30), Tally(7, 30), Tally(30, 30)])
 def test_estimates_lie_in_their_intervals(one: Tally, other: Tally) -> None:
-    for estimate in (residual(one, other), advantage(one, other)):
+    for estimate in (compare(one, other), compare(one, other, decides=True)):
         assert -1 <= estimate.low <= estimate.value <= estimate.high <= 1
 
 
 def test_an_advantage_turns_with_its_sides() -> None:
-    gap, back = advantage(Tally(9, 10), Tally(3, 10)), advantage(Tally(3, 10), Tally(9, 10))
+    gap, back = (compare(*each, decides=True) for each in ((Tally(9, 10), Tally(3, 10)), (Tally(3, 10), Tally(9, 10))))
     assert gap.value == pytest.approx(0.6)
-    assert (back.low, back.high) == (-gap.high, -gap.low)
-    assert advantage(Tally(10, 10), Tally(0, 10)).high == 1.0
+    assert back.low == -gap.high
+    assert compare(Tally(10, 10), Tally(0, 10), decides=True).high == 1.0
+
+
+@pytest.mark.parametrize(("n", "m"), [(8, 8), (12, 30), (30, 9)])
+def test_an_interval_above_0_is_as_rare_as_stated_where_there_is_nothing_to_find(n: int, m: int) -> None:
+    """Exact, over all ways in which as many successes fall on the people of both groups."""
+    for both in range(n + m + 1):
+        ways = {k: math.comb(n, k) * math.comb(m, both - k) for k in range(max(0, both - m), min(n, both) + 1)}
+        alarms = [k for k in ways if compare(Tally(k, n), Tally(both - k, m)).low > 0]
+        assert sum(ways[k] for k in alarms) <= ALARMS * math.comb(n + m, both)
+        for k in ways:
+            above = sum(ways[other] for other in ways if other >= k) / math.comb(n + m, both)
+            assert find_chance(Tally(k, n), Tally(both - k, m)) == pytest.approx(above)
+
+
+def test_few_answers_that_differ_a_lot_are_found() -> None:
+    assert compare(Tally(20, 20), Tally(4, 20)).low > 0.3
+    assert compare(Tally(9, 20), Tally(1, 20)).low == 0.0  # by chance in 4 of 1,000 cases
+    assert compare(Tally(300, 1_000_000), Tally(100, 1_000_000)).low > 0
 
 
 def test_the_risk_is_beside_the_control_group_or_else_the_baseline() -> None:

@@ -73,28 +73,28 @@ def look_into(view: ReleaseView, control: pa.Table | None = CONTROL) -> Trials:
 def test_combinations_that_one_person_has_are_counted() -> None:
     published, source, control = [0, 0, 1, 2, 5, -1], [0, 2, 3, 4, 4], [1, 2, 6]
     column = np.array([*published, *source, *control], dtype=np.int32)
-    found = Matches.count([column, np.zeros_like(column)], [6, 5, 3])
+    found = Matches.of([column, np.zeros_like(column)], [6, 5, 3])
     assert found.rows == 3  # two have 0, one has 2
-    assert found.tally(0)[0] == Tally(1, 2)  # 0 and 3 are alone in the source, and 0 is published
-    assert found.tally(1)[0] == Tally(1, 2)  # 1 and 6 in the control table
+    tried = found.compare(np.ones_like(found.rare), True)
+    assert tried.success == Tally(1, 2)  # 0 and 3 are alone in the source, and 0 is published
+    assert tried.control == Tally(1, 2)  # 1 and 6 in the control table
+    assert found.compare(np.zeros_like(found.rare), True) is None
+    assert found.compare(found.owner == 0, True) is None  # beside nobody nothing is compared
 
 
-def test_a_person_whose_rows_have_no_neighbours_counts_more() -> None:
+def test_a_person_whose_row_has_no_neighbours_is_rare() -> None:
     near = np.array([[a, b] for a in range(8) for b in range(8) if (a, b) != (7, 7)])
     published = np.concatenate([near, near, [[7, 7]], [[9, 9]]])
     source = np.array([[7, 7], [9, 9]])
     columns = list(np.concatenate([published, source]).T.astype(np.int32))
-    found = Matches.count(columns, [len(published), 2])
-    crowded, lonely = found.weight
-    assert lonely == 1.0
-    assert crowded < 0.1
+    found = Matches.of(columns, [len(published), 2])
+    assert found.rare.tolist() == [False, True]
 
 
-@pytest.mark.parametrize(("share", "least_z"), [(0.05, 7.0), (0.01, 3.0)])
-def test_people_planted_among_rows_of_nobody_are_found_and_counted(share: float, least_z: float) -> None:
+@pytest.mark.parametrize("share", [0.05, 0.01])
+def test_people_planted_among_rows_of_nobody_are_found_and_counted(share: float) -> None:
     found = look_into(make_up(share))
     assert 0 < found.worst.low <= share <= found.worst.high
-    assert float(found.notes[1].rpartition("= ")[2]) > least_z
     assert verdict(found).startswith("grave: about ")
     assert "6,000 people are copied word for word into rows that should be nobody's" in verdict(found)
 

@@ -68,8 +68,23 @@ def test_a_label_stands_for_what_its_class_shows_most() -> None:
     assert found.baseline == Tally(6, 11)  # half of them, or what is true of all: nobody's illness has more
     control = view.people(pa.table({"town": ["Bonn"] * 8, "ill": ["flu"] * 2 + ["gout"] * 6}), "the control table")
     beside = DecodingAttack(20).run(view, members, control, np.random.default_rng(1))
-    assert beside.control == Tally(2, 6)  # a quarter of those in Bonn have flu; nobody is from Hof
+    assert beside.control == Tally(2, 8)  # a quarter of those in Bonn have flu; nobody is from Hof
     assert "11 records are published under labels; decoded, 10 of them" in beside.notes[0]
+
+
+def test_the_town_whose_labels_are_decoded_is_named() -> None:
+    """In Bonn all behind labels have flu, in Hof hardly any."""
+    rows = {"Bonn": ["flu"] * 30 + ["cold"] * 9 + ["lungs"] * 30, "Hof": ["flu"] * 30 + ["cold"] * 9 + ["lungs"] * 30}
+    truth = {"Bonn": ["flu"] * 60 + ["cold"] * 9, "Hof": ["flu"] * 33 + ["cold"] * 36}
+    view = labelled(rows)
+    members, others = (view.people(as_table(each), "people") for each in (truth, {**truth, "Bonn": truth["Hof"]}))
+    found = DecodingAttack(20).run(view, members, others, np.random.default_rng(1))
+    assert found.success == Tally(33, 60)
+    assert str(found.subgroup) == "town = Bonn"
+    assert found.subgroup.trials.success == Tally(30, 30)
+    assert found.subgroup.trials.baseline.success < 24
+    assert found.subgroup.trials.risk.low > 0.2
+    assert found.exposed.success.trials == 20
 
 
 def release(*, defend: bool) -> shoal.Release:

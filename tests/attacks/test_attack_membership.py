@@ -8,12 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.base import Attack, Tally
-from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples, decide, membership_attack
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.base import Attack, Tally, Trials
+from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples, count_values, decide
+from shoal.attacks.view import UNKNOWN, ReleaseView
 from shoal.audit.membership import BucketContents
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
+
+
+def membership_attack(
+    rows: pa.Table,
+    manifest: dict[str, Any],
+    source: pa.Table,
+    control: pa.Table | None = None,
+    n_targets: int = 2000,
+    rng: np.random.Generator | None = None,
+) -> Trials:
+    attack, view = MembershipAttack(n_targets), ReleaseView.of(rows, manifest)
+    others = None if control is None else view.people(control, "the control table")
+    return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng(1))
 
 
 def test_it_is_discovered() -> None:
@@ -26,7 +39,7 @@ def test_rules_look_in_both_directions() -> None:
     assert (rule.above, advantage) == (True, 0.75)
     rule, advantage = Rule.learn(low, high)
     assert (rule.above, advantage) == (False, 0.75)
-    assert rule.tally(np.array([0.0, 9.0])) == Tally(1, 2)
+    assert rule.apply(np.array([0.0, 9.0])).tolist() == [True, False]
     assert Rule.learn(low, low)[1] == 0.0
 
 
@@ -205,3 +218,22 @@ def test_equal_scores_are_no_exposure() -> None:
     found = decide(same, same, ("one",), np.random.default_rng(4))
     assert found.exposed.risk.low < 0
     assert found.true_positives["0.01"].success.success == 0
+
+
+def test_values_are_counted_as_records_that_may_have_them() -> None:
+    rows, manifest, source = release(300, 14)
+    lists = {"North, South": ["North", "South"], "East": ["East"], "*": ["North", "East", "South"]}
+    covers = {label: {"values": values} for label, values in lists.items()}
+    regions = pa.array(np.array([*lists])[np.arange(300) % 3])
+    attributes = {**manifest["attributes"], "region": {"role": "quasi", "kind": "category", "labels": covers}}
+    whole = {"method": "plain", "parts": [["age", "sex", "zip", "illness", "region"]], "attributes": attributes}
+    source = source.append_column("region", pa.array(np.array(["North", "East", "South"])[np.arange(300) % 3]))
+    published = source.set_column(source.column_names.index("region"), "region", regions)
+    in_buckets = ReleaseView.of(rows, manifest), source.drop_columns(["region"])
+    for view, table in (in_buckets, (ReleaseView.of(published, whole), source)):
+        people = view.people(table, "the source")
+        for place, counts in enumerate(count_values(view)):
+            alone = np.full_like(people.codes, UNKNOWN)
+            alone[:, place] = people.codes[:, place]
+            assert np.array_equal(counts[people.codes[:, place]], view.copies(alone, people.numbers)[0].round(6))
+            assert counts[UNKNOWN] == view.n_rows

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.background_knowledge import BackgroundKnowledgeAttack
-from shoal.attacks.base import Tally
+from shoal.attacks.base import Attack, Refusal, Tally, Trials
 from shoal.attacks.external import ExternalAttack
 from shoal.attacks.homogeneity import HomogeneityAttack
 from shoal.attacks.inference import InferenceAttack
 from shoal.attacks.linkability import LinkabilityAttack
+from shoal.attacks.membership import MembershipAttack
+from shoal.attacks.running import Known, try_attack
 from shoal.attacks.similarity import SimilarityAttack
 from shoal.attacks.singling_out import SinglingOutAttack, find_likeliest
 from shoal.attacks.skewness import SkewnessAttack
@@ -110,22 +112,33 @@ def test_the_rarest_rows_of_a_sample_come_first_and_the_worst_depth_counts() -> 
 
 
 def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> None:
-    source, control = strangers(1).append_column("visits", pa.array(np.arange(N))), strangers(2)
-    manifest = as_it_is(source)
+    source, control = (
+        strangers(1 + aside).append_column("visits", pa.array(numbers)).append_column("code", pa.array(numbers * 7))
+        for aside, numbers in enumerate(np.arange(2 * N).reshape(2, N))
+    )
+    people, manifest = source, as_it_is(source)
     for name in ("age", "zip", "job"):
         manifest["attributes"][name] = {"role": "quasi", "kind": "category", "labels": {"*": {"any": True}}}
         source = source.set_column(source.column_names.index(name), name, pa.array(["*"] * N))
-    manifest["attributes"]["visits"]["role"] = "insensitive"
-    people = strangers(1).append_column("visits", source["visits"])
-    control = control.append_column("visits", pa.array(np.arange(N) + N))
-    found = tried(SinglingOutAttack(N), source, manifest, people, control)
-    assert (found.success, found.control) == (Tally(N, N), Tally(0, N))
-    assert found.notes == ("people are taken to be known by 'visits', too, which the release shows",)
-    with pytest.raises(UsageError, match="nothing to tell people apart by"):  # the control group lacks the column
-        tried(SinglingOutAttack(N), source, manifest, people, strangers(2))
-    manifest["techniques"] = {"visits": {"technique": "token", "length": 26}}
-    with pytest.raises(UsageError, match="nothing to tell people apart by"):
-        tried(SinglingOutAttack(N), source, manifest, people, control)
+    for name in ("visits", "code"):
+        manifest["attributes"][name]["role"] = "insensitive"
+
+    def try_widely(attack: Attack, control: pa.Table) -> Trials | Refusal:
+        view = ReleaseView.of(source, manifest)
+        known = Known(view, view.people(people, "people"), others=view.people(control, "others"))
+        (found,) = try_attack(attack, known, known.widen(), [7])
+        return found
+
+    for attack in (SinglingOutAttack(N), InferenceAttack(N), MembershipAttack(N), LinkabilityAttack(N)):
+        found = try_widely(attack, control)
+        assert found.risk.low > 0.3, attack.name
+        assert "people are taken to be known by 'visits', 'code', too, which the release shows" in found.notes
+        assert attack.name == "singling-out" or found.variants["quasi-identifiers only"].risk.low <= 0
+    assert try_widely(SinglingOutAttack(N), control).success == Tally(N, N)
+    lacking = try_widely(SinglingOutAttack(N), strangers(2))  # the control group lacks the column
+    manifest["techniques"] = {name: {"technique": "token", "length": 26} for name in ("visits", "code")}
+    for refused in (lacking, try_widely(SinglingOutAttack(N), control)):
+        assert "nothing to tell people apart by" in refused.reason
 
 
 def test_buckets_in_which_all_parts_but_one_are_constant_are_put_together() -> None:

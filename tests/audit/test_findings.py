@@ -208,7 +208,24 @@ def test_nothing_promised_is_a_finding_but_not_of_synthetic_rows() -> None:
     domain = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [10]}}}
     ward = {"role": "sensitive", "taxonomy": {"tree": {"*": ["a", "b"]}}}
     synthetic = policy({"age": domain, "ward": ward}, privacy=[], method={"synthetic": {"epsilon": 1}})
-    assert anonymize(rows, synthetic).findings == ()
+    assert "no-promise" not in {one.id for one in anonymize(rows, synthetic).findings}
+
+
+def test_a_release_below_shuffled_columns_says_so_and_one_above_does_not() -> None:
+    """Eight towns of very different size: one class of all spreads records evenly over them."""
+    rng = np.random.default_rng(4)
+    town = rng.choice(8, 400, p=[0.86, *[0.02] * 7])
+    rows = pa.table({"town": [f"t{code}" for code in town], "ward": np.where(town > 0, "a", "b")})
+    roles = {"town": {"role": "quasi", "taxonomy": {"flat": {}}}, "ward": "sensitive"}
+    coarse = anonymize(rows, policy(roles, privacy=[{"k-anonymity": {"k": 300}}]))
+    (found,) = (one for one in coarse.findings if one.id == "below-shuffled")
+    assert found.severity == "medium"
+    assert "would score" in found.text
+    assert coarse.evidence["marginals"][-1]["below_shuffled"]
+    assert "marginals" not in coarse.manifest
+    fine = anonymize(rows, policy(roles, privacy=[{"k-anonymity": {"k": 2}}]))
+    assert "below-shuffled" not in {one.id for one in fine.findings}
+    assert fine.evidence["marginals"][-1]["release"] == pytest.approx(1000)
 
 
 EMPTY = [

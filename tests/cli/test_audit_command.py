@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from shoal.cli import app
+from shoal.cli.policy import SOURCE_FLAGS
 from shoal.datasets.hospital_files import write_stays
+from shoal.sources.base import SourceOptions
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 
@@ -112,3 +115,41 @@ def test_errors_name_the_file_and_exit_with_2(command, tmp_path, policy_file):
     result = RUNNER.invoke(app, [command, str(tmp_path / "none.csv"), *more, "--json"])
     assert result.exit_code == 2
     assert "none.csv" in json.loads(result.stdout)["error"]
+
+
+def test_every_option_of_a_source_is_a_flag_of_init():
+    assert set(SOURCE_FLAGS) == set(SourceOptions.model_fields)
+
+
+@pytest.fixture
+def european_file(tmp_path):
+    path = tmp_path / "rents.csv"
+    rows = [f" {30 + i % 20} ;{'wm'[i % 2]};{1000 + i},{i % 90 + 10};{i % 7 or 'N'}" for i in range(80)]
+    path.write_text("\n".join(["Alter;Geschlecht;Einkommen;Zimmer", *rows]), encoding="utf-8")
+    return path
+
+
+def test_what_is_found_by_content_is_read_so_and_verified_without_the_policy(european_file, tmp_path):
+    policy, out = tmp_path / "policy.yaml", tmp_path / "out"
+    drafted = RUNNER.invoke(app, ["init", str(european_file), "-o", str(policy), "--type", "Zimmer=number"])
+    assert drafted.exit_code == 0, drafted.stderr
+    source = yaml.safe_load(policy.read_text(encoding="utf-8"))["source"]
+    assert source == {"missing": ["", "N"], "decimal_comma": ["Einkommen"], "trim": True}
+    made = RUNNER.invoke(app, ["anonymize", str(european_file), "-p", str(policy), "-o", str(out)])
+    assert made.exit_code == 0, made.output
+    manifest = json.loads((out / "public" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["reading"] == {"decimal_comma": ["Einkommen"], "trim": True}
+    checked = RUNNER.invoke(app, ["verify", str(out), "--source", str(european_file), "--json"])
+    assert json.loads(checked.stdout)["verified"] is True
+
+
+def test_flags_of_init_that_say_nothing(european_file):
+    for flags, said in (
+        (["--type", "Alter=old"], "there is no type 'old'; choose one of key, text"),
+        (["--type", "Alter"], "--type takes a column and a text"),
+        (["--missing-in", "Alter"], "--missing-in takes a column and a text"),
+        (["--type", "Altr=age"], "did you mean 'Alter'"),
+        (["--labels", "both"], "--labels"),
+    ):
+        result = RUNNER.invoke(app, ["init", str(european_file), *flags])
+        assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr

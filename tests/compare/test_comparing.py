@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from experiments import comparison_pages
 from shoal.attacks.base import NO_CONTROL, Refusal
 from shoal.compare import compare as comparing
 from shoal.compare import compare as trying
-from shoal.compare import pages as pages
 from shoal.compare.measures import Score
 from shoal.compare.result import MEASURES, RISKS, Comparison, Row
 from shoal.compare.sweeps import policy_names
@@ -378,9 +378,9 @@ def test_the_pages_of_the_documentation_are_written_anew(
         asked.append((data, Policy.load(policy)))
         return small
 
-    monkeypatch.setattr(pages, "compare", answered)
+    monkeypatch.setattr(comparison_pages, "compare", answered)
     for _ in range(2):
-        pages.write_pages(tmp_path, shared_data)
+        comparison_pages.write_pages(tmp_path, shared_data)
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
         *("comparison-adult.md", "comparison-adult.svg", "comparison-demo.md", "comparison-demo.svg")
     ]
@@ -390,8 +390,8 @@ def test_the_pages_of_the_documentation_are_written_anew(
 
 
 def test_the_demo_policy_declares_every_value() -> None:
-    stays = pa.Table.from_batches(list(pages.stays(400, seed=2)))
-    (row,) = compare(stays, pages.demo_policy(), techniques=["k-anonymity"], seed=1, targets=20).rows
+    stays = pa.Table.from_batches(list(comparison_pages.stays(400, seed=2)))
+    (row,) = compare(stays, comparison_pages.demo_policy(), techniques=["k-anonymity"], seed=1, targets=20).rows
     assert row.reason is None
 
 

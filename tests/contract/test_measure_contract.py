@@ -68,16 +68,16 @@ def worse(kind: type[Measure], value: float, than: float) -> bool:
 
 def test_measures_are_found_and_named() -> None:
     assert set(MEASURES) == {
-        "accuracy-ratio",
         "association-kept",
         "attribute-loss",
         "class-size",
+        "count-error",
         "discernibility",
         "excessive-protection",
         "loss",
         "ncp",
         "non-uniform-entropy",
-        "query-error",
+        "regression-overlap",
         "um",
     }
     for name, kind in MEASURES.items():
@@ -159,8 +159,8 @@ def test_the_order_of_cells_does_not_matter(name: str) -> None:
     assert kind().of(*mixed(problem, plan, 1)) == pytest.approx(kind().of(problem, plan), rel=1e-12)
 
 
-# Which records are held out depends on how many there are.
-@pytest.mark.parametrize("name", sorted(set(MEASURES) - {"accuracy-ratio"}))
+# What is chance, and which counts are small, depends on how many records there are.
+@pytest.mark.parametrize("name", sorted(set(MEASURES) - {"association-kept", "count-error", "regression-overlap"}))
 def test_more_equal_records_change_it_as_declared(name: str) -> None:
     problem, kind = table(4), MEASURES[name]
     plan = boxed(problem, MIDDLE, 3)
@@ -187,9 +187,9 @@ def test_a_split_cell_counts_in_both_its_classes(name: str) -> None:
 def test_the_figures_contain_the_measure_and_only_what_is_titled(name: str) -> None:
     problem, kind = table(2), MEASURES[name]
     plan = boxed(problem, MIDDLE)
-    figures = kind().figures(problem, plan, np.random.default_rng(0))
+    figures = kind().figures(problem, plan)
     assert figures[name] == kind().of(problem, plan)
-    assert set(figures) == {name, *kind.figure_titles}
+    assert {name} <= set(figures) <= {name, *kind.figure_titles}
 
 
 def test_measured_gives_the_cheap_ones_as_plain_numbers() -> None:
@@ -201,8 +201,12 @@ def test_measured_gives_the_cheap_ones_as_plain_numbers() -> None:
 
 def test_measured_gives_all_when_asked_and_they_can_be_written_and_told() -> None:
     problem = table(1)
-    found = measure(problem, boxed(problem, MIDDLE, 4), expensive=True, detail=True, rng=np.random.default_rng(3))
-    assert set(found) == {*MEASURES, "query-error-95"}
+    found = measure(problem, boxed(problem, MIDDLE, 4), expensive=True, detail=True)
+    assert (
+        set(MEASURES)
+        <= set(found)
+        <= {*MEASURES, *(title for kind in MEASURES.values() for title in kind.figure_titles)}
+    )
     assert set(found["attribute-loss"]) == {"number", "city", "s"}
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     rows = list(list_figures(found))
@@ -219,4 +223,4 @@ def test_measures_that_do_not_apply_are_left_out() -> None:
     lo, hi = np.zeros((1, 1), dtype=np.int32), np.full((1, 1), 6, dtype=np.int32)
     plan = Plan.of_cells(lo, hi, np.zeros(N_CELLS, dtype=np.int32), alone.cells.counts)
     found = set(measure(replace(alone, requirements=()), plan, expensive=True))
-    assert found == {*MEASURES, "query-error-95"} - {"accuracy-ratio", "association-kept", "excessive-protection"}
+    assert found & set(MEASURES) == set(MEASURES) - {"association-kept", "regression-overlap", "excessive-protection"}

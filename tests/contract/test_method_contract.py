@@ -30,7 +30,11 @@ from shoal.models.base import PrivacyModel
 from shoal.release.forms.base import find_form
 from shoal.sources.frames import open_arrow
 
-METHODS = {name: kind for name, kind in discover("shoal.methods", Method).items() if kind.form == "classes"}
+METHODS = {
+    name: kind
+    for name, kind in discover("shoal.methods", Method).items()
+    if kind.form == "classes" and name != "auto"  # which makes no classes itself
+}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hilbert": [{}, {"labels": "ranges"}],
     "mondrian": [{}, {"labels": "ranges"}],

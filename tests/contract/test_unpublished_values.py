@@ -22,6 +22,7 @@ from shoal.methods.base import Method
 
 METHODS: dict[str, list[dict[str, Any]]] = {
     "anatomy": [{"two_tables": True}],
+    "auto": [{}],
     "hilbert": [{}, {"labels": "ranges"}],
     "incognito": [{}, {"recode": True}],
     "microaggregation": [{}],

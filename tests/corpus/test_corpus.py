@@ -39,6 +39,7 @@ from typer.testing import CliRunner
 import shoal
 from shoal.cli import app
 from shoal.datasets.hospital import hospital_policy, stays
+from shoal.manifest import unpack_labels
 
 EXPECTED = Path(__file__).with_name("expected.json")
 RECORDING = os.environ.get("SHOAL_RECORD_CORPUS") == "1"
@@ -430,7 +431,7 @@ def buckets(lines: list[str], parts: list[list[str]]) -> Iterator[str]:
 
 def digests(public: Path) -> dict[str, Any]:
     """Return what is kept of a release."""
-    manifest = json.loads((public / "manifest.json").read_bytes())
+    manifest = unpack_labels(json.loads((public / "manifest.json").read_bytes()))
     found: dict[str, Any] = {}
     if "synthetic" in manifest:
         del manifest["attributes"]  # they list the labels that were drawn

@@ -334,3 +334,31 @@ def test_people_who_are_told_apart_are_stated(shoal, owner, needed, tmp_path):
     evidence = json.loads((tmp_path / "out" / "internal" / "evidence.json").read_text())
     assert evidence["people"] == needed + 200
     assert "repeated-people" not in {finding["id"] for finding in evidence["findings"]}
+
+
+def test_a_column_that_earlier_releases_call_otherwise(shoal, owner, tmp_path) -> None:
+    table = pa_csv.read_csv(owner / "owner.csv").select(["age", "sex", "town", "illness"])
+    pa_csv.write_csv(table.rename_columns(["age", "sex", "town", "diagnosis"]), tmp_path / "before.csv")
+    roles = "".join(f"  {name}: {{role: quasi}}\n" for name in ("age", "sex", "town"))
+    policy = f"attributes:\n{roles}  diagnosis: {{role: sensitive}}\nprivacy: [k-anonymity: {{k: 50}}]\n"
+    (tmp_path / "policy.yaml").write_text(policy)
+    ledger = ("--ledger", tmp_path / "ledger.db")
+    before = shoal(
+        "anonymize", tmp_path / "before.csv", "-p", tmp_path / "policy.yaml", "-o", tmp_path / "one", *ledger
+    )
+    assert before.returncode == 0, before.stderr
+    apply = ("agency", "apply", owner / "plan.json", owner / "owner.csv", "-o", tmp_path / "two")
+    for more, code, said in (
+        (ledger, 3, "'illness' may be another name of 'diagnosis'"),
+        (("--same-as", "illness=diagnosis"), 2, "--same-as is for a ledger"),
+        ((*ledger, "--same-as", "illness"), 2, "--same-as must be COLUMN=NAME"),
+        ((*ledger, "--same-as", "ilness=diagnosis"), 2, "did you mean 'illness'"),
+    ):
+        ran = shoal(*apply, *more)
+        assert (ran.returncode, said in ran.stderr) == (code, True), ran.stderr
+        assert not (tmp_path / "two").exists()
+    ran = shoal(*apply, *ledger, "--same-as", "illness=diagnosis", "--warn", "--json")
+    (found,) = json.loads(ran.stdout)["ledger"]["linked"]
+    (pair,) = (each for each in found["sets"] if len(each["releases"]) == 2)
+    assert pair["problem"] is None
+    assert pair["people_linked"] > 0

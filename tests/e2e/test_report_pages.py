@@ -45,6 +45,7 @@ ATTRIBUTES: dict[str, Any] = {
 }
 K, L = [{"k-anonymity": {"k": 4}}], [{"distinct-l-diversity": {"l": 2}}]
 POLICIES: dict[str, dict[str, Any]] = {
+    "auto": {"privacy": K + L, "method": "auto"},
     "mondrian": {"privacy": K + L, "method": "mondrian"},
     "incognito": {"privacy": K, "method": "incognito", "max_withheld": 0.1},
     "hilbert": {"privacy": K, "method": "hilbert"},

@@ -187,7 +187,8 @@ def test_a_release_on_disk(format: str, delta: float, tmp_path: Path) -> None:  
     assert evidence["synthetic"]["records"] == 1237
     assert set(evidence["synthetic"]["attributes"]) == {"age", "sex", "illness", "cost"}
     assert len(evidence["synthetic"]["pairs"]) == 6
-    assert (evidence["utility"], evidence["risk_after"]) == ({}, {})
+    assert release.manifest["utility"] == {}  # figures that compare with the source are no part of what is published
+    assert evidence["risk_after"] == {}
     assert (tmp_path / "out" / "internal" / "report.html").stat().st_size > 1000
 
 

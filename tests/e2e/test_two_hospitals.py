@@ -138,7 +138,7 @@ def test_the_figures_of_the_table_are_those_of_the_releases(folder: Path, happen
         )
         for kind in ("alone", "agreed")
     }
-    assert f"| information kept | {kept['alone']} | {kept['agreed']} |" in table
+    assert f"| precision of labels, `um` | {kept['alone']} | {kept['agreed']} |" in table
     shared = [line.partition(",")[2] for line in (folder / "shared.csv").read_text().splitlines()[1:]]
     for name in ("north", "south"):
         stays = {line.partition(",")[2] for line in (folder / name / "stays.csv").read_text().splitlines()}

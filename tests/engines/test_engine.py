@@ -18,6 +18,7 @@ from shoal.core.progress import Silent
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.plan.cells import RunStack
 from shoal.sources.base import Source, SourceOptions
+from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import open_arrow
 
 
@@ -166,7 +167,7 @@ class ChangingSource(Source):
 
 
 def changing(*tables: pa.Table) -> ChangingSource:
-    return ChangingSource("the moving table", tables[0].schema, None, ("",), list(tables))
+    return ChangingSource("the moving table", tables[0].schema, None, UNCHANGED, list(tables))
 
 
 def test_a_value_that_was_not_there_before_is_an_error() -> None:

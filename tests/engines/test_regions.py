@@ -209,6 +209,18 @@ def test_one_class_that_does_not_fit_says_how_much_it_needs() -> None:
         released(people(13), policy([{"k-anonymity": {"k": 2000}}]), 1, small())
 
 
+def test_a_method_is_chosen_among_those_that_take_regions() -> None:
+    table, asked = people(13), policy(MODELS["k"], method={"auto": {"sample": 500}})
+    one, same = (released(table, asked, 2, small()) for _ in range(2))
+    assert one.evidence["search"]["regions"] >= 2
+    tried = {trial["method"] for trial in one.evidence["choice"]["tried"]}
+    assert tried == {"mondrian", "hilbert", "sweep"}
+    assert one.manifest["method"] in tried
+    assert one.data.equals(same.data)
+    assert one.evidence["choice"] == same.evidence["choice"]
+    check_records(table, one)
+
+
 REFUSED = sorted(name for name, kind in discover("shoal.methods", Method).items() if kind.takes_regions is None)
 
 

@@ -121,7 +121,10 @@ def test_the_documentation_shows_the_figures_that_are_stored() -> None:
     assert found.alarms >= 0.95 * found.runs
     for attack in {cell.attack for cell in stored.cells if " " not in cell.attack}:
         false = count(stored, attack=attack, way="random")
-        assert false.alarms <= 0.02 * false.runs, attack  # at 1 %, 5 of 288 happen by chance in one of six runs
+        assert false.alarms <= 1 + 0.01 * false.runs, attack  # of a hundred one may happen by chance
+    for attack in calibration.OFTEN:
+        false = count(stored, attack=attack, way="random")
+        assert false.alarms <= 0.01 * false.runs, attack
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ import pytest
 import shoal
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.core.progress import Silent
-from shoal.linking.ledger import entering, schema
+from shoal.linking.ledger import book, entering
 from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check, overview
 from shoal.linking.ledger.records import LedgerOptions
@@ -120,12 +120,12 @@ def test_killed_when_some_of_a_transaction_is_on_the_disk(place: Path) -> None:
     publish(place, "rows", "rows")
     script = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from shoal.linking.ledger.schema import connect, transaction\n"
+        "from shoal.linking.ledger.book import connect, transaction\n"
         "with connect(Path('ledger.db'), write=True) as ledger:\n"
         "    ledger.execute('PRAGMA cache_size = 1')\n"
         "    with transaction(ledger):\n"
-        "        rows = [(f'{i}' * 999, '', '') for i in range(99)]\n"
-        "        ledger.executemany('INSERT INTO population VALUES (?, ?, ?)', rows)\n"
+        "        rows = [('limits', i, f'{i}' * 999, '') for i in range(2, 99)]\n"
+        "        ledger.executemany('INSERT INTO record VALUES (?, ?, ?, ?)', rows)\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert run(place, sys.executable, "-c", script, words=[]).returncode == -signal.SIGKILL
@@ -222,7 +222,7 @@ def test_a_run_that_finds_another_entry_looks_again(place: Path, monkeypatch: py
 
 
 def test_no_room_for_a_ledger(place: Path) -> None:
-    done = run(place, sys.executable, "-c", LIMITED, 30_000, COMMAND, words=arguments("rows", "rows"))
+    done = run(place, sys.executable, "-c", LIMITED, 15_000, COMMAND, words=arguments("rows", "rows"))
     message = "shoal: cannot read or write the ledger ledger.db; is there room on the disk?; nothing was published\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
     assert not (place / "rows").exists()
@@ -232,13 +232,13 @@ def test_no_room_for_a_ledger(place: Path) -> None:
 def test_no_room_for_an_entry(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(place, "rows", "rows")
     before = (place / "ledger.db").read_bytes()
-    bring_up = schema._bring_up
+    bring_up = book._bring_up
 
     def full(connection: sqlite3.Connection, *arguments: object, **options: object) -> None:
         bring_up(connection, *arguments, **options)
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
 
-    monkeypatch.setattr(schema, "_bring_up", full)
+    monkeypatch.setattr(book, "_bring_up", full)
     monkeypatch.setattr("shoal.linking.ledger.records.zlib.compress", lambda *_: bytes(10_000))
     with pytest.raises(UsageError, match=r"is there room on the disk\?; nothing was published"):
         publish(place, "rows", "again")
@@ -297,20 +297,24 @@ def test_spoiled_bytes_are_found_or_change_nothing(place: Path, tmp_path: Path) 
 @pytest.mark.parametrize("field", ["population", "at", "recipient", "guarantees", "files", "rows"])
 def test_a_changed_entry_is_found(place: Path, field: str) -> None:
     publish(place, "rows", "rows")
-    change(
-        place / "ledger.db", "PRAGMA foreign_keys = OFF", "DROP TRIGGER entry_update", f"UPDATE entry SET {field} = 7"
-    )
+    statement = f"UPDATE record SET content = json_set(content, '$.{field}', 7) WHERE kind = 'entry'"
+    change(place / "ledger.db", "DROP TRIGGER record_update", statement)
     with pytest.raises(InputError, match="is spoiled"):
         publish(place, "rows", "again")
     assert not (place / "again").exists()
 
 
-@pytest.mark.parametrize("table", ["entry", "piece", "population", "limits"])
-def test_a_missing_row_is_found(place: Path, table: str) -> None:
+@pytest.mark.parametrize("kind", ["entry", "limits", "settlement", "evaluation", None])
+def test_a_missing_row_is_found(place: Path, kind: str | None) -> None:
     for name in ("first", "second"):
         publish(place, "rows", name)
-    statement = f"DELETE FROM {table} WHERE rowid = 1"
-    change(place / "ledger.db", "PRAGMA foreign_keys = OFF", f"DROP TRIGGER {table}_delete", statement)
+    table = "piece" if kind is None else "record"
+    which = "rowid = 1" if kind is None else f"kind = '{kind}' AND number = 1"
+    change(place / "ledger.db", f"DROP TRIGGER {table}_delete", f"DELETE FROM {table} WHERE {which}")
+    if kind == "evaluation":
+        with pytest.raises(InputError, match="is spoiled"):
+            check(place / "ledger.db", None, None, Silent())
+        return
     with pytest.raises(InputError, match="is spoiled"):
         publish(place, "rows", "again")
     with pytest.raises(InputError, match="is spoiled"):
@@ -327,11 +331,10 @@ def test_an_exchanged_entry_is_found(place: Path) -> None:
         assert len(ledger.entries()) == 2
     change(
         place / "ledger.db",
-        "PRAGMA foreign_keys = OFF",
-        "DROP TRIGGER entry_delete",
-        "DELETE FROM entry WHERE number = 1",
+        "DROP TRIGGER record_delete",
+        "DELETE FROM record WHERE kind = 'entry' AND number = 1",
         f"ATTACH '{other}' AS other",
-        "INSERT INTO main.entry SELECT * FROM other.entry WHERE number = 1",
+        "INSERT INTO main.record SELECT * FROM other.record WHERE kind = 'entry' AND number = 1",
     )
     with Ledger.open(place / "ledger.db") as ledger, pytest.raises(InputError, match="is spoiled"):
         ledger.entries()

@@ -18,7 +18,7 @@ import shoal
 from shoal.cli.publishing import read_ledger_options
 from shoal.core.errors import FindingsError, InputError, UnreachableError, UsageError, VerificationError
 from shoal.core.progress import Silent
-from shoal.linking.ledger import book, checking, schema
+from shoal.linking.ledger import book, checking
 from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check, export, overview, strike
 from shoal.linking.ledger.entering import add, enter_verified
@@ -377,10 +377,10 @@ def test_nothing_is_left_unpacked(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list((place / "temporary").iterdir()) == []
 
 
-@pytest.mark.parametrize("table", schema.TABLES)
+@pytest.mark.parametrize("table", book.TABLES)
 def test_nothing_is_changed_or_deleted(place: Path, table: str) -> None:
     publish(place, "rows", "x")
-    with schema.connect(place / "ledger.db", write=True) as connection:
+    with book.connect(place / "ledger.db", write=True) as connection:
         column = connection.execute(f"SELECT * FROM {table}").description[0][0]
         for statement in (
             f"DELETE FROM {table}",
@@ -631,8 +631,8 @@ def test_newer_and_older_ledgers(place: Path) -> None:
     publish(place, "rows", "x")
     with sqlite3.connect(place / "ledger.db") as connection:
         for form, said in (
-            (schema.FORM - 1, "an older shoal .*`shoal ledger add`"),
-            (schema.FORM + 1, "a newer shoal"),
+            (book.FORM - 1, "an older shoal .*`shoal ledger add`"),
+            (book.FORM + 1, "a newer shoal"),
         ):
             connection.execute(f"PRAGMA user_version = {form}")
             connection.commit()

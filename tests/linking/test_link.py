@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.linking import compose, link, parse_target, worst_case_l
+from shoal.linking.linking import link, parse_target, worst_case_l
 from shoal.release.release import Release
 
 ATTRIBUTES: dict[str, Any] = {
@@ -158,12 +158,6 @@ def test_a_population_may_know_less(twice: list[Release]) -> None:
 def test_bounds_refuse_what_cannot_be(n_values: int, ls: list[int]) -> None:
     with pytest.raises(UsageError):
         worst_case_l(n_values, ls)
-
-
-@pytest.mark.parametrize("guarantees", [[], [(0, 0.1)], [(2, 1.5)], [(2, float("nan"))]])
-def test_composition_refuses_what_is_no_guarantee(guarantees: list[tuple[int, float]]) -> None:
-    with pytest.raises(UsageError):
-        compose(guarantees)
 
 
 def test_worst_cases_name_classes_and_no_persons(capsys: pytest.CaptureFixture[str]) -> None:

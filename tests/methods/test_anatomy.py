@@ -157,9 +157,30 @@ def test_no_more_records_are_withheld_than_must_be(l: int) -> None:
 
 def test_the_number_of_buckets_is_the_largest_there_can_be() -> None:
     for counts in itertools.product(range(1, 6), repeat=3):
-        for l in (1, 2, 3):
-            possible = [n for n in range(sum(counts) + 1) if sum(min(count, n) for count in counts) >= n * l]
-            assert _number_of_buckets(np.array(counts), l) == max(possible)
+        for size, most in ((1, 1), (2, 1), (3, 1), (3, 2), (5, 2)):
+            possible = [n for n in range(sum(counts) + 1) if sum(min(c, most * n) for c in counts) >= n * size]
+            assert _number_of_buckets(np.array(counts), size, most) == max(possible)
+
+
+@pytest.mark.parametrize(
+    ("model", "counts", "n_buckets", "most"),
+    [
+        ({"simple-l-diversity": {"l": 2.5}}, (40, 30, 30), 20, 2),  # buckets of 5
+        ({"simple-l-diversity": {"l": 2.5}}, (4, 3, 3), 2, 2),
+        ({"distinct-l-diversity": {"l": 2}}, (60, 40), 33, 2),  # of 3
+        ({"entropy-l-diversity": {"l": 2.95}}, (4, 3, 3), 1, 4),  # all records together, and nothing less
+    ],
+    ids=str,
+)
+def test_a_value_that_is_too_frequent_to_be_once_in_a_bucket_is_there_more_often(
+    model: dict[str, Any], counts: tuple[int, ...], n_buckets: int, most: int
+) -> None:
+    data = table(*counts)
+    release = run(data, model)
+    buckets = buckets_of(release)
+    assert release.verification.verified
+    assert (len(buckets), max(bucket["a"] for bucket in buckets)) == (n_buckets, most)
+    assert sum(buckets, Counter()) == Counter(data["s"].to_pylist())
 
 
 def test_what_is_said_to_be_reachable_is() -> None:

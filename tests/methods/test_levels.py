@@ -12,10 +12,16 @@ import pytest
 from pyarrow.csv import read_csv
 
 import shoal
+from shoal.core.errors import UnreachableError
+from shoal.core.progress import Silent
 from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.hospital_files import write_stays
+from shoal.engines.local import LocalEngine
+from shoal.methods.mondrian.boxes import Items
 from shoal.policy.drafting import draft_policy
+from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
+from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
 from shoal.taxonomies.scales import multiples
 
@@ -32,7 +38,11 @@ def allowed(policy: dict[str, Any], name: str, values: pa.Array) -> set[str]:
     return {*builder.build(values).with_missing().labels}
 
 
-@pytest.mark.parametrize("method", [{"mondrian": {}}, {"hilbert": {}}], ids=["mondrian", "hilbert"])
+@pytest.mark.parametrize(
+    "method",
+    [{"mondrian": {}}, {"mondrian": {"measure": "non-uniform-entropy"}}, {"hilbert": {}}],
+    ids=["mondrian", "mondrian by entropy", "hilbert"],
+)
 def test_the_demo_shows_only_what_its_policy_drew(stays: Any, method: dict[str, Any]) -> None:
     policy = hospital_policy() | {"method": method}
     release = shoal.anonymize(stays, policy, seed=1)
@@ -123,3 +133,29 @@ def test_days_of_a_draft_are_published_as_spans_of_the_calendar(stays: Any) -> N
     entry = release.manifest["attributes"]["admitted"]["labels"]
     assert len(entry) > 3
     assert all(re.fullmatch(r"\d{4}(-\d\d(-\d\d)?|-Q\d|s)?|\*", label) for label in entry)
+
+
+def test_nodes_leave_the_bits_open_that_records_below_them_have() -> None:
+    people = pa.table({"code": list("aaaabbcd"), "group": list("xxxxxxxx")})
+    tree = {"tree": {"any": {"ab": ["a", "b"], "cd": ["c", "d"]}}}
+    policy = {
+        "attributes": {"code": {"role": "quasi", "taxonomy": tree, "weight": 2}, "group": {"role": "quasi"}},
+        "privacy": [{"k-anonymity": {"k": 2}}],
+    }
+    problem = encode(
+        LocalEngine(1).count(open_source(people), ("code", "group"), Silent()), Policy.load(policy)
+    ).problem
+    trees = Items(problem, ranges=False, by_entropy=True).trees
+    ab = -(2 / 3 * np.log2(2 / 3) + 1 / 3 * np.log2(1 / 3))
+    assert trees.width[:7] == pytest.approx([0, 0, 0, 0, 2 * ab, 2 * 1, 2 * 1.75], abs=0.01)
+
+
+def test_entropy_is_that_of_nodes_and_so_not_of_ranges() -> None:
+    people = pa.table({"age": [20, 20, 30, 30]})
+    policy = {
+        "attributes": {"age": {"role": "quasi"}},
+        "privacy": [{"k-anonymity": {"k": 2}}],
+        "method": {"mondrian": {"labels": "ranges", "measure": "non-uniform-entropy"}},
+    }
+    with pytest.raises(UnreachableError, match="use labels: levels, or measure: ncp"):
+        shoal.anonymize(people, policy)

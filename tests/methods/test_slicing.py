@@ -156,16 +156,46 @@ def test_blocking_groups_are_withheld_if_the_policy_allows() -> None:
     assert set(release.data["town"].to_pylist()) == {"Ulm"}
 
 
-def test_without_alpha_the_sensitive_part_gives_way_until_the_requirement_is_reached() -> None:
+def with_telling_towns() -> pa.Table:
     data = people(400)
     towns = {"clerk": "Ulm", "cook": "Bonn", "smith": "Celle"}
-    town = [towns.get(job, "Trier") for job in data["job"].to_pylist()]
-    data = data.set_column(2, "town", pa.array(town))
-    release = sliced(data=data)
-    assert release.manifest["parts"][-1] == ["job"]
+    return data.set_column(2, "town", pa.array([towns.get(job, "Trier") for job in data["job"].to_pylist()]))
+
+
+@pytest.mark.parametrize("columns", [{}, {"columns": 3}], ids=str)
+def test_without_alpha_what_makes_the_requirement_unreachable_is_given_up(columns: dict[str, Any]) -> None:
+    release = sliced(columns, data=with_telling_towns())
+    assert "town" not in release.manifest["parts"][-1]
+    assert "town" in release.evidence["search"]["given_up"]
     assert any("town" in warning and "other parts" in warning for warning in release.evidence["warnings"])
     with pytest.raises(UnreachableError):
-        sliced({"alpha": 2}, data=data)
+        sliced({"alpha": 2}, data=with_telling_towns())
+
+
+def test_the_default_never_puts_all_quasi_attributes_into_one_part() -> None:
+    release = sliced(data=with_telling_towns())
+    assert sum(bool({"age", "sex", "town"} & set(part)) for part in release.manifest["parts"]) > 1
+    tried = release.evidence["search"]["tried"]
+    assert release.evidence["search"]["parts"] == max(tried, key=lambda way: way["marginals"])["parts"]
+    assert tried[0]["parts"][-1] == ["job"]
+
+
+def test_the_default_stays_apart_where_parts_would_be_generalized() -> None:
+    """Town and zip go together and are frequent; with the age, of which each has its own, they would be generalized."""
+    rng = np.random.default_rng(5)
+    town = rng.integers(0, 8, 400)
+    data = {
+        "age": np.arange(400) // 10,
+        "town": town.astype(str),
+        "zip": (town + 50 * (rng.random(400) < 0.3)).astype(str),
+    }
+    table = pa.table({**data, "job": rng.choice(["clerk", "cook", "smith"], 400)})
+    roles = {name: {"role": "quasi"} for name in data} | {"job": {"role": "sensitive"}}
+    asked = [{"column-frequency": {"k": 8}}, {"distinct-l-diversity": {"l": 2}}]
+    release = shoal.anonymize(table, {"attributes": roles, "privacy": asked, "method": "slicing"}, seed=1)
+    assert release.verification.verified
+    assert release.evidence["search"]["tried"][0]["parts"] == [["age"], ["town", "zip"], ["job"]]
+    assert not [name for name in data if "labels" in release.manifest["attributes"][name]]
 
 
 def test_without_a_sensitive_attribute_not_even_membership_is_promised() -> None:
@@ -239,6 +269,36 @@ def test_groupings_make_buckets_of_a_size_and_hold(grouping: str) -> None:
     release = sliced({"grouping": grouping, "bucket_size": 20, "alpha": 1}, [{"distinct-l-diversity": {"l": 3}}])
     assert release.verification.verified
     assert release.manifest["buckets"] >= 10
+
+
+@pytest.mark.parametrize("grouping", ["random", "gathered"])
+def test_one_rare_group_does_not_make_all_buckets_larger(grouping: str) -> None:
+    """Two records of 2,000 alone have their town, and different jobs: they must share a bucket, the rest need not."""
+    data = people(2000)
+    town, job = (["Kiel", *data["town"].to_pylist()[1:-1], "Kiel"], ["cook", *data["job"].to_pylist()[1:-1], "smith"])
+    data = data.set_column(2, "town", pa.array(town)).set_column(3, "job", pa.array(job))
+    method = {"parts": [["age", "sex"], ["town", "job"]], "grouping": grouping, "bucket_size": 50}
+    release = sliced(method, [{"distinct-l-diversity": {"l": 2}}], data)
+    sizes = np.bincount(release.data["bucket"])[1:]
+    assert release.verification.verified
+    assert len(sizes) == 40
+    assert sizes.min() >= 25
+    assert len({row["bucket"] for row in release.data.to_pylist() if row["town"] == "Kiel"}) == 1
+
+
+@pytest.mark.parametrize("grouping", ["random", "gathered"])
+def test_buckets_that_fail_are_put_together_where_several_parts_have_sensitive_attributes(grouping: str) -> None:
+    data = people(600).append_column("illness", pa.array(np.where(np.arange(600) % 40, "flu", "gout")))
+    parts = [["age", "sex"], ["town", "job"], ["illness"]]
+    policy = {
+        "attributes": ROLES | {"illness": {"role": "sensitive"}},
+        "privacy": [{"distinct-l-diversity": {"l": 2}}],
+        "method": {"slicing": {"parts": parts, "grouping": grouping, "bucket_size": 60}},
+        "max_withheld": 0.02,
+    }
+    release = shoal.anonymize(data, policy, seed=1)
+    assert release.verification.verified
+    assert release.manifest["buckets"] > 1
 
 
 def test_sharing_the_sensitive_attribute_is_checked_by_joining() -> None:

@@ -78,6 +78,6 @@ def test_names_of_one_thing_share_a_column(fifteen: Problem) -> None:
     names = [attribute.name for attribute in fifteen.quasi]
     columns = partition_attributes(fifteen, 5, 3, "phi2", 20)
     pair = names.index("education"), names.index("education-num")
-    assert columns.correlations[pair] == 1.0
+    assert correlations(fifteen, "phi2", 20)[pair] == 1.0
     assert named(fifteen, columns.places)[-1] == {"sex", "salary-class", "occupation"}
     assert any({"education", "education-num"} <= group for group in named(fifteen, columns.places))

@@ -13,7 +13,7 @@ import shoal
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.slicing.beliefs import Beliefs
-from shoal.methods.slicing.planning import exact
+from shoal.methods.slicing.parts import exact
 from shoal.plan.slices import Part, Pieces
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy

@@ -15,7 +15,7 @@ import pytest
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.slicing.beliefs import Beliefs
-from shoal.methods.slicing.planning import exact
+from shoal.methods.slicing.parts import exact
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces
 from shoal.policy.encoding import encode

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.tables import original_rows, tabulate_leaves
 
 from shoal.core.arrays import CodeArray
 from shoal.plan.cells import Cells
@@ -14,12 +15,13 @@ from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.release.sliced.estimating import estimate_query
-from shoal.release.sliced.expected import SlicedRows, measure_slices
+from shoal.release.sliced.expected import measure_slices
 from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, name_columns
 from shoal.taxonomies.files import from_nested
+from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import list_figures, measure
-from shoal.utility.query_error import Queries
+from shoal.utility.rows import SlicedRows
 
 SIZES = (4, 5, 3, 3)  # leaves of three quasi attributes and a sensitive one
 NAMES = ("q0", "q1", "q2", "s")
@@ -77,44 +79,29 @@ def published(problem: Problem, parts: list[tuple[int, ...]], bucket: CodeArray)
 ENTRIES = {name: {"kind": "number"} for name in NAMES}
 
 
-@pytest.mark.parametrize("parts", [DISJOINT, OVERLAPPING, [(0,), (1,), (2,), (3,)]])
-def test_questions_are_answered_as_from_the_published_rows(parts: list[tuple[int, ...]]) -> None:
-    rng = np.random.default_rng(21)
-    problem = random_problem(rng)
-    bucket = rng.integers(-1, 4, problem.cells.n_cells)
-    rows = SlicedRows.of(problem, sliced_plan(problem, parts, bucket))
-    table = published(problem, parts, bucket)
-    for _ in range(6):
-        queries = Queries.draw(problem, 4, rng)
-        found = rows.answer(queries)
-        for number in range(4):
-            ranges = zip(queries.places, queries.starts[:, number], queries.stops[:, number], strict=True)
-            where = {NAMES[place]: (int(start), int(stop)) for place, start, stop in ranges}
-            answer = estimate_query(table, ENTRIES, Query(where=where))
-            assert isinstance(answer, Estimate)
-            assert found[number] == pytest.approx(answer.value, abs=1e-9)
-
-
-@pytest.mark.parametrize(("parts", "pairs"), [(DISJOINT, 6), (OVERLAPPING, 5)])
-def test_expected_tables_are_those_of_the_published_rows(parts: list[tuple[int, ...]], pairs: int) -> None:
-    """Of overlapping parts, the two ends of the chain are left out: they are linked by buckets alone."""
+@pytest.mark.parametrize(
+    ("parts", "sets"),
+    [
+        (DISJOINT, [*itertools.combinations(range(4), 2), *itertools.permutations(range(4), 3)]),
+        ([(0,), (1,), (2,), (3,)], [*itertools.combinations(range(4), 2), (2, 0, 3)]),
+        (OVERLAPPING, [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (2, 0, 1)]),  # not the ends: linked by buckets alone
+    ],
+)
+def test_expected_tables_are_those_of_the_published_rows(
+    parts: list[tuple[int, ...]], sets: list[tuple[int, ...]]
+) -> None:
     rng = np.random.default_rng(22)
     problem = random_problem(rng)
     bucket = rng.integers(0, 4, problem.cells.n_cells)
-    rows = SlicedRows.of(problem, sliced_plan(problem, parts, bucket))
+    tables = tabulate_leaves(SlicedRows.of(problem, sliced_plan(problem, parts, bucket)))
     table = published(problem, parts, bucket)
-    compared = 0
-    for first, second in itertools.combinations(range(4), 2):
-        if parts == OVERLAPPING and (first, second) == (0, 3):
-            continue
-        answer = estimate_query(table, ENTRIES, Query(by=(NAMES[first], NAMES[second])))
+    for places in sets:
+        answer = estimate_query(table, ENTRIES, Query(by=tuple(NAMES[place] for place in places)))
         assert isinstance(answer, pa.Table)
-        expected = np.zeros((SIZES[first], SIZES[second]))
+        expected = np.zeros([SIZES[place] for place in places])
         for row in answer.to_pylist():
-            expected[row[NAMES[first]], row[NAMES[second]]] = row["value"]
-        assert rows.cross(first, second) == pytest.approx(expected, abs=1e-9)
-        compared += 1
-    assert compared == pairs
+            expected[tuple(row[NAMES[place]] for place in places)] = row["value"]
+        assert tables.expect(places) == pytest.approx(expected, abs=1e-9)
 
 
 def test_regions_and_withheld_records_count_as_in_generalized_tables() -> None:
@@ -143,14 +130,18 @@ def test_extremes_of_grouping() -> None:
     assert alone["um"] == pytest.approx(1)
     assert alone["ncp"] == alone["loss"] == 0
     assert alone["association-kept"] == pytest.approx(1)
-    assert alone["accuracy-ratio"] == pytest.approx(1)
-    assert alone["query-error"] == pytest.approx(0, abs=1e-12)
+    assert alone["regression-overlap"] == pytest.approx(1)
+    assert alone["subgroup-error-95"] == pytest.approx(0, abs=1e-12)
+    assert alone["count-error"] == pytest.approx(0, abs=1e-12)
     together = measure_slices(problem, sliced_plan(problem, DISJOINT, np.zeros(n_cells, np.int64)), expensive=True)
     assert together["um"] == pytest.approx(1)
-    assert together["query-error-95"] > 0
-    # Two pairs of six are in one part; the others are independent within the one bucket.
-    assert together["association-kept"] == pytest.approx(2 / 6)
-    assert {name for name, _, _ in list_figures(together)} >= {"um", "query-error", "association-kept"}
+    assert together["count-error-10-95"] > 0
+    # Two pairs of six are in one part and kept; the others are independent within the one bucket.
+    pairs = compare_pairs(problem, lambda: original_rows(problem), np.inf)
+    strength = {tuple(pair["pair"]): pair["before"] for pair in pairs}
+    kept = strength["q0", "q1"] + strength["q2", "s"]
+    assert together["association-kept"] == pytest.approx(kept / sum(strength.values()))
+    assert {name for name, _, _ in list_figures(together)} >= {"um", "count-error", "association-kept"}
 
 
 def test_finer_buckets_are_no_worse_in_expectation() -> None:

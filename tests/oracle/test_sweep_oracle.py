@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cache
@@ -20,6 +21,7 @@ from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
 from shoal.methods.sweep.classes import sort_items
+from shoal.methods.sweep.rules import Models, Parts
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
@@ -27,6 +29,7 @@ from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
+from shoal.utility.information import Um
 
 QUASI_TREES: list[dict[str, Any]] = [
     {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}},
@@ -50,9 +53,9 @@ class Case:
     weights: tuple[Fraction, ...]
 
 
-def case(seed: int) -> Case:
+def case(seed: int, least: int = 8, most: int = 30) -> Case:
     rng = np.random.default_rng(seed)
-    n = int(rng.integers(8, 31))
+    n = int(rng.integers(least, most + 1))
     trees = [
         from_nested(QUASI_TREES[i]) for i in rng.choice(len(QUASI_TREES), size=int(rng.integers(1, 4)), replace=False)
     ]
@@ -164,6 +167,44 @@ class Plain:
             return False
 
         return reaches(before)
+
+    def mixtures(self, values: Counter[int]) -> np.ndarray:
+        """Return (n_mixtures, n_values, n_nodes) every way to publish so many records of each value."""
+        ways = []
+        for value, n in sorted(values.items()):
+            path = [value]
+            while path[-1] != self.tree.root:
+                path.append(int(self.tree.parent[path[-1]]))
+            chosen = [
+                np.bincount(c, minlength=self.tree.n_nodes) for c in itertools.combinations_with_replacement(path, n)
+            ]
+            ways.append(chosen)
+        return np.array([np.array(one) for one in itertools.product(*ways)])
+
+    def best_detail(self, values: Counter[int], caps: dict[int, Fraction] | None) -> Fraction | None:
+        """Return what a class of these values tells of them at most; None if it cannot hold.
+
+        Caps are the largest shares of values under a label, if labels are defended.
+        """
+        mixtures = self.mixtures(values)
+        leaves = range(self.tree.n_leaves)
+        used = mixtures.any(axis=(0, 1)).tolist()
+        shares = [[self.share(node, leaf) if use else Fraction(0) for leaf in leaves] for node, use in enumerate(used)]
+        scale = math.lcm(*(share.denominator for row in shares for share in row))
+        units = mixtures.sum(axis=1) @ np.array([[int(share * scale) for share in row] for row in shares])
+        sums = np.cumsum(-np.sort(-units, axis=1), axis=1)
+        holds = np.ones(len(mixtures), dtype=bool)
+        for total, limit in zip(sums.T, self.limits, strict=False):
+            holds &= total * limit.denominator <= values.total() * scale * limit.numerator
+        labels = mixtures[:, :, self.tree.n_leaves :]
+        for place, value in enumerate(sorted(values) if caps else ()):
+            cap = caps[value]
+            most = labels.sum(axis=1) * cap.numerator
+            holds &= (labels[:, place] * cap.denominator <= most).all(axis=1)
+        width = self.tree.hi - self.tree.lo
+        common = math.lcm(*width.tolist())
+        told = mixtures.sum(axis=1) @ (common // width)
+        return Fraction(int(told[holds].max()), common) if holds.any() else None
 
 
 def ancestor(tree: Taxonomy, leaf: int, level: int) -> int | None:
@@ -298,3 +339,89 @@ def check(this: Case, plan: Plan, seen: list[Any]) -> tuple[int, int]:
     else:
         assert not last
     return closed, raised
+
+
+def optimum(this: Case, defend: bool) -> Fraction | None:
+    """Return um of the best of all releases: every partition of the records, and every way to publish their values."""
+    plain, problem = Plain(this), this.problem
+    rows = np.repeat(np.stack(problem.cells.codes, axis=1), problem.cells.counts, axis=0)
+    n, whole = len(rows), Counter(rows[:, -1].tolist())
+    caps = {value: max(this.model.limits[0], Fraction(count, n)) for value, count in whole.items()} if defend else None
+    details: dict[tuple[tuple[int, int], ...], Fraction | None] = {}
+    told: list[Fraction | None] = [None] * (1 << n)
+    for some in range(1, 1 << n):
+        members = rows[[i for i in range(n) if some >> i & 1]]
+        if len(members) < this.k:
+            continue
+        values = Counter(members[:, -1].tolist())
+        key = tuple(sorted(values.items()))
+        if key not in details:
+            details[key] = plain.best_detail(values, caps)
+        detail = details[key]
+        if detail is not None:
+            for attribute, column in zip(problem.quasi, members.T, strict=False):
+                tree = attribute.taxonomy
+                covers = (tree.lo <= column.min()) & (tree.hi > column.max())
+                detail += Fraction(len(members), int((tree.hi - tree.lo)[covers].min()))
+            told[some] = detail
+    best: list[Fraction | None] = [Fraction(0)] + [None] * ((1 << n) - 1)
+    for some in range(1, 1 << n):
+        rest = some & (some - 1)
+        other = rest
+        while other >= 0:
+            one, others = told[some ^ other], best[other]
+            if one is not None and others is not None:
+                best[some] = max(one + others, best[some] or Fraction(0))
+            other = (other - 1) & rest if other else -1
+    found = best[-1]
+    return None if found is None else found / (n * (len(problem.quasi) + 1))
+
+
+def distances(seeds: range, improve: bool, defend: bool) -> list[float]:
+    """Return um of the sweep as a share of the optimum, of tables with at most 10 records that have a release."""
+    found = []
+    for seed in seeds:
+        this = case(seed, 4, 10)
+        best = optimum(this, defend)
+        if best is None:
+            continue
+        plan = SequentialSweep(improve=improve, defend=defend).plan(this.problem, np.random.default_rng(seed), Silent())
+        found.append(Um().of(this.problem, plan) / float(best))
+    return found
+
+
+@pytest.mark.parametrize(("defend", "mean", "worst"), [(False, 0.985, 0.88), (True, 0.985, 0.9)])
+def test_small_tables_are_near_the_optimum(defend: bool, mean: float, worst: float) -> None:
+    found = distances(range(40), improve=True, defend=defend)
+    assert len(found) >= 30
+    assert max(found) <= 1 + 1e-9
+    assert np.mean(found) >= mean
+    assert min(found) >= worst
+
+
+def test_what_weights_allow_is_decided_exactly() -> None:
+    """Unequal weights: a mixture of generalized and kept records may hold where all at the root do not."""
+    mixed = refused = 0
+    for seed in range(250):
+        rng = np.random.default_rng(seed)
+        tree = from_nested(SENSITIVE_TREES[seed % len(SENSITIVE_TREES)])
+        values = Counter(rng.choice(tree.n_leaves, 8, p=rng.dirichlet(np.ones(tree.n_leaves))).tolist())
+        column, counts = (np.array(some) for some in zip(*sorted(values.items()), strict=True))
+        given = tuple(Fraction(int(weight)) for weight in rng.integers(1, 8, tree.n_leaves))
+        model = TauLDiversity(tau=float(rng.choice([0.3, 0.4, 0.5])), l=int(rng.integers(2, 4)))
+        column = column.astype(np.int32)
+        requirement = Requirement(model, 0, column, tree.n_leaves, tree, place=0, weights=given)
+        nothing = Attribute("q", from_nested({"*": ["a", "b"]}))
+        cells = Cells((np.zeros_like(column), column), counts.astype(np.int64))
+        problem = Problem((nothing,), (Attribute("s", tree),), cells, (requirement,))
+        weights = tuple(weight if leaf in values else Fraction(0) for leaf, weight in enumerate(given))
+        plain = Plain(Case(problem, model, 1, weights))
+        possible = plain.best_detail(values, None) is not None
+        models = Models.of(problem)
+        found = sweep_module.generalize(problem, models, Parts.of(problem), rng)
+        assert (found is not None) == possible, seed
+        atop = np.bincount([tree.root], [8], tree.n_nodes).astype(int)
+        mixed += possible and not plain.diverse(tuple(atop.tolist()))
+        refused += not possible
+    assert mixed > 20
+    assert refused > 20

@@ -43,7 +43,7 @@ def test_adult(shared_data, tmp_path):
     assert roles["age"] == roles["sex"] == roles["native-country"] == roles["occupation"] == "quasi"
     assert roles["salary-class"] == "sensitive"
     assert roles["fnlwgt"] == "insensitive"
-    assert draft.policy["source"] == {"missing": ["", "?"]}
+    assert draft.policy["source"] == {"missing": ["", "?"], "missing_in": {"capital-gain": ["99999"]}}
     assert draft.policy["privacy"][0] == {"k-anonymity": {"k": 10}}
     release = runs(shared_data / "adult.csv.gz", draft, tmp_path)
     assert release.manifest["rows"] == 48_842
@@ -52,7 +52,7 @@ def test_adult(shared_data, tmp_path):
 def test_adult_without_missing_values(shared_data, tmp_path):
     table = adult(shared_data)
     draft = draft_policy(table)
-    assert "source" not in draft.policy
+    assert draft.policy["source"] == {"missing_in": {"capital-gain": ["99999"]}}
     assert runs(table, draft, tmp_path).manifest["rows"] == 45_222
 
 
@@ -60,7 +60,8 @@ def test_nursery(shared_data, tmp_path):
     table = nursery(shared_data)
     draft = draft_policy(table)
     assert draft.names("sensitive") == ("health",)
-    assert len(draft.names("quasi")) == 8
+    assert draft.names("quasi") == ("parents", "children", "housing")
+    assert "source" not in draft.policy
     assert runs(table, draft, tmp_path).manifest["rows"] == 12_960
 
 
@@ -95,20 +96,23 @@ def test_hospital(tmp_path):
     [
         ({"age": [30, 31, 32]}, {"age": "quasi"}),
         ({"age": [30.0, None, 32.0], "sex": ["F", "M", None]}, {"age": "quasi", "sex": "quasi"}),
-        ({"age": ["030", "031", "032"] * 4, "x": ["a"] * 12}, {"age": "quasi", "x": "quasi"}),
+        ({"age": ["030", "031", "032"] * 4, "x": ["a"] * 12}, {"age": "quasi", "x": "insensitive"}),
         ({"flag": [True, False] * 4, "income": [1.5, 2.5] * 4}, {"flag": "quasi", "income": "sensitive"}),
         ({"sex": ["F", "M"] * 5, "disease": ["flu"] * 10}, {"sex": "quasi", "disease": "sensitive"}),
         ({"sex": ["F", "M"] * 5, "nothing": [None] * 10}, {"sex": "quasi", "nothing": "identifier"}),
         ({"height": [1.71, 1.82, 1.93, math.inf], "sex": list("FMFM")}, {"height": "quasi", "sex": "quasi"}),
         ({"year": [1987, 2001, 1999, 2023], "zip": [501, 10001, 94105, 60601]}, {"year": "quasi", "zip": "quasi"}),
-        ({"temperature": [-12, -3, 25, 31] * 3, "no": [1, 2, 3, 4] * 3}, {"temperature": "quasi", "no": "identifier"}),
+        ({"temperature": [-12, -3, 25, 31] * 3, "no": [1, 2, 3, 4] * 3}, {"temperature": "quasi", "no": "quasi"}),
         ({"e-mail": ["a@b.c", "d@e.f"] * 9, "sex": ["F", "M"] * 9}, {"e-mail": "identifier", "sex": "quasi"}),
         ({"born": ["31.12.1999", "01.02.2003"] * 9}, {"born": "quasi"}),
         ({"seen": [datetime.datetime(2024, 3, 5, 12), datetime.datetime(2023, 1, 1)] * 5}, {"seen": "quasi"}),
         ({"at": [datetime.time(12), datetime.time(8, 30)] * 5}, {"at": "quasi"}),
         ({"on": ["a", "b"] * 5, "1": ["c", "d"] * 5, 'q"\n\x7f: #é😀': ["e", "f"] * 5}, None),
-        ({"big": [2**60, 2**60 + 1, 7] * 4, "age": [200, -1, 3] * 4}, {"big": "quasi", "age": "quasi"}),
-        ({"sex": ["F", "M", "NA", "?"] * 3, "dose": ["1", "2", "N/A", "3"] * 3}, {"sex": "quasi", "dose": "quasi"}),
+        ({"big": [2**60, 2**60 + 1, 7] * 4, "age": [200, -1, 3] * 4}, {"big": "insensitive", "age": "quasi"}),
+        (
+            {"sex": ["F", "M", "NA", "?"] * 3, "dose": ["1", "2", "N/A", "3"] * 3},
+            {"sex": "quasi", "dose": "insensitive"},
+        ),
     ],
 )
 def test_small_odd_tables_run(columns, roles, tmp_path):
@@ -128,7 +132,7 @@ def test_identifiers_by_name_and_evidence():
             "surname": ["Meier", "Rossi"] * (n // 2),
             "token": [f"t{i}" for i in range(n)],
             "person": [i // 2 for i in range(n)],
-            "patient_nbr": [f"P{i // 20}" for i in range(n)],
+            "patient_nbr": [f"P{i // 3}" for i in range(n)],
             "patient age": list(range(n)),
             "remark": [f"this is a rather long remark about case {i % 3}, with words" for i in range(n)],
         }
@@ -146,6 +150,28 @@ def test_identifiers_by_name_and_evidence():
     }
     person = next(column for column in draft.columns if column.name == "person")
     assert "several records belong to one person" in person.questions[0]
+
+
+@pytest.mark.parametrize("name", ["Bemerkung", "comment", "remarks", "note", "Observaciones", "remarque", "uwagi"])
+def test_remarks_are_identifiers_however_short(name):
+    draft = draft_policy(pa.table({name: ["moved", "called", "none"] * 20, "age": list(range(60))}))
+    assert roles_of(draft)[name] == "identifier"
+
+
+@pytest.mark.parametrize("name", ["Zahlungsausfall", "default", "arrears", "Schulden", "impayé"])
+def test_unpaid_debts_are_sensitive(name):
+    draft = draft_policy(pa.table({name: ["ja", "nein", "nein"] * 20, "age": list(range(60))}))
+    assert roles_of(draft)[name] == "sensitive"
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"), [([0.0, 1.5, 2.25], "wgt"), ([1.5, None, 2.0], None), ([-1.5, 2.0, 3.0], None)]
+)
+def test_survey_weights_are_named_if_every_record_has_one(weights, expected, tmp_path):
+    table = pa.table({"wgt": weights * 20, "age": [30 + i // 12 for i in range(60)]})
+    draft = draft_policy(table)
+    assert draft.policy.get("survey_weight") == expected
+    assert runs(table, draft, tmp_path).manifest["rows"] == 60
 
 
 def test_no_quasi_attribute_is_still_yaml():
@@ -213,7 +239,7 @@ def test_no_value_is_told():
 
 
 def test_the_smallest_and_largest_numbers_are_not_told():
-    table = pa.table({"dose": [137 + i for i in range(40)], "level": [0.0137 + i / 1000 for i in range(40)]})
+    table = pa.table({"dose": [137 + i % 39 for i in range(40)], "level": [0.0137 + i / 1000 for i in range(40)]})
     intervals = draft_policy(table, options=SourceOptions()).policy["attributes"]["dose"]["taxonomy"]["intervals"]
     assert (intervals["min"], intervals["max"], intervals["open"]) == (100, 199, "both")
 

@@ -104,6 +104,8 @@ def test_a_good_policy() -> None:
         ("missing", "ignore", "missing: must be one of 'category' or 'drop'"),
         ("max_withheld", -0.1, "max_withheld: must be at least 0"),
         ("max_withheld", 1, "max_withheld: must be less than 1"),
+        ("survey_weight", "age", "survey_weight: 'age' is not published as it is; give it the role insensitive"),
+        ("survey_weight", "costs", "survey_weight: 'costs' is not published as it is; did you mean 'cost'?"),
         ("source", {"delimeter": ";"}, "source.delimeter: unknown key 'delimeter'; did you mean 'delimiter'?"),
         ("source", {"encoding": "klingon"}, "unknown text encoding 'klingon'"),
         ("source", [1], "source: must be a mapping of parameters"),
@@ -254,6 +256,7 @@ def test_the_schema_names_everything_that_is_discovered() -> None:
     assert attribute["required"] == ["role"]
     assert parts["max_withheld"]["exclusiveMaximum"] == 1
     tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "sample", "source"}
+    tables |= {"survey_weight"}
     assert set(parts) == {"attributes", "privacy", "method"} | tables
 
 

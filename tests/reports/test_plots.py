@@ -215,7 +215,7 @@ def test_an_interval_is_full_only_where_it_lies_above_zero() -> None:
     assert len(marks(plot, "circle", "plot-after")) == 1 + 1
     assert len(marks(plot, "circle", "plot-hollow")) == 1 + 1
     assert plot.rows == (("a", "30%", "10%", "50%"), ("b", "2%", "0%", "5%"))
-    assert "1 of 2 is surely above 0" in plot.description
+    assert "The whole interval lies above 0 for 1 of 2." in plot.description
 
 
 def test_intervals_far_below_zero_are_cut_at_the_edge() -> None:

@@ -188,7 +188,10 @@ def test_associations_before_are_cramers_v(releases: dict[str, Any], name: str) 
     counts = Counter((row["sex"], row["illness"]) for row in rows)
     sexes, ills = Counter(row["sex"] for row in rows), Counter(row["illness"] for row in rows)
     chi = sum((counts[s, i] - sexes[s] * ills[i] / N) ** 2 / (sexes[s] * ills[i] / N) for s in sexes for i in ills)
-    assert stated["sex", "illness"]["before"] == pytest.approx(math.sqrt(chi / N))
+    r, c = len(sexes), len(ills)
+    square = max(0.0, chi / N - (r - 1) * (c - 1) / (N - 1))  # Bergsma's correction
+    fewer = min(r - (r - 1) ** 2 / (N - 1), c - (c - 1) ** 2 / (N - 1))
+    assert stated["sex", "illness"]["before"] == pytest.approx(math.sqrt(square / (fewer - 1)))
     assert all(0 <= entry["after"] <= 1 for entry in stated.values())
     if name == "plain":
         assert all(entry["after"] == pytest.approx(entry["before"]) for entry in stated.values())

@@ -74,7 +74,10 @@ def test_empty_cells_are_missing_whatever_means_missing(write):
 
 def test_the_sheet_is_chosen_not_guessed(write):
     path = write(("first", [["a"], [1]]), ("second", [["b"], [2]]), ("empty", []))
-    assert refusal(path) == ("people.xlsx has several sheets: 'first', 'second'; choose one by `source: {sheet: name}`")
+    assert refusal(path) == (
+        "people.xlsx has several sheets: 'first', 'second'; choose one by `source: {sheet: name}` in the policy, or by "
+        "--sheet of shoal init"
+    )
     assert open_source(path, SourceOptions(sheet="second")).schema.names == ["b"]
     assert refusal(path, sheet="secnd") == "people.xlsx has no sheet 'secnd'; did you mean 'second'?"
     assert refusal(path, sheet="empty") == "people.xlsx is empty"
@@ -96,10 +99,19 @@ def test_names_from_the_options(write):
     assert "give one name for each" in refusal(path, names=["x"])
 
 
+def test_numbers_among_texts_are_texts(write):
+    path = write(("a", [["x"], [26], ["NA"], [1.5], ["007"]]))
+    assert next(open_source(path).batches()).column("x").to_pylist() == ["26", "NA", "1.5", "007"]
+
+
+def test_a_sheet_of_notes_is_no_table(write):
+    path = write(("read me", [["made for a test"]]), ("people", [["a", "b"], [1, 2]]))
+    assert open_source(path).schema.names == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("rows", "stated"),
     [
-        ([["a"], [1], ["x"]], "column 'a' of people.xlsx holds numbers and texts; make all its cells texts"),
         ([["a"], [True], [1]], "column 'a' of people.xlsx holds numbers and truth values"),
         ([["a"], [datetime.timedelta(hours=30)]], "column 'a' of people.xlsx holds durations"),
         ([["a", None], [1, 2]], "column 2 has no name"),
@@ -107,7 +119,7 @@ def test_names_from_the_options(write):
         ([["a"]], "has a header but no rows"),
         ([], "people.xlsx is empty"),
     ],
-    ids=["mixed", "truth", "duration", "nameless", "twice", "header", "empty"],
+    ids=["truth", "duration", "nameless", "twice", "header", "empty"],
 )
 def test_what_is_refused(write, rows, stated):
     assert stated in refusal(write(("a", rows)))

@@ -392,3 +392,29 @@ def test_a_parquet_file_that_lost_a_column_after_it_was_opened_is_an_error(tmp_p
         list(source.batches(["age"]))
     with pytest.raises(InputError, match="changed while it was being read"):
         list(source.batches(["age"], dictionary=["age"]))
+
+
+def test_values_are_cleaned_as_options_say(tmp_path):
+    options = SourceOptions(missing=["", "?"], missing_in={"rent": ["-9"]}, decimal_comma=["rent"], trim=True)
+    path = tmp_path / "rents.csv"
+    path.write_text("rent;code\n 1.200,50 ;-9\n-9; ? \n80; a\n12,5;a \n", encoding="utf-8")
+    source = open_source(path, options)
+    for coded in ((), ("rent", "code")):
+        batch = next(source.batches(dictionary=coded))
+        assert batch.column("rent").to_pylist() == ["1200.50", None, "80", "12.5"]
+        assert batch.column("code").to_pylist() == ["-9", None, "a", "a"]
+    assert batch.column("code").dictionary.to_pylist() == ["-9", "a"]
+
+
+def test_numbers_that_mean_missing_are_missing():
+    table = pa.table({"age": [34, 99, 51], "dose": [1.5, -9.0, 99.0]})
+    source = open_source(table, SourceOptions(missing_in={"age": ["99"], "dose": ["-9"]}))
+    batch = next(source.batches())
+    assert batch.column("age").to_pylist() == [34, None, 51]
+    assert batch.column("dose").to_pylist() == [1.5, None, 99.0]
+
+
+@pytest.mark.parametrize("options", [{"missing_in": {"agee": ["99"]}}, {"decimal_comma": ["agee"]}])
+def test_options_about_columns_that_are_not_there(options):
+    with pytest.raises(InputError, match=r"'agee', which the options .* did you mean 'age'"):
+        open_source(pa.table({"age": [1]}), SourceOptions(**options))

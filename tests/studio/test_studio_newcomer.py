@@ -102,7 +102,7 @@ def test_a_method_with_a_promise_of_its_own_says_that_others_must_go(browser, pr
 
 def test_what_will_be_run_is_told_before_it_is(browser, project) -> None:
     text = browser.get(f"/projects/{project.id}/run").text
-    assert "<strong>The policy now:</strong> mondrian, with k-anonymity (k = 5)" in text
+    assert "<strong>The policy now:</strong> auto, with k-anonymity (k = 5)" in text
     document = project.document
     document.pop("privacy")
     project.change(project.revision, document)

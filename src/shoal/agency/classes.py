@@ -15,7 +15,8 @@ import numpy as np
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.kernels import inline_kernel, kernel, places_ascending
+from shoal.core.kernels import inline_kernel, kernel
+from shoal.linking.kernels import Histograms
 
 MOST_CANDIDATES = 128
 FEWEST_CANDIDATES = 8
@@ -113,14 +114,26 @@ def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Clas
 
 def check_classes(distribution: JointDistribution, number: CodeArray, l: int, p: Fraction) -> Classes:
     """Count each class anew, whatever made it, and raise unless it has l values with P >= p."""
-    order = np.argsort(number, kind="stable")
-    weights, values = _find_likeliest(distribution.entries, l, order, number, int(number.max()) + 1)
+    summed = sum_values(distribution, number)
+    owner = np.repeat(np.arange(len(summed.start) - 1), summed.distinct)
+    falling = np.lexsort((summed.value, -summed.counts, owner))  # class by class; ties go to lower codes
+    rank = np.arange(len(falling)) - summed.start[owner]
+    likeliest = falling[rank < l]
+    weights, values = np.zeros((len(summed.start) - 1, l), np.int64), np.zeros((len(summed.start) - 1, l), np.int32)
+    weights[owner[likeliest], rank[rank < l]] = summed.counts[likeliest]
+    values[owner[likeliest], rank[rank < l]] = summed.value[likeliest]
     if short := int((weights[:, -1] < distribution.threshold(p)).sum()):
         raise UnreachableError(
             f"{short:,} of {len(weights):,} classes have fewer than {l} values of {distribution.sensitive!r} with "
             f"probability {float(p):.6g}; use the greedy classes or a smaller p"
         )
-    return Classes(number, weights, values)
+    return Classes(number, weights, np.sort(values, axis=1))
+
+
+def sum_values(distribution: JointDistribution, number: CodeArray) -> Histograms:
+    """Return the weights of the values of each class."""
+    points = Histograms(distribution.starts, distribution.codes, distribution.weights)
+    return points.merge(np.arange(len(number)), number, int(number.max()) + 1, distribution.n_values)
 
 
 def make_unnamed(number: CodeArray) -> Classes:
@@ -163,47 +176,6 @@ def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
         number[point] = current - 1
         point -= 1
     return number
-
-
-@inline_kernel
-def sum_class(entries: Entries, order: IntArray, number: CodeArray, at: int, sums: IntArray) -> int:
-    """Sum the weights of each value over the class whose points begin at a place of the order; return where it ends."""
-    current = number[order[at]]
-    sums[:] = 0
-    while at < len(order) and number[order[at]] == current:
-        point = order[at]
-        for entry in range(entries.starts[point], entries.starts[point + 1]):
-            sums[entries.codes[entry]] += entries.weights[entry]
-        at += 1
-    return at
-
-
-@kernel
-def _find_likeliest(
-    entries: Entries, l: int, order: IntArray, number: CodeArray, n_classes: int
-) -> tuple[IntArray, CodeArray]:
-    """Return (n_classes, l) the largest weights of values in each class, and whose they are; ties go to lower codes.
-
-    *order* has the points class by class. Weights fall along a row; the values of a row ascend.
-    """
-    largest = np.zeros((n_classes, l), dtype=np.int64)
-    values = np.zeros((n_classes, l), dtype=np.int32)
-    sums = np.zeros(entries.n_values, dtype=np.int64)
-    chosen = np.full(entries.n_values, -1, dtype=np.int64)  # the class in which a value was last among the likeliest
-    at = 0
-    while at < len(order):
-        current = number[order[at]]
-        at = sum_class(entries, order, number, at, sums)
-        falling = places_ascending(-sums)[:l]
-        for rank in range(l):
-            largest[current, rank] = sums[falling[rank]]
-            chosen[falling[rank]] = current
-        taken = 0
-        for value in range(entries.n_values):
-            if chosen[value] == current:
-                values[current, taken] = value
-                taken += 1
-    return largest, values
 
 
 class _Queues(NamedTuple):

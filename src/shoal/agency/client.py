@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from shoal.core.documents import read_json
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
@@ -35,9 +35,8 @@ PATIENCE = 30.0  # seconds for any step of an exchange
 LARGEST_PLAN = 512 * 2**20  # bytes
 PLANNING = 600.0  # seconds that a plan may take
 _PAGE = 1000
-_REPORT = ("records", "needed", "missing", "enough")
 _MOST_PAGES = 1000
-_CAMPAIGN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PART = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN = re.compile(r"[\x21-\x7e]{8,512}")
 _PLACE = re.compile(r"[A-Za-z0-9_.:~/-]*")
 _PIECE = 2**16
@@ -74,47 +73,31 @@ def is_this_machine(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a service is, as far as a token may be sent there."""
+def read_address(url: str, *, insecure: bool = False) -> SplitResult:
+    """Read the address of a service; plain http is refused to any other machine unless *insecure*.
 
-    secure: bool
-    host: str
-    port: int | None
-    path: str
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'s' if self.secure else ''}://{host}{'' if self.port is None else f':{self.port}'}{self.path}"
-
-    @classmethod
-    def of(cls, url: str, *, insecure: bool = False) -> Address:
-        """Read a URL; plain http is refused to any other machine unless *insecure*.
-
-        >>> Address.of("http://127.0.0.1:8321/").port
-        8321
-        """
-        try:
-            parts = urlsplit(url.strip())
-            port, host = parts.port, parts.hostname
-        except ValueError:
-            host = None
-        if host is None or parts.scheme not in ("http", "https") or not _PLACE.fullmatch(host + parts.path):
-            raise UsageError("the address must be such as https://agency.example or http://127.0.0.1:8321")
-        if parts.username is not None or parts.query or parts.fragment:
-            raise UsageError(
-                "the address must be without a user, a question mark and a number sign; tokens go elsewhere"
-            )
-        if parts.scheme == "http" and not insecure and not is_this_machine(host):
-            raise UsageError(
-                f"{host} is another machine, and over http everybody on the way could read the token; use https, or "
-                "give --insecure if the way is protected otherwise"
-            )
-        return cls(parts.scheme == "https", host, port, parts.path.rstrip("/"))
+    >>> read_address("http://127.0.0.1:8321/").geturl()
+    'http://127.0.0.1:8321'
+    """
+    try:
+        parts = urlsplit(url.strip())
+        _, host = parts.port, parts.hostname  # a port that cannot be one raises
+    except ValueError:
+        host = None
+    if host is None or parts.scheme not in ("http", "https") or not _PLACE.fullmatch(host + parts.path):
+        raise UsageError("the address must be such as https://agency.example or http://127.0.0.1:8321")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UsageError("the address must be without a user, a question mark and a number sign; tokens go elsewhere")
+    if parts.scheme == "http" and not insecure and not is_this_machine(host):
+        raise UsageError(
+            f"{host} is another machine, and over http everybody on the way could read the token; use https, or "
+            "give --insecure if the way is protected otherwise"
+        )
+    return parts._replace(path=parts.path.rstrip("/"))
 
 
 def exchange(
-    address: Address,
+    address: SplitResult,
     token: str,
     method: str,
     path: str,
@@ -129,10 +112,11 @@ def exchange(
     if body is not None:
         content = json.dumps(body, ensure_ascii=True, allow_nan=False).encode("ascii")
         headers["Content-Type"] = "application/json"
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=patience)
-    if address.secure:
+    host, port = address.hostname or "", address.port
+    connection = http.client.HTTPConnection(host, port, timeout=patience)
+    if address.scheme == "https":
         context = ssl.create_default_context()
-        connection = http.client.HTTPSConnection(address.host, address.port, timeout=patience, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=patience, context=context)
     try:
         with closing(connection):
             connection.connect()
@@ -148,19 +132,26 @@ def exchange(
     return answer
 
 
-def read_answer(answer: bytes, keys: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Read an answer as JSON that has what it must have."""
+class Answer(dict[str, Any]):
+    """An object that a service sent; that it lacks what is looked for in it is an error."""
+
+    @classmethod
+    def of(cls, found: Any) -> Answer:
+        """Take what was read, if it is an object."""
+        if not isinstance(found, dict):
+            raise InputError(_UNLIKE)
+        return cls(found)
+
+    def __missing__(self, key: str) -> Any:
+        raise InputError(_UNLIKE)
+
+
+def read_answer(answer: bytes) -> Answer:
+    """Read an answer as a JSON object."""
     try:
-        found = read_json(answer)
+        return Answer.of(read_json(answer))
     except ValueError:
         raise InputError("the answer is no JSON: is this the address of an agency's service?") from None
-    return _demand_keys(found, keys)
-
-
-def _demand_keys(found: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(found, dict) or any(key not in found for key in keys):
-        raise InputError(_UNLIKE)
-    return found
 
 
 def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:
@@ -209,33 +200,34 @@ def _read(response: http.client.HTTPResponse, largest: int) -> bytes:
     return b"".join(pieces)
 
 
-def _failure(address: Address, error: Exception, patience: float) -> ShoalError:
+def _failure(address: SplitResult, error: Exception, patience: float) -> ShoalError:
+    where = address.geturl()
     if isinstance(error, ssl.SSLCertVerificationError):
         return UsageError(
-            f"{address} shows a certificate that is not trusted here; if it is right, name its authority's file in the "
+            f"{where} shows a certificate that is not trusted here; if it is right, name its authority's file in the "
             "variable SSL_CERT_FILE"
         )
     if isinstance(error, ssl.SSLError):
-        return UsageError(f"{address} does not speak TLS as expected; is it http?")
+        return UsageError(f"{where} does not speak TLS as expected; is it http?")
     if isinstance(error, socket.gaierror):
-        return UsageError(f"there is no machine called {address.host}, or its name cannot be looked up now")
+        return UsageError(f"there is no machine called {address.hostname}, or its name cannot be looked up now")
     if isinstance(error, ConnectionRefusedError):
-        return InputError(f"nobody answers at {address}: is the service running there?")
+        return InputError(f"nobody answers at {where}: is the service running there?")
     if isinstance(error, TimeoutError):
         return InputError(
-            f"{address} did not answer within {patience:g} seconds; what was asked may be done all the same"
+            f"{where} did not answer within {patience:g} seconds; what was asked may be done all the same"
         )
-    return InputError(f"the connection to {address} broke; what was asked may be done all the same")
+    return InputError(f"the connection to {where} broke; what was asked may be done all the same")
 
 
-def _refusal(address: Address, status: int, answer: bytes) -> ShoalError:
+def _refusal(address: SplitResult, status: int, answer: bytes) -> ShoalError:
     """Return what the service said in its own words, with what to do where that is known."""
     try:
         error = read_answer(answer)["error"]
         code, message = str(error["code"]), make_printable(error["message"]).rstrip(".")
     except (InputError, KeyError, TypeError):
         code, message = "", "it gives no reason that could be read; is this the address of an agency's service?"
-    said = f"the agency at {address} says ({status}): {message}"
+    said = f"the agency at {address.geturl()} says ({status}): {message}"
     if status == http.client.UNPROCESSABLE_ENTITY and code == _UNREACHABLE:
         return UnreachableError(said)
     if status == http.client.UNAUTHORIZED:
@@ -247,52 +239,14 @@ def _refusal(address: Address, status: int, answer: bytes) -> ShoalError:
 class AgencyClient:
     """Asks one service with one token; every refusal is an error in the service's own words."""
 
-    address: Address
+    address: SplitResult
     token: str = field(repr=False)
     patience: float = PATIENCE
 
     @classmethod
     def at(cls, url: str, token: str, *, insecure: bool = False) -> AgencyClient:
         """Return a client for a URL; plain http only to this machine, unless *insecure*."""
-        return cls(Address.of(url, insecure=insecure), token)
-
-    def campaigns(self) -> list[dict[str, Any]]:
-        """Return all campaigns."""
-        return self._list("/v1/campaigns", ("id", "name", "state", "promise", "l", "k", "delta"))
-
-    def campaign(self, campaign: str) -> dict[str, Any]:
-        """Return one campaign with its domain."""
-        return self._ask("GET", _path_of(campaign), keys=("id", "name", "state", "domain"))
-
-    def open_campaign(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a campaign (agency)."""
-        return self._ask("POST", "/v1/campaigns", body, keys=("id",))
-
-    def distribute(self, campaign: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a campaign its distribution (agency)."""
-        return self._ask("PUT", f"{_path_of(campaign)}/distribution", body)
-
-    def move(self, campaign: str, state: str) -> dict[str, Any]:
-        """Move a campaign to a later state (agency)."""
-        return self._ask("POST", f"{_path_of(campaign)}/state", {"state": state})
-
-    def contribute(self, campaign: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Give this owner's counts, in place of earlier ones (owner)."""
-        return self._ask("PUT", f"{_path_of(campaign)}/counts", body)
-
-    def contributions(self, campaign: str) -> list[dict[str, Any]]:
-        """Return who contributed how many records (agency)."""
-        return self._list(f"{_path_of(campaign)}/counts", ("owner", "records"))
-
-    def settle(self, campaign: str, *, p: float | None = None, samples: int | None = None) -> dict[str, Any]:
-        """Have the plan made, once and for all (agency)."""
-        return self._ask(
-            "POST",
-            f"{_path_of(campaign)}/plan",
-            {"p": p, "samples": samples},
-            keys=("classes", "records", "digest"),
-            patience=PLANNING,
-        )
+        return cls(read_address(url, insecure=insecure), token)
 
     def fetch(self, campaign: str, path: Path) -> AgreedPlan:
         """Write the plan to a new file, if its digest and all it says of itself are right (owner, agency)."""
@@ -300,65 +254,33 @@ class AgencyClient:
 
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} exists already; choose another file or remove it first")
-        place = f"{_path_of(campaign)}/plan"
+        place = make_path("campaigns", campaign, "plan")
         content = exchange(self.address, self.token, "GET", place, largest=LARGEST_PLAN, patience=self.patience)
         plan = parse_plan(content, f"the plan of campaign {campaign}")
         write_bytes(path, content)
         return plan
 
-    def report(self, campaign: str, records: int) -> dict[str, Any]:
-        """Tell how many records this owner has (owner)."""
-        return self._ask("PUT", f"{_path_of(campaign)}/records", {"records": records}, keys=_REPORT)
+    def ask(
+        self,
+        method: str,
+        *path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        patience: float | None = None,
+    ) -> Answer:
+        """Return the answer at a path, which is given in its parts."""
+        place = make_path(*path) + (f"?{urlencode(query)}" if query else "")
+        return read_answer(exchange(self.address, self.token, method, place, body, patience=patience or self.patience))
 
-    def reports(self, campaign: str) -> list[dict[str, Any]]:
-        """Return who has how many records (agency)."""
-        return self._list(f"{_path_of(campaign)}/records", ("owner", *_REPORT))
-
-    def register(self, campaign: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Register a release by its manifest, digests and counts (owner)."""
-        return self._ask("POST", f"{_path_of(campaign)}/releases", body, keys=("id", "basis"))
-
-    def releases(self, campaign: str) -> list[dict[str, Any]]:
-        """Return the releases that are registered."""
-        return self._list(f"{_path_of(campaign)}/releases", ("id", "owner", "rows", "basis", "at"))
-
-    def guarantee(self, campaign: str, releases: int | None = None) -> dict[str, Any]:
-        """Return what holds for any so many releases together; without a number, for all registered."""
-        query = "" if releases is None else f"?{urlencode({'releases': releases})}"
-        return self._ask("GET", f"{_path_of(campaign)}/guarantee{query}", keys=("statement",))
-
-    def link(self, campaign: str, target: Mapping[str, str]) -> dict[str, Any]:
-        """Return what the releases with counts leave together of somebody whose quasi values are known."""
-        keys = ("number", "checked", "declared", "l", "remaining", "statement")
-        return self._ask("POST", f"{_path_of(campaign)}/linkage", {"target": dict(target)}, keys=keys)
-
-    def request(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask for releases (client)."""
-        return self._ask("POST", "/v1/requests", body, keys=("id", "state"))
-
-    def requests(self) -> list[dict[str, Any]]:
-        """Return requests and what was decided; a client sees its own."""
-        return self._list("/v1/requests", ("id", "client", "campaign", "state", "purpose", "reason"))
-
-    def decide(self, request: int, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Approve or refuse a request (agency)."""
-        return self._ask("POST", f"/v1/requests/{request}/decision", body, keys=("client", "state"))
-
-    def _ask(
-        self, method: str, path: str, body: Any = None, *, keys: tuple[str, ...] = (), patience: float | None = None
-    ) -> dict[str, Any]:
-        answer = exchange(self.address, self.token, method, path, body, patience=patience or self.patience)
-        return read_answer(answer, keys)
-
-    def _list(self, path: str, keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    def list(self, *path: str) -> list[Answer]:
         """Return all entries of a list that comes in pages."""
-        entries: list[dict[str, Any]] = []
+        entries: list[Answer] = []
         after = 0
         for _ in range(_MOST_PAGES):
-            page = self._ask("GET", f"{path}?{urlencode({'after': after, 'limit': _PAGE})}", keys=("items", "next"))
+            page = self.ask("GET", *path, query={"after": after, "limit": _PAGE})
             if not isinstance(page["items"], list):
                 raise InputError(_UNLIKE)
-            entries.extend(_demand_keys(entry, keys) for entry in page["items"])
+            entries.extend(map(Answer.of, page["items"]))
             if page["next"] is None:
                 return entries
             if type(page["next"]) is not int or page["next"] <= after:
@@ -367,7 +289,8 @@ class AgencyClient:
         raise InputError(f"the agency's list has more than {_MOST_PAGES * _PAGE:,} entries; shoal reads no further")
 
 
-def _path_of(campaign: str) -> str:
-    if not _CAMPAIGN.fullmatch(campaign):
+def make_path(*parts: str) -> str:
+    """Return the path of what the service has under these names; whatever could lead elsewhere is refused."""
+    if not all(map(_PART.fullmatch, parts)):
         raise UsageError("a campaign is named by its number, as `shoal agency campaigns` lists it")
-    return f"/v1/campaigns/{quote(campaign)}"
+    return "/".join(("/v1", *parts))

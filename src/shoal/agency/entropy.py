@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from shoal.agency.classes import sum_class
+from shoal.agency.classes import sum_values
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.agency.samples import (
     MARGIN,
@@ -59,9 +59,11 @@ def _spare_entropy(distribution: JointDistribution, l: float) -> float:
 
 def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple[FloatArray, IntArray]:
     """Return (n_classes,) the entropy of the sensitive values of each class, and how many values it has."""
-    ascending = bool((number[1:] >= number[:-1]).all())
-    order = np.arange(len(number)) if ascending else np.argsort(number, kind="stable")
-    return _entropies(distribution.entries, order, number, int(number.max()) + 1)
+    summed = sum_values(distribution, number)
+    owner = np.repeat(np.arange(len(summed.start) - 1), summed.distinct)
+    shares = summed.counts / np.bincount(owner, weights=summed.counts)[owner]
+    information = -shares * np.log(shares)
+    return np.bincount(owner, weights=information, minlength=len(summed.start) - 1).astype(np.float64), summed.distinct
 
 
 def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> int:
@@ -219,22 +221,3 @@ def _close_varied(entries: Entries, threshold: int, least: float) -> CodeArray:
             break
     number[point + 1 :] = current
     return number
-
-
-@kernel
-def _entropies(entries: Entries, order: IntArray, number: CodeArray, n_classes: int) -> tuple[FloatArray, IntArray]:
-    """Return (n_classes,) entropy and number of values of each class; *order* has the points class by class."""
-    entropy = np.zeros(n_classes, dtype=np.float64)
-    values = np.zeros(n_classes, dtype=np.int64)
-    sums = np.zeros(entries.n_values, dtype=np.int64)
-    at = 0
-    while at < len(order):
-        current = number[order[at]]
-        at = sum_class(entries, order, number, at, sums)
-        total = sums.sum()
-        for value in range(entries.n_values):
-            if sums[value] > 0:
-                share = sums[value] / total
-                entropy[current] -= share * np.log(share)
-                values[current] += 1
-    return entropy, values

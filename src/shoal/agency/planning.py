@@ -226,14 +226,14 @@ def round_up(value: Fraction) -> float:
     return near if Fraction(str(near)) == value or Fraction(near) >= value else float(np.nextafter(near, 1.0))
 
 
-def write_plan(plan: Plan, path: Path) -> str:
-    """Write a plan to a new file and return its digest."""
+def write_plan(plan: Plan, path: Path) -> dict[str, Any]:
+    """Write a plan to a new file and return what is in it."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists already; choose another file or remove it first")
     document = plan_document(plan)
     entries = (f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items())
     write_text(path, "{\n" + ",\n".join(entries) + "\n}\n")
-    return str(document["digest"])
+    return document
 
 
 def _run_lengths(number: CodeArray) -> list[list[int]]:

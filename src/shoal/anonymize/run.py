@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
@@ -25,10 +25,11 @@ from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import Budget, refuse_larger
 from shoal.linking.ledger.records import LedgerOptions
-from shoal.manifest import PAGES
+from shoal.manifest import PAGES, pack_labels
+from shoal.methods.auto import Auto, Choice
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import Thinning
-from shoal.policy.encoding import Encoding, check_columns, encode, open_populations
+from shoal.policy.encoding import Encoding, check_columns, encode, encode_cells, make_trees, open_populations
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import chance_of, change_source, unfold_baskets
 from shoal.release.forms.base import publish_plan
@@ -53,12 +54,13 @@ from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.sources.writers import Format
 from shoal.utility.base import Utility
+from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights, score_marginals
 from shoal.verify.result import Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.core.arrays import IntArray
+    from shoal.core.arrays import FloatArray, IntArray
     from shoal.linking.ledger.book import Entered
     from shoal.verify.spark import SparkRows
 
@@ -98,6 +100,9 @@ class Run:
     progress: Progress
     chance: Chance
     measured: Utility = field(default_factory=dict)
+    weights: FloatArray | None = None  # (n_counted_cells,) the mean survey weight of records, if the policy names it
+    marginals: tuple[Marginals, ...] = ()
+    choice: Choice | None = None  # of a method, if the policy asks for one
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
     keeps_order: ClassVar[bool] = True  # whether rows are read in the same order every time
@@ -171,6 +176,7 @@ class Run:
         try:
             with self.held:
                 counted, people = self._count()
+                self._choose_method(counted, people)
                 publication = self._plan(counted, people)
                 manifest = self._describe(publication)
                 if self.options.out is None:
@@ -196,7 +202,35 @@ class Run:
             persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
             counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
+            weight = self.policy.survey_weight
+            if weight is not None and self.keeps_order and isinstance(counted, CountedCells):
+                batches = self.engine.locate(self.source, counted, [weight], self.progress)
+                self.weights = average_weights(batches, counted, weight)
         return counted, people
+
+    def _choose_method(self, counted: CountedCells | SampledCells, people: Mapping[str, CountedCells]) -> None:
+        """Put the method in place that ``auto`` chooses, on a sample of the records unless a population is counted."""
+        auto = self.policy.method
+        if not isinstance(auto, Auto):
+            return
+        by_regions = isinstance(counted, SampledCells)
+        cells = counted.sample if isinstance(counted, SampledCells) else counted
+        rng, sample = self.chance.apart("method").generator, cells.run
+        with self._time("choose"), self.progress.step("choosing a method", unit="methods"):
+            trees = make_trees(counted, self.policy, people)
+            while not people and sample.counts.sum() > auto.sample:
+                sample = sample.thin(rng)
+            for run in dict.fromkeys((sample, cells.run)):  # what a sample cannot reach, all records may
+                some = replace(cells, run=run, n_rows=int(run.counts.sum()))
+                try:
+                    problem = encode_cells(some, self.policy, trees, people).problem
+                    self.choice = auto.choose(problem, rng, by_regions=by_regions)
+                    break
+                except UnreachableError:
+                    if run is cells.run:
+                        raise
+        if self.choice is not None:
+            self.policy = replace(self.policy, method=self.choice.method)
 
     def _plan(self, counted: CountedCells | SampledCells, people: Mapping[str, CountedCells]) -> Publication:
         """Decide what is published of every cell."""
@@ -247,7 +281,9 @@ class Run:
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
-            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication)
+            seen = publication.view(self.weights)
+            self.marginals = () if seen is None else score_marginals(*seen)
+            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
             refuse_open(found)
@@ -298,7 +334,7 @@ class Run:
                 write_text(staging.unverified / PAGES[key], text)
                 manifest[key] = {"sha256": file_digest(staging.unverified / PAGES[key])}
             path = staging.unverified / "manifest.json"
-            write_json(path, manifest)
+            write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
             with self._time("verify"):
@@ -377,15 +413,19 @@ class Run:
         if self.options.detail == "full":
             with self._time("utility"):
                 utility = publication.utility(expensive=True)
-        return build_evidence(
+        evidence = build_evidence(
             publication,
             verification,
             utility,
             findings,
             self.options.seed,
             self.seconds,
+            self.marginals,
             thorough=self.options.detail == "full",
         )
+        if self.policy.survey_weight is not None and not any(one.weighted for one in self.marginals):
+            evidence["warnings"].append(UNWEIGHTED)
+        return evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
 
     @contextmanager
     def _time(self, step: str) -> Iterator[None]:

@@ -9,8 +9,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from shoal.attacks.base import NOBODYS, Attack, People, Tally, Trials
-from shoal.attacks.exposure import Outcomes, expose, find_labels
+from shoal.attacks.base import NOBODYS, Attack, People, Trials
+from shoal.attacks.exposure import Outcomes, find_labels, judge
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import Left, ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
@@ -37,11 +37,7 @@ class Answers:
 
     def try_beside(self, others: Answers | None, name: str, view: ReleaseView) -> Trials:
         """Return the trials of an attack with these answers, and with those on people who are not in the data."""
-        inside, outside = self.count(view), None if others is None else others.count(view)
-        blindly = Tally(int((self.blind == self.truth).sum()), len(self.truth))
-        everybody = None if outside is None else outside.tally(np.arange(len(outside.right)))
-        trials = Trials(name, inside.tally(np.arange(len(inside.right))), everybody, blindly)
-        return expose(trials, view, inside, outside)
+        return judge(name, view, self.count(view), None if others is None else others.count(view))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,6 +172,27 @@ def certain(view: ReleaseView, left: Left) -> BoolArray:
     """Return (n,) of whom a single value is left; whom no box covers is not in the data, unless values were changed."""
     alone = np.count_nonzero(left.weights, axis=1) == 1
     return np.asarray(alone & ((left.far == 0) | view.may_miss))
+
+
+def answer_surely(
+    view: ReleaseView, secret: Secret, people: People, category: AnyIntArray, rng: np.random.Generator
+) -> Answers:
+    """Say the category of somebody's value if all that is left is of one; *category* is (n_values,).
+
+    Blindly, the most frequent category is said of the same people.
+    """
+    member = np.zeros((len(category), int(category.max()) + 1))
+    member[np.arange(len(category)), category] = 1.0
+    left = view.find_left(secret, people)
+    left = replace(left, weights=left.weights @ member)
+    sure = certain(view, left)
+    return Answers(
+        people,
+        np.where(sure, likeliest(left.weights, rng), NO_ANSWER),
+        np.where(sure, int((secret.marginal @ member).argmax()), NO_ANSWER),
+        np.append(category, -1)[people.secrets[secret.name]],
+        np.where(sure, left.entries, 0.0),  # the more records agree, the surer it is
+    )
 
 
 def not_their_own(view: ReleaseView) -> str | None:

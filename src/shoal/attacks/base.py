@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Question = Literal["singling out", "linkability", "inference"]
 CONFIDENCE = 0.95
+ALARMS = 0.003  # share of runs in which an interval may lie above 0 where there is nothing to find
 N_TARGETS = 2000
 FEWEST = 7  # people, below whom nothing is tried
 FEW = 100  # people, below whom a note says how little their answers tell
@@ -58,6 +59,11 @@ class Tally:
         if not 0 <= self.success <= self.trials or not self.trials:
             raise ValueError(f"{self.success} of {self.trials} trials is not a count of successes")
 
+    @classmethod
+    def of(cls, right: BoolArray) -> Tally:
+        """Count which of the answers are right."""
+        return cls(int(np.count_nonzero(right)), len(right))
+
     def rate(self, confidence: float = CONFIDENCE) -> Estimate:
         """Return the rate with the interval of Wilson (1927), which is sound for few trials and for rates near 0 or 1.
 
@@ -82,40 +88,67 @@ class Tally:
         return {"success": self.success, "trials": self.trials}
 
 
-def advantage(one: Tally, other: Tally, confidence: float = CONFIDENCE) -> Estimate:
-    """Return the rate of *one* less that of *other*, with every difference that both Wilson intervals allow.
+def compare(one: Tally, other: Tally, alarms: float = ALARMS, *, decides: bool = False) -> Estimate:
+    """Return how much more *one* found than *other*, as a share of what the other leaves hidden: (a - c) / (1 - c).
 
-    Newcombe (1998), his method 10, joins the two intervals closer, so that in 5 of 100 cases the truth is outside; here
-    it is in less than 1 of 100 if both have as many trials, and never in many more than 5.
+    Of an attack that *decides* between two answers it is the difference a - c. The interval has all that two Wilson
+    intervals allow, which is more than Newcombe (1998) has, who joins them closer. It lies above 0 only if Fisher's
+    exact test tells the two apart: where answers about both are alike, that happens by chance in a share *alarms* of
+    all runs at most, however few they are. Nothing is stated below -1.
 
-    >>> gap = advantage(Tally(56, 70), Tally(48, 80))
-    >>> round(gap.value, 4), round(gap.low, 4), round(gap.high, 4)
-    (0.2, -0.0085, 0.3865)
-    """
-    p, q = one.rate(confidence), other.rate(confidence)
-    return Estimate(p.value - q.value, p.low - q.high, p.high - q.low)
-
-
-def residual(attack: Tally, beside: Tally, confidence: float = CONFIDENCE) -> Estimate:
-    """Return (a - c) / (1 - c): of what would stay hidden without the release, the share that the attack finds.
-
-    The interval has every risk that both Wilson intervals allow. Nothing is stated below -1; where *beside* never
-    fails, nothing stays hidden, and the risk is 0.
-
-    >>> found = residual(Tally(60, 100), Tally(20, 100))
+    >>> found = compare(Tally(60, 100), Tally(20, 100))
     >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
     (0.5, 0.3, 0.643)
-    >>> residual(Tally(100, 100), Tally(100, 100)).value
-    0.0
+    >>> compare(Tally(9, 20), Tally(1, 20)).low, compare(Tally(100, 100), Tally(100, 100)).value
+    (0.0, 0.0)
     """
-    a, c = attack.rate(confidence), beside.rate(confidence)
-    return Estimate(_residual(a.value, c.value), _residual(a.low, c.high), _residual(a.high, c.low))
+    confidence = max(CONFIDENCE, find_confidence(alarms, one.trials, other.trials))
+    a, c = one.rate(confidence), other.rate(confidence)
+    of = (lambda rate, beside: rate - beside) if decides else _find_residual
+    low = of(a.low, c.high)
+    if low > 0 and find_chance(one, other) > alarms:
+        low = 0.0
+    return Estimate(of(a.value, c.value), low, of(a.high, c.low))
 
 
-def _residual(attack: float, beside: float) -> float:
-    if attack == beside:
+def _find_residual(rate: float, beside: float) -> float:
+    if rate == beside:
         return 0.0
-    return max(-1.0, (attack - beside) / (1 - beside)) if beside < 1 else -1.0
+    return max(-1.0, (rate - beside) / (1 - beside)) if beside < 1 else -1.0
+
+
+def find_confidence(alarms: float, n: int, m: int) -> float:
+    """Return the confidence of two Wilson intervals, of n and m trials, that lie apart by chance in so many cases.
+
+    Where rates are equal, standard errors go by the roots of n and m, and their sum is more than that of a difference.
+
+    >>> round(find_confidence(0.003, 20, 20), 3)  # of one interval it would be 0.994
+    0.948
+    """
+    apart = math.sqrt(1 / n + 1 / m) / (math.sqrt(1 / n) + math.sqrt(1 / m))
+    return 2 * NormalDist().cdf(NormalDist().inv_cdf(1 - alarms) * apart) - 1
+
+
+def find_chance(one: Tally, other: Tally) -> float:
+    """Return how likely *one* has so many of the successes of both, or more, if they fall on all trials alike.
+
+    Fisher's exact test, one-sided. It holds however rates differ from person to person, if people are exchangeable.
+
+    >>> round(find_chance(Tally(9, 20), Tally(1, 20)), 4)
+    0.0042
+    """
+    n, m, both, number = one.trials, other.trials, one.success + other.success, one.success
+
+    def choose(trials: int, chosen: int) -> float:
+        return math.lgamma(trials + 1) - math.lgamma(chosen + 1) - math.lgamma(trials - chosen + 1)
+
+    term = math.exp(choose(n, number) + choose(m, both - number) - choose(n + m, both))
+    total = 0.0
+    while term > total * 1e-12:
+        total += term
+        term *= (n - number) * (both - number) / ((number + 1) * (m - both + number + 1))
+        number += 1
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +170,7 @@ class Trials:
     notes: tuple[str, ...] = ()
     decides: bool = False
     about: str | None = None  # the sensitive column, if one is to be found out
-    confidence: float = CONFIDENCE  # of the risk's interval
+    alarms: float = ALARMS  # share of runs in which the risk's interval may lie above 0 by chance
     exposed: Trials | None = None
     subgroup: Subgroup | None = None
     true_positives: Mapping[str, Trials | None] = field(default_factory=dict)  # by the rate of false ones
@@ -148,8 +181,8 @@ class Trials:
         """How much more is found than on the control group or, without one, than by the baseline guess."""
         beside = self.control or self.baseline
         if beside is None:
-            return self.success.rate(self.confidence)
-        return (advantage if self.decides else residual)(self.success, beside, self.confidence)
+            return self.success.rate()
+        return compare(self.success, beside, self.alarms, decides=self.decides)
 
     @property
     def cases(self) -> list[tuple[str, Trials]]:
@@ -162,9 +195,14 @@ class Trials:
         return found
 
     @property
+    def worst_case(self) -> tuple[str, Trials]:
+        """Of these cases the one whose risk has the greatest lower bound."""
+        return max(self.cases, key=lambda case: case[1].risk.low)
+
+    @property
     def worst(self) -> Estimate:
-        """The risk of the average, the most exposed or the worst subgroup: that with the greatest lower bound."""
-        return max((trials.risk for _, trials in self.cases), key=lambda risk: risk.low)
+        """The risk of the worst case."""
+        return self.worst_case[1].risk
 
     def counts(self) -> dict[str, Any]:
         """Return the tallies, None where there are none, and the risk."""
@@ -273,6 +311,7 @@ class Attack(ABC):
     title: ClassVar[str]
     question: ClassVar[Question] = "inference"  # of opinion 05/2014 of the Article 29 Working Party that it asks
     of_people: ClassVar[bool] = True  # whether each trial is about one person, and not about what the release shows
+    of_insensitive: ClassVar[bool] = False  # whether people are known by what is neither quasi nor sensitive, too
 
     def __init__(
         self, n_targets: int = N_TARGETS, *, register: pa.Table | None = None, others: tuple[ReleaseView, ...] = ()
@@ -280,6 +319,7 @@ class Attack(ABC):
         if n_targets < FEWEST:
             raise UsageError(f"{n_targets} targets tell nothing; ask for at least {FEWEST}")
         self.n_targets, self.register, self.others = n_targets, register, others
+        self.with_variants = True  # or only what counts is asked for
 
     @abstractmethod
     def refuses(self, view: ReleaseView) -> str | None:
@@ -306,7 +346,7 @@ def verdict(trials: Trials) -> str:
     """
     if trials.conclusion is not None:
         return trials.conclusion
-    whose, worst = max(trials.cases, key=lambda case: case[1].risk.low)
+    whose, worst = trials.worst_case
     average, risk = trials.risk, worst.risk
     if risk.low <= 0:
         return "nothing found" if average.high <= LITTLE else f"nothing sure, at most {average.high:.0%}"

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shoal.attacks.answers import Answers, Asked, SensitiveAttack, find_share, guess_likeliest, mode
 from shoal.attacks.base import FEWEST, NO_CONTROL, People, Trials
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import Left, ReleaseView
+from shoal.attacks.view import Left, ReleaseView, match_texts
 from shoal.core.arrays import AnyIntArray, FloatArray
 from shoal.core.errors import UsageError
 
@@ -176,20 +175,9 @@ def _match_tokens(view: ReleaseView, other: ReleaseView) -> tuple[np.ndarray, np
     best = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for one in token_columns(view):
         for two in token_columns(other):
-            found = _same(view.rows.column(one), other.rows.column(two))
+            found = match_texts([view.rows.column(one)], [other.rows.column(two)], alone=False)
             best = found if len(found[0]) > len(best[0]) else best
     return best
-
-
-def _same(one: pa.ChunkedArray, two: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    theirs = two.cast(pa.string()).combine_chunks().dictionary_encode()
-    code = np.asarray(theirs.indices.fill_null(len(theirs.dictionary)), dtype=np.int64)
-    once = np.bincount(code, minlength=len(theirs.dictionary) + 1)[:-1] == 1
-    row = np.empty(len(theirs.dictionary) + 1, dtype=np.int64)
-    row[code] = np.arange(len(code))
-    place = np.asarray(pc.index_in(one.cast(pa.string()), theirs.dictionary).combine_chunks().fill_null(-1), np.int64)
-    rows = np.flatnonzero((place >= 0) & np.append(once, False)[place])
-    return rows, row[place[rows]]
 
 
 def _free_name(name: str, view: ReleaseView) -> str:

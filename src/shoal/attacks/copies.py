@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import Attack, People, Tally, Trials, name_size
-from shoal.attacks.exposure import ALARMS, find_confidence
 from shoal.attacks.parts import read_numbers
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
@@ -22,7 +21,7 @@ from shoal.manifest import Attribute
 from shoal.release.sliced.table import column_codes
 from shoal.verify.covers import read_covers
 
-EXPOSURE = 0.01  # share of copied people that rows are weighed for
+RARE = 0.01  # rows that chance would publish with a person's combination, at most, if that is hardly chance
 _BUCKETS_PER_ROW = 16  # of hashes by which neighbours are counted
 SEVERAL = "\0"  # in place of a label that stands for several values; no value is written so
 NOT_WHOLE = "no row shows all values of one record, so that none can be a copy of one"
@@ -33,9 +32,9 @@ class CopiesAttack(Attack):
 
     Asked about are people whose combination of values nobody else has, in the source or the control table. Without
     copying, a combination is published as often whether its owner is in the source or in the control group; what the
-    source has beyond that are copies. The most exposed are those whose combination chance hardly makes: a person counts
-    the more, the fewer published rows there are that differ in one column. Generalized rows count if every label
-    covers one value; synthetic rows are compared with the labels of people's values.
+    source has beyond that are copies. The most exposed are those whose combination chance hardly makes, since next to
+    no published row differs from it in one column only. Generalized rows count if every label covers one value;
+    synthetic rows are compared with the labels of people's values.
 
     Without a control group, the baseline deals the values of the last column to the published rows at random.
     """
@@ -43,7 +42,6 @@ class CopiesAttack(Attack):
     name = "copies"
     title = "who stands in the release word for word"
     question = "singling out"
-    of_people = False
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: a row must be one record's."""
@@ -58,31 +56,19 @@ class CopiesAttack(Attack):
             if name in view.treatments.shown and all(name in table.column_names for table in tables)
         ]
         columns, sizes = [_encode(view, name, tables) for name in names], [table.num_rows for table in tables]
-        found = Matches.count(columns, sizes)
-        share = view.manifest.get("sample", {}).get("share", 1.0)  # a sample's risk is that of the sampled
-        (inside, rare), *beside = (found.tally(place, 1.0 if place else share) for place in range(len(sizes) - 1))
-        outside, rare_beside = beside[0] if beside else (None, None)
+        found = Matches.of(columns, sizes)
         note = f"rows are compared in {', '.join(names)}; targets are people whose combination nobody else has"
-        if outside is None or rare_beside is None:
+        everybody, others = np.ones_like(found.rare), control is not None
+        tried = found.compare(everybody, others)
+        if tried is None:
+            raise UsageError("nobody is alone with a combination of values, so that no row can be told to be a copy")
+        if control is None:
             dealt = columns[-1].copy()
             dealt[: view.n_rows] = rng.permutation(dealt[: view.n_rows])
-            baseline = Matches.count([*columns[:-1], dealt], sizes).tally(0)[0]
-            return Trials(self.name, inside, None, baseline, notes=(note,))
-        notes = note, f"weighed by how rarely chance makes a combination, z = {_find_z(rare, rare_beside):.1f}"
-        tried = replace(_compare(inside, outside), exposed=_compare(rare, rare_beside), notes=notes)
+            baseline = Matches.of([*columns[:-1], dealt], sizes).compare(everybody, others)
+            return replace(tried, baseline=baseline.success if baseline else None, notes=(note,))
+        tried = replace(tried, exposed=found.compare(found.rare, others), notes=(note,))
         return replace(tried, conclusion=_conclude(view, tried, found.rows, len(targets)))
-
-
-def _compare(inside: Tally, outside: Tally) -> Trials:
-    confidence = find_confidence(ALARMS, inside.trials, outside.trials)
-    return Trials(CopiesAttack.name, inside, outside, confidence=confidence)
-
-
-def _find_z(one: Tally, other: Tally) -> float:
-    """Return the difference of two rates by its standard error, if both were equal."""
-    both = (one.success + other.success) / (one.trials + other.trials)
-    error = math.sqrt(both * (1 - both) * (1 / one.trials + 1 / other.trials))
-    return (one.success / one.trials - other.success / other.trials) / max(error, 1e-9)
 
 
 def _conclude(view: ReleaseView, tried: Trials, n_rows: int, n_people: int) -> str | None:
@@ -98,17 +84,16 @@ def _conclude(view: ReleaseView, tried: Trials, n_rows: int, n_people: int) -> s
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matches:
+class Matches(NamedTuple):
     """Combinations of values that one person has, of source and control table together."""
 
     rows: int  # published rows that equal a record of the source
     owner: IntArray  # (n,) 0: the person is in the source, 1: in the control table
     published: BoolArray  # (n,)
-    weight: FloatArray  # (n,) about 1 if chance hardly publishes the combination, about 0 if it surely does
+    rare: BoolArray  # (n,) whether chance would hardly publish the combination
 
     @classmethod
-    def count(cls, columns: Sequence[CodeArray], sizes: Sequence[int]) -> Matches:
+    def of(cls, columns: Sequence[CodeArray], sizes: Sequence[int]) -> Matches:
         """Count, given columns of codes over the rows of all tables, the published one first; -1 equals nothing."""
         whole = np.logical_and.reduce([column >= 0 for column in columns])
         columns, table = [column[whole] for column in columns], np.repeat(np.arange(len(sizes)), sizes)[whole]
@@ -118,22 +103,18 @@ class Matches:
         expected = _expect(columns, int((table == 0).sum()), first[once], published[once])
         owner = np.argmax([count[once] for count in people], axis=0)
         rows = int(published[people[0] > 0].sum())
-        return cls(rows, owner, published[once] > 0, EXPOSURE / (EXPOSURE + expected))
+        return cls(rows, owner, published[once] > 0, expected <= RARE)
 
-    def tally(self, owner: int, share: float = 1.0) -> tuple[Tally, Tally]:
-        """Return who of a table stands in the release, each counted once, and by weight; of a share of the table.
+    def compare(self, asked: BoolArray, others: bool) -> Trials | None:
+        """Return who of the source stands in the release, beside whom of the control table if there are *others*.
 
-        Weighed counts are scaled so that they vary as much as counts of single people do.
+        Which people are asked about must not depend on whose table they are in. None if that is nobody on one side.
         """
-        own, shown = self.owner == owner, self.published
-        if not own.any():
-            raise UsageError("nobody is alone with a combination of values, so that no row can be told to be a copy")
-        weight = self.weight * (self.weight[shown].sum() / (self.weight[shown] ** 2).sum() if shown.any() else 1.0)
-        found = []
-        for each in (np.ones(len(own)), weight):
-            success = round(each[own & shown].sum())
-            found.append(Tally(success, max(1, success, round(share * each[own].sum()))))
-        return found[0], found[1]
+        found = [self.published[asked & (self.owner == place)] for place in range(1 + others)]
+        if not all(map(len, found)):
+            return None
+        inside, *outside = map(Tally.of, found)
+        return Trials(CopiesAttack.name, inside, outside[0] if others else None)
 
 
 def _expect(columns: Sequence[CodeArray], n_rows: int, asked: IntArray, published: IntArray) -> FloatArray:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.attacks.answers import Asked, SensitiveAttack, not_their_own
-from shoal.attacks.base import FEWEST, TREATED, People, Tally, Trials, name_size
-from shoal.attacks.parts import Secret
+from shoal.attacks.base import FEWEST, TREATED, People, Trials, name_size
+from shoal.attacks.exposure import Outcomes, judge
+from shoal.attacks.parts import Secret, rows_of
 from shoal.attacks.refinement import Places
-from shoal.attacks.view import ReleaseView, rows_of
-from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
+from shoal.attacks.view import ReleaseView
+from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import gather_entries
 from shoal.linking.kernels import Histograms
@@ -29,7 +30,7 @@ class DecodingAttack(SensitiveAttack):
     Trials are the records under labels. Which values they have is judged by the people who are in their class; where
     classes overlap, by how many of each kind of people are in each, as *refinement* finds. The baseline is what the
     promise allows: the larger of tau and the value's share in the source. The control group are people whom the same
-    classes cover.
+    classes cover, of whom the same is said.
     """
 
     name = "decoding"
@@ -57,27 +58,24 @@ class DecodingAttack(SensitiveAttack):
         promised = np.maximum(_read_tau(view, secret.name), usual[labelled.guess])
         of_class = count_values(view, secret, asked.everybody)
         right = labelled.find_right(np.maximum(of_class - labelled.shown, 0.0))
-        control = None
-        if asked.others is not None:
-            (start, classes), _ = view.cover(
-                view.parts[0], view.hulls(asked.others.codes), asked.others.numbers, near=False
-            )
-            truth = asked.others.secrets[secret.name][rows_of(start)]
-            beside = _count(classes[truth >= 0], truth[truth >= 0], of_class.shape)
-            there = np.flatnonzero(beside.sum(axis=1)[labelled.owner] > 0)
-            share = beside[labelled.owner, labelled.guess] / np.maximum(beside.sum(axis=1), 1)[labelled.owner]
-            records = labelled.records[there]
-            control = Tally(round(float(records @ share[there])), int(records.sum())) if len(there) else None
+        first = np.unique(view.parts[secret.part].pairs.pair_of, return_index=True)[1]  # row of each class
+        labels = view.read_records()[0][first]
+        which = np.repeat(np.arange(len(labelled.records)), labelled.records)
+        said = [np.diff(np.floor(np.cumsum(each[which]) + 0.5), prepend=0.0) > 0 for each in (right, promised)]
+        inside = Outcomes(said[0], labelled.belief[which], labels[labelled.owner[which]], said[1])
+        others = None if asked.others is None or known is None else labelled.ask(view, asked.others, known, labels)
+        tried = judge(self.name, view, inside, others)
+        found, allowed = (int(each.sum()) for each in said)
         note = (
-            f"{n:,} records are published under labels; decoded, {round(float(labelled.records @ right)):,} of them "
-            f"have the value that is said, where the promise allows {round(float(labelled.records @ promised)):,}"
+            f"{n:,} records are published under labels; decoded, {found:,} of them have the value that is said, where "
+            f"the promise allows {allowed:,}"
         )
-        success, baseline = (Tally(round(float(labelled.records @ each)), n) for each in (right, promised))
-        tried = Trials(self.name, success, control, baseline, notes=(note,))
-        if tried.risk.low <= 0 or success.success > baseline.success:
+        tried = replace(tried, notes=(note,))
+        worst = tried.worst_case[1]
+        if worst.risk.low <= 0 or worst.baseline is None or worst.success.success > worst.baseline.success:
             return tried
-        found = f"{name_size(tried.risk)}: {tried.risk.value:.0%} of what would stay hidden is found"
-        return replace(tried, conclusion=f"{found}, no more than the promise allows")
+        stated = f"{name_size(worst.risk)}: {worst.risk.value:.0%} of what would stay hidden is found"
+        return replace(tried, conclusion=f"{stated}, no more than the promise allows")
 
 
 class Labelled(NamedTuple):
@@ -90,10 +88,26 @@ class Labelled(NamedTuple):
     value: IntArray  # (m,) and which
     shown: FloatArray  # (n_classes, n_values) records that show a value by itself
 
+    @property
+    def belief(self) -> FloatArray:
+        """(n,) the share that the guess has of what the class shows of the values below the label."""
+        return self.find_right(self.shown)
+
     def find_right(self, left: FloatArray) -> FloatArray:
         """Return (n,) the share of the records that have the guessed value, given what is *left* behind labels."""
         total = np.bincount(self.entry, left[self.owner[self.entry], self.value], len(self.owner))
         return np.asarray(left[self.owner, self.guess] / np.maximum(total, 1e-300))
+
+    def ask(self, view: ReleaseView, people: People, truth: CodeArray, labels: CodeArray) -> Outcomes | None:
+        """Say of people in the same classes what most labelled records of their class are taken to have."""
+        (start, classes), _ = view.cover(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
+        most, order = np.full(len(labels), -1), np.argsort(self.records, kind="stable")
+        most[self.owner[order]] = order  # the last of a class has most records
+        person, entry = rows_of(start), most[classes]
+        known = np.flatnonzero((entry >= 0) & (truth[person] >= 0))
+        kept = known[np.unique(person[known], return_index=True)[1]]  # everybody once, in whichever class
+        entry, true = entry[kept], truth[person[kept]]
+        return Outcomes(self.guess[entry] == true, self.belief[entry], labels[classes[kept]]) if len(kept) else None
 
 
 def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | None) -> Labelled:

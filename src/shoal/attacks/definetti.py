@@ -10,8 +10,8 @@ import numpy as np
 from shoal.attacks.answers import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.base import People
 from shoal.attacks.exposure import find_narrowest
-from shoal.attacks.parts import Secret
-from shoal.attacks.view import ReleaseView, rows_of
+from shoal.attacks.parts import Secret, rows_of
+from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import gather_entries
 from shoal.linking.linkable import encode_column
@@ -77,7 +77,7 @@ class _Buckets:
     @classmethod
     def of(cls, view: ReleaseView, secret: Secret) -> _Buckets:
         n_values = len(secret.values)
-        pair = np.repeat(np.arange(len(secret.entries.start) - 1), np.diff(secret.entries.start))
+        pair = rows_of(secret.entries.start)
         key = view.parts[secret.part].pairs.second[pair].astype(np.int64) * n_values + secret.entries.value
         slot, place = np.unique(key, return_inverse=True)
         start = np.searchsorted(slot, np.arange(len(view.sizes) + 1) * n_values)
@@ -168,7 +168,7 @@ def _labels(view: ReleaseView, part: int, attribute: int) -> CodeArray:
 
 def _in_own_part(view: ReleaseView, secret: Secret) -> list[_Table]:
     """Return what the sensitive attribute's part shows of its own quasi attributes, where nothing is to be learned."""
-    pair = np.repeat(np.arange(len(secret.entries.start) - 1), np.diff(secret.entries.start))
+    pair = rows_of(secret.entries.start)
     n_values = len(secret.values)
     return [
         _Table.of(

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 
 import numpy as np
 
-from shoal.attacks.base import FEWEST, People, Subgroup, Tally, Trials
+from shoal.attacks.base import ALARMS, FEWEST, People, Subgroup, Tally, Trials
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 
 SHARE = 0.01  # of the targets, who are called the most exposed
 LEAST = 20  # people of whom a risk of some is stated
-ALARMS = (
-    0.003  # share of runs in which the most exposed, or any subgroup, may seem at risk where nothing is to be found
-)
+OF_SOME = ALARMS / 2  # false alarms for the most exposed, and for any subgroup: with the average 6 of 1,000 runs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,48 +32,32 @@ class Outcomes:
 
     def tally(self, rows: AnyIntArray) -> Tally:
         """Count the right answers about some."""
-        return Tally(int(self.right[rows].sum()), len(rows))
+        return Tally.of(self.right[rows])
 
-    def compare(self, like: Trials, rows: AnyIntArray, others: Tally | None, alarms: float) -> Trials:
+    def compare(self, rows: AnyIntArray, others: Tally | None, alarms: float, like: Trials) -> Trials:
         """Return the trials of some, beside those of *others*, with an interval that alarms falsely so often only."""
-        blindly = None if self.blind is None else Tally(int(self.blind[rows].sum()), len(rows))
-        confidence = find_confidence(alarms, len(rows), len(rows) if others is None else others.trials)
-        found = Trials(like.attack, self.tally(rows), others, blindly)
-        return replace(found, decides=like.decides, about=like.about, confidence=confidence)
+        blindly = None if self.blind is None else Tally.of(self.blind[rows])
+        return replace(like, success=self.tally(rows), control=others, baseline=blindly, alarms=alarms)
 
 
-def find_confidence(alarms: float, n: int, m: int) -> float:
-    """Return the confidence of two Wilson intervals, of n and m trials, that lie apart by chance in so many cases.
-
-    Where rates are equal, standard errors go by the roots of n and m, and their sum is more than that of a difference.
-
-    >>> round(find_confidence(0.003, 20, 20), 3)  # of one interval it would be 0.994
-    0.948
-    """
-    apart = math.sqrt(1 / n + 1 / m) / (math.sqrt(1 / n) + math.sqrt(1 / m))
-    return 2 * NormalDist().cdf(NormalDist().inv_cdf(1 - alarms) * apart) - 1
-
-
-def expose(trials: Trials, view: ReleaseView, inside: Outcomes, outside: Outcomes | None) -> Trials:
-    """Return trials with the risks of the most exposed, and of the worst subgroup, where enough people are there.
+def judge(name: str, view: ReleaseView, inside: Outcomes, outside: Outcomes | None, *, decides: bool = False) -> Trials:
+    """Return the trials of everybody, of the most exposed, and of the worst subgroup, where enough people are there.
 
     The control group, if there is one, is taken in the same order and by the same labels.
     """
-    subgroup = find_worst_subgroup(trials, view, inside, outside)
-    most = max(LEAST, math.ceil(SHARE * len(inside.right)))
-    if trials.exposed is not None or len(inside.right) <= most:
+    people, n = inside.surest, len(inside.right)
+    like = Trials(name, inside.tally(people), decides=decides)
+    trials = inside.compare(people, None if outside is None else outside.tally(outside.surest), ALARMS, like)
+    subgroup = find_worst_subgroup(like, view, inside, outside)
+    most, there = max(LEAST, math.ceil(SHARE * n)), None
+    if n <= most:
         return replace(trials, subgroup=subgroup)
-    there = None
     if outside is not None:
-        share = most / len(inside.right)
-        there = outside.tally(outside.surest[: max(1, round(share * len(outside.right)))])
-    exposed = inside.compare(trials, inside.surest[:most], there, ALARMS)
-    return replace(trials, exposed=exposed, subgroup=subgroup)
+        there = outside.tally(outside.surest[: max(1, round(most / n * len(outside.right)))])
+    return replace(trials, exposed=inside.compare(people[:most], there, OF_SOME, like), subgroup=subgroup)
 
 
-def find_worst_subgroup(
-    trials: Trials, view: ReleaseView, inside: Outcomes, outside: Outcomes | None
-) -> Subgroup | None:
+def find_worst_subgroup(like: Trials, view: ReleaseView, inside: Outcomes, outside: Outcomes | None) -> Subgroup | None:
     """Return the published label whose people have the risk with the greatest lower bound, or None if all are rare.
 
     Each interval is so wide that all of them together alarm falsely no more often than one would (Bonferroni).
@@ -94,7 +75,7 @@ def find_worst_subgroup(
                 groups.append((attribute, label, rows, there))
     if not groups:
         return None
-    tried = [inside.compare(trials, rows, there, ALARMS / len(groups)) for _, _, rows, there in groups]
+    tried = [inside.compare(rows, there, OF_SOME / len(groups), like) for _, _, rows, there in groups]
     worst = max(range(len(groups)), key=lambda place: tried[place].risk.low)
     attribute, label = groups[worst][:2]
     texts = {number: text for text, number in view.labels[attribute].number.items()}
@@ -111,6 +92,9 @@ def find_narrowest(view: ReleaseView, attribute: int, codes: CodeArray) -> CodeA
     """Return (n,) the narrowest label that covers each code, or one beyond all labels."""
     stated = view.labels[attribute]
     label_of = np.full(int(view.widths[attribute]) + 1, len(stated.low), dtype=np.int32)  # unknown ones come last
-    for widest in np.argsort(stated.low - stated.high, kind="stable").tolist():
+    span = stated.high - stated.low
+    for widest in np.argsort(-span, kind="stable")[: np.count_nonzero(span > 1)].tolist():
         label_of[stated.low[widest] : stated.high[widest]] = widest
+    alone = np.flatnonzero(span == 1)
+    label_of[stated.low[alone]] = alone
     return np.asarray(label_of[codes])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +10,8 @@ import pyarrow as pa
 from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, likeliest, mode
 from shoal.attacks.base import People, Trials
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import UNKNOWN, ReleaseView
-from shoal.core.arrays import IntArray
+from shoal.attacks.view import UNKNOWN, ReleaseView, match_texts
 from shoal.core.errors import UsageError
-from shoal.release.sliced.table import column_codes, number_rows
 
 
 class ExternalAttack(SecretAttack):
@@ -72,24 +69,7 @@ def find_registered(view: ReleaseView, targets: People, register: pa.Table) -> P
         raise UsageError("the register shares no name with the source: give one with a column of identifiers")
     if not any(name in register.column_names for name in view.known):
         raise UsageError("the register has none of the release's quasi attributes")
-    rows, places = _match_names(
-        [targets.table.column(name) for name in names], [register.column(name) for name in names]
-    )
+    ours, theirs = ([table.column(name) for name in names] for table in (targets.table, register))
+    rows, places = match_texts(ours, theirs, alone=True)
     found, stated = targets[rows], view.people(register, "the register", partly=True)[places]
     return replace(stated, secrets=found.secrets, table=found.table)
-
-
-def _match_names(ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray]) -> tuple[IntArray, IntArray]:
-    """Return the rows of two tables that have the same names, which no other row of either has."""
-    n_ours, n_theirs = len(ours[0]), len(theirs[0])
-    both = [
-        pa.chunked_array([*one.cast(pa.string()).chunks, *other.cast(pa.string()).chunks], pa.string())
-        for one, other in zip(ours, theirs, strict=True)
-    ]
-    name, first = number_rows([column_codes(column) for column in both], n_ours + n_theirs)
-    once = np.bincount(name[:n_ours], minlength=len(first)) == 1
-    once &= np.bincount(name[n_ours:], minlength=len(first)) == 1
-    place = np.zeros(len(first), dtype=np.int64)
-    place[name[n_ours:]] = np.arange(n_theirs)
-    rows = np.flatnonzero(once[name[:n_ours]])
-    return rows, place[name[rows]]

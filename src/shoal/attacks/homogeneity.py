@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, certain, likeliest, mode
+from shoal.attacks.answers import Answers, SecretAttack, answer_surely
 from shoal.attacks.base import People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
@@ -23,12 +23,4 @@ class HomogeneityAttack(SecretAttack):
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Answer where one value is left."""
-        left = view.find_left(secret, people)
-        sure = certain(view, left)
-        return Answers(
-            people,
-            np.where(sure, likeliest(left.weights, rng), NO_ANSWER),
-            np.where(sure, mode(secret), NO_ANSWER),
-            people.secrets[secret.name],
-            np.where(sure, left.entries, 0.0),  # the more records agree, the surer it is
-        )
+        return answer_surely(view, secret, people, np.arange(len(secret.values)), rng)

@@ -19,6 +19,7 @@ class InferenceAttack(SecretAttack):
 
     name = "inference"
     title = "what the sensitive value of a known person is"
+    of_insensitive = True
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Guess for everybody; of whom nothing is left, the most frequent value."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from shoal.attacks.answers import Answers
 from shoal.attacks.base import Attack, People, Tally, Trials
 from shoal.attacks.composition import in_both, of_one_person
 from shoal.attacks.view import UNKNOWN, ReleaseView
@@ -31,6 +32,7 @@ class LinkabilityAttack(Attack):
     name = "linkability"
     title = "whether two records are about one person"
     question = "linkability"
+    of_insensitive = True
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be two attributes to know one of each."""
@@ -42,17 +44,13 @@ class LinkabilityAttack(Attack):
         others = None if control is None else control.draw(self.n_targets, rng)
         n_known = len(view.known)  # never all of them, or none, are in the first half
         splits = np.stack([rng.permutation(n_known) < n_known // 2 for _ in range(SPLITS)])
-        blind = rng.integers(CANDIDATES, size=len(members)) == 0
-        found = Trials(
-            self.name,
-            _link(view, members, splits, rng),
-            None if others is None else _link(view, others, splits, rng),
-            Tally(int(blind.sum()), len(members)),
-        )
+        inside = _link(view, members, splits, rng)
+        found = inside.try_beside(None if others is None else _link(view, others, splits, rng), self.name, view)
         notes, variants = [f"each time one of {CANDIDATES} candidates is right"], {"halves": found}
-        copy = _copy_source(view, targets)
+        copy = _copy_source(view, targets) if self.with_variants else None
         if copy is not None:
-            most = replace(found, attack="verbatim copy", success=_link(copy, copy.recode(members), splits, rng))
+            success = Tally.of(_link(copy, copy.recode(members), splits, rng).guess == 0)
+            most = Trials("verbatim copy", success, found.control, found.baseline)
             variants[most.attack] = most
             if most.risk.low > 0:
                 share = found.risk.value / most.risk.value
@@ -67,7 +65,7 @@ class LinkabilityAttack(Attack):
             nobody = Tally(0, view.n_rows)  # strangers share no token
             tokens = Trials("equal tokens", Tally(linked, view.n_rows), nobody, nobody)
             variants[tokens.attack] = tokens
-            found = max(found, tokens, key=lambda each: each.risk.low)
+            found = max(found, tokens, key=lambda each: each.worst.low)
         return replace(found, attack=self.name, variants=variants, notes=tuple(notes))
 
 
@@ -80,7 +78,8 @@ def _copy_source(view: ReleaseView, targets: People) -> ReleaseView | None:
     return ReleaseView.of(targets.table.select(names), {"method": "plain", "parts": [names], "attributes": attributes})
 
 
-def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Tally:
+def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Answers:
+    """Return which candidate is picked for each of the people; the first one is right."""
     n = len(people)
     first = splits[rng.integers(len(splits), size=n)]  # (n, n_known)
     other = (np.arange(n)[:, None] + rng.integers(1, n, size=(n, CANDIDATES - 1))) % n  # nobody beside oneself
@@ -93,10 +92,12 @@ def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.G
     together, alone = (view.copies(each.astype(np.int32), numbers, near=False)[0] for each in (both, second))
     fits = np.divide(together, alone, out=np.zeros(len(alone)), where=alone > 0)
     score = fits.reshape(n, CANDIDATES)
-    lost = np.flatnonzero(~(score > 0).any(axis=1))
+    belief = score.max(axis=1) / np.maximum(score.sum(axis=1), 1e-300)
+    lost = np.flatnonzero(belief == 0)
     if view.sliced is None and len(lost):
         rows = (lost[:, None] * CANDIDATES + np.arange(CANDIDATES)).reshape(-1)
         score[lost] = -view.copies(both[rows].astype(np.int32), numbers[rows])[1].reshape(-1, CANDIDATES)
+        belief[lost] = score[lost].max(axis=1)  # below all others, the nearest first
     best = score >= score.max(axis=1, keepdims=True) - 1e-12
     picked = np.where(best, rng.random(best.shape), -1.0).argmax(axis=1)
-    return Tally(int((picked == 0).sum()), n)
+    return Answers(people, picked, rng.integers(CANDIDATES, size=n), np.zeros(n, dtype=np.int64), belief)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, People, Tally, Trials
-from shoal.attacks.exposure import ALARMS, LEAST, SHARE, Outcomes, find_confidence, find_labels, find_worst_subgroup
-from shoal.attacks.view import UNKNOWN, ReleaseView
+from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
+from shoal.attacks.exposure import LEAST, OF_SOME, SHARE, Outcomes, find_labels, judge
+from shoal.attacks.view import ReleaseView
 from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import same_rows
 
 BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess")
 BY_RECORDS = ("records", "excess", "nearness")
 POPULARITY = "popularity"
 OF_CONTROL = "others are people of the control table"
 FALSE_RATES = (0.01, 0.001)  # of others who are called members, at which true ones are counted
-MOST_OTHERS = 20_000  # by whom thresholds are found
+OTHERS = 10  # for each target, by whom thresholds are found
 STEPS, RIDGE = 20, 1.0  # of fitting the likelihood ratio
 
 
@@ -39,6 +37,7 @@ class MembershipAttack(Attack):
     name = "membership"
     title = "who is in the data"
     question = "singling out"
+    of_insensitive = True
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
         """Return None: somebody may be in any release."""
@@ -52,16 +51,17 @@ class MembershipAttack(Attack):
             contents = BucketContents(view.sizes.astype(np.int64), tuple(buckets))
             drawn = [targets] if control is None else self._draw(targets, control, rng)
             people, *others = (np.stack([view.find_classes(part, each) for part in parts]) for each in drawn)
-            groups = None if control is None else Groups.of(view, *drawn)
-            trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng, groups)
+            known = None if control is None else Known(view, *drawn)
+            trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng, known)
         elif control is None:
             raise UsageError(
                 "who is called a member can only be judged beside people who are not in the data: give a control table"
             )
         else:
             members, strangers = self._draw(targets, control, rng)
-            groups = Groups.of(view, members, strangers)
-            trials = decide(_matches(view, members), _matches(view, strangers), BY_RECORDS, rng, groups)
+            counts = count_values(view)
+            inside, outside = (_matches(view, people, counts) for people in (members, strangers))
+            trials = decide(inside, outside, BY_RECORDS, rng, Known(view, members, strangers))
             trials = replace(trials, notes=(OF_CONTROL, *trials.notes))
         notes = list(trials.notes)
         if control is None:
@@ -71,38 +71,15 @@ class MembershipAttack(Attack):
         return replace(trials, notes=tuple(notes))
 
     def _draw(self, targets: People, control: People, rng: np.random.Generator) -> list[People]:
-        return [targets.draw(self.n_targets, rng), control.draw(max(self.n_targets, MOST_OTHERS), rng)]
+        return [targets.draw(self.n_targets, rng), control.draw(OTHERS * self.n_targets, rng)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Groups:
-    """The published labels of members and others, by which they are in subgroups."""
+class Known(NamedTuple):
+    """The people who are asked about, by whose published labels there are subgroups."""
 
     view: ReleaseView
-    inside: CodeArray  # (n, n_known)
-    outside: CodeArray  # (m, n_known)
-
-    @classmethod
-    def of(cls, view: ReleaseView, members: People, others: People) -> Groups:
-        """Find the labels of all."""
-        return cls(view, find_labels(view, members), find_labels(view, others))
-
-
-def membership_attack(
-    published: pa.Table,
-    manifest: Mapping[str, Any],
-    source: pa.Table,
-    control: pa.Table | None = None,
-    n_targets: int = N_TARGETS,
-    rng: np.random.Generator | None = None,
-) -> Trials:
-    """Attack a release, given its rows, its manifest and the table it was made from.
-
-    ``risk`` is the advantage: the share of members who are called members, less that of others.
-    """
-    attack, view = MembershipAttack(n_targets), ReleaseView.of(published, manifest)
-    others = None if control is None else view.people(control, "the control table")
-    return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng())
+    members: People
+    others: People
 
 
 def attack_tuples(
@@ -111,13 +88,13 @@ def attack_tuples(
     others: CodeArray | None,
     n_targets: int,
     rng: np.random.Generator,
-    groups: Groups | None = None,
+    known: Known | None = None,
 ) -> Trials:
     """Attack, given the values of the people in each part, (n_parts, n_people), and of others who are not in the data.
 
-    Without others, they are fake tuples, all equally likely. Who is in *groups* was drawn before.
+    Without others, they are fake tuples, all equally likely. Who is *known* was drawn before.
     """
-    members = people if groups is not None else people[:, rng.permutation(people.shape[1])[:n_targets]]
+    members = people if known is not None else people[:, rng.permutation(people.shape[1])[:n_targets]]
     if others is None:
         whole = people[:, (people >= 0).all(axis=0)]
         strangers = draw_fakes(contents, whole, n_targets, rng)
@@ -135,7 +112,7 @@ def attack_tuples(
         {name: getattr(scores, name.replace("-", "_")).astype(np.float64) for name in (*BY_BUCKETS, POPULARITY)}
         for scores in (Scores.of(contents, members), Scores.of(contents, strangers))
     )
-    trials = decide(inside, outside, BY_BUCKETS, rng, groups)
+    trials = decide(inside, outside, BY_BUCKETS, rng, known)
     return replace(trials, notes=(note, *trials.notes))
 
 
@@ -144,7 +121,7 @@ def decide(
     outside: Mapping[str, FloatArray],
     counting: Sequence[str],
     rng: np.random.Generator,
-    groups: Groups | None = None,
+    known: Known | None = None,
 ) -> Trials:
     """Tell members from others by their scores.
 
@@ -154,17 +131,14 @@ def decide(
     n_inside, n_outside = (len(next(iter(scores.values()))) for scores in (inside, outside))
     learned_in, tested_in = _halves(n_inside, rng)
     learned_out, tested_out = _halves(n_outside, rng)
-    rules, variants = {}, {}
+    variants, calls = {}, {}
     best, chosen = -1.0, counting[0]
     for name in inside:
-        yes, no = inside[name], outside[name]
-        rules[name], advantage = Rule.learn(yes[learned_in], no[learned_out])
-        variants[name] = Trials(
-            name, rules[name].tally(yes[tested_in]), rules[name].tally(no[tested_out]), decides=True
-        )
+        rule, advantage = Rule.learn(inside[name][learned_in], outside[name][learned_out])
+        calls[name] = called = rule.apply(inside[name][tested_in]), rule.apply(outside[name][tested_out])
+        variants[name] = Trials(name, Tally.of(called[0]), Tally.of(called[1]), decides=True)
         if name in counting and advantage > best:
             best, chosen = advantage, name
-    of_best, rule = variants[chosen], rules[chosen]
     yes, no = fit_ratios(inside, outside, learned_in, learned_out)
     true = {f"{rate:g}": count_true(yes[tested_in], no[learned_out], no[tested_out], rate) for rate in FALSE_RATES}
     notes = [f"decided by {chosen}"]
@@ -173,20 +147,23 @@ def decide(
         for rate, trials in true.items()
         if trials is None
     ]
-    trials = replace(
-        of_best,
+    subgroup = None
+    if known is not None:
+        tested = (known.members[tested_in], yes[tested_in]), (known.others[tested_out], no[tested_out])
+        said = [
+            Outcomes(called, belief, find_labels(known.view, people))
+            for called, (people, belief) in zip(calls[chosen], tested, strict=True)
+        ]
+        subgroup = judge(MembershipAttack.name, known.view, said[0], said[1], decides=True).subgroup
+    return replace(
+        variants[chosen],
         attack=MembershipAttack.name,
         variants=variants,
         notes=tuple(notes),
         true_positives=true,
         exposed=find_most_exposed(yes[tested_in], no[tested_out], rng),
-        confidence=find_confidence(ALARMS, len(tested_in), len(tested_out)),
+        subgroup=subgroup,
     )
-    if groups is None:
-        return trials
-    said = Outcomes(rule.apply(inside[chosen][tested_in]), yes[tested_in], groups.inside[tested_in])
-    beside = Outcomes(rule.apply(outside[chosen][tested_out]), no[tested_out], groups.outside[tested_out])
-    return replace(trials, subgroup=find_worst_subgroup(trials, groups.view, said, beside))
 
 
 def fit_ratios(
@@ -220,12 +197,12 @@ def count_true(members: FloatArray, learned: FloatArray, others: FloatArray, rat
     if n < 1:
         return None
     threshold = np.sort(learned)[len(learned) - n - 1]
-    inside, outside = (Tally(int((each > threshold).sum()), len(each)) for each in (members, others))
+    inside, outside = (Tally.of(each > threshold) for each in (members, others))
     return Trials(MembershipAttack.name, inside, outside, decides=True)
 
 
 def find_most_exposed(members: FloatArray, others: FloatArray, rng: np.random.Generator) -> Trials | None:
-    """Count how many of those with the greatest ratios are members, of as many members as others."""
+    """Count how many of those with the greatest ratios are members, of as many members as others: without, a half."""
     n = min(len(members), len(others))
     most = max(LEAST, round(SHARE * 2 * n))
     if 2 * n <= most:
@@ -233,14 +210,22 @@ def find_most_exposed(members: FloatArray, others: FloatArray, rng: np.random.Ge
     order = rng.permutation(2 * n)  # among equals none comes first
     ratio = np.concatenate([members[:n], others[:n]])[order]
     surest = order[np.argsort(-ratio, kind="stable")[:most]]
-    success = int((surest < n).sum())
-    return Trials(
-        MembershipAttack.name,
-        Tally(success, most),
-        Tally(most - success, most),
-        decides=True,
-        confidence=1 - 2 * ALARMS,
-    )
+    return Trials(MembershipAttack.name, Tally.of(surest < n), baseline=Tally(n, 2 * n), alarms=OF_SOME)
+
+
+def count_values(view: ReleaseView) -> list[FloatArray]:
+    """Return of each known attribute how many records may have each code, and at the end all: it is ``UNKNOWN``."""
+    records, found = view.read_records(), []
+    for a, (stated, together) in enumerate(zip(view.labels, view.together, strict=True)):
+        rows = np.bincount(next(own[:, a] for own in records if own[0, a] >= 0), minlength=len(stated.low))
+        even = np.where(stated.gaps < 0, rows, 0)
+        begun, ended = (np.bincount(side, even, stated.width + 1) for side in (stated.low, stated.high))
+        counts = np.cumsum(begun - ended)[:-1]
+        for label in np.flatnonzero(stated.gaps >= 0):
+            covered = np.unpackbits(view.space.bits[stated.gaps[label]].view(np.uint8), bitorder="little")
+            counts += rows[label] * covered[: stated.width]
+        found.append(np.where(together, np.append(counts, view.n_rows), view.n_rows))
+    return found
 
 
 def _in_buckets(view: ReleaseView) -> bool:
@@ -252,15 +237,12 @@ def _in_buckets(view: ReleaseView) -> bool:
     return len(set(names)) == len(names) and not any("labels" in entries[name] for name in view.known)
 
 
-def _matches(view: ReleaseView, people: People) -> dict[str, FloatArray]:
+def _matches(view: ReleaseView, people: People, counts: Sequence[FloatArray]) -> dict[str, FloatArray]:
     """Return how strongly a release suggests each person, and how strongly the frequencies of values alone do."""
     copies, far = view.copies(people.codes, people.numbers)
     popularity = np.full(len(people), float(view.n_rows))
-    for place in range(len(view.known)):
-        first, group = same_rows([people.codes[:, place]])
-        known = np.full((len(first), len(view.known)), UNKNOWN, dtype=np.int32)
-        known[:, place] = people.codes[first, place]
-        popularity *= (view.copies(known, people.numbers[first])[0] / view.n_rows)[group]
+    for own, codes in zip(counts, people.codes.T, strict=True):
+        popularity *= own[codes] / view.n_rows
     excess = np.divide(copies, popularity, out=np.zeros(len(people)), where=popularity > 0)
     return {"records": copies, "excess": excess, "nearness": -far, POPULARITY: popularity}
 
@@ -275,10 +257,6 @@ class Rule:
     def apply(self, scores: FloatArray) -> BoolArray:
         """Return who is called a member."""
         return np.asarray(scores >= self.threshold if self.above else scores <= self.threshold)
-
-    def tally(self, scores: FloatArray) -> Tally:
-        """Count who is called a member."""
-        return Tally(int(np.count_nonzero(self.apply(scores))), len(scores))
 
     @classmethod
     def learn(cls, members: FloatArray, others: FloatArray) -> tuple[Rule, float]:

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from shoal.attacks.answers import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.base import TREATED, People
 from shoal.attacks.parts import Secret
-from shoal.attacks.view import ReleaseView, build_known_tree
+from shoal.attacks.view import ReleaseView, build_known_tree, encode_together
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
 from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, Whole
-from shoal.release.sliced.table import column_codes, number_rows
+from shoal.release.sliced.table import number_rows
 
 DRAWS = 200  # of who has which value in each class
 PRIOR = 4.0  # draws that a class's own shares count for
@@ -71,7 +70,8 @@ class MinimalityAttack(LearnedAttack):
         models = read_promises(view)
         refused = _lower_levels(view, everybody, members.class_of)
         seen, drawn = _draw_explaining(members, refused, models, whole, len(secret.values), rng)
-        shares = members.shares(len(secret.values))
+        counts = secret.count_in_classes(view.parts[0])
+        shares: FloatArray = counts / counts.sum(axis=1, keepdims=True)
         likely = (seen + PRIOR * shares[members.class_of_kind]) / (drawn + PRIOR)
 
         def beliefs(people: People) -> FloatArray:
@@ -109,19 +109,15 @@ class Members:
         class_of = view.find_classes(part, everybody)
         if (class_of < 0).any() or (np.bincount(class_of, minlength=len(part.records)) != part.records).any():
             raise UsageError("the people of the source are not those of the classes: the release is not of this table")
-        kind, first = number_rows([class_of, *_raw([everybody.table], view.known)], len(everybody))
-        values = np.repeat(secret.entries.value, np.rint(secret.entries.weight).astype(np.int64))
-        return cls(everybody, class_of, kind, class_of[first], values, np.argsort(class_of, kind="stable"))
-
-    def shares(self, n_values: int) -> FloatArray:
-        """Return (n_classes, n_values) the share of each value in a class."""
-        key = self.class_of[self.order].astype(np.int64) * n_values + self.values
-        counts = np.bincount(key, minlength=(int(self.class_of.max()) + 1) * n_values).reshape(-1, n_values)
-        return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+        values = [encode_together([everybody.table.column(name)]) for name in view.known]
+        kind, first = number_rows([class_of, *values], len(everybody))
+        dealt = np.repeat(secret.entries.value, np.rint(secret.entries.weight).astype(np.int64))
+        return cls(everybody, class_of, kind, class_of[first], dealt, np.argsort(class_of, kind="stable"))
 
     def kinds(self, view: ReleaseView, people: People) -> AnyIntArray:
         """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""
-        n, codes = len(self.kind), _raw([self.everybody.table, people.table], view.known)
+        n, tables = len(self.kind), (self.everybody.table, people.table)
+        codes = [encode_together([table.column(name) for table in tables]) for name in view.known]
         row = find_rows([column[:n] for column in codes], [column[n:] for column in codes])
         return np.where(row < 0, -1, self.kind[row])
 
@@ -179,7 +175,7 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
         if tree is not None:
             below: AnyIntArray = tree.node_at(level - 1)[tree.encode(everybody.table.column(name))]
         elif level == 1:
-            below = _raw([everybody.table], [name])[0]
+            below = encode_together([everybody.table.column(name)])
         else:
             continue
         finer, first = number_rows([class_of, below], len(class_of))
@@ -191,15 +187,3 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
         raise UsageError("nothing tells what lies below the published levels; give the policy")
     budget = 0 if view.policy is None else int(view.policy.max_withheld * len(everybody))
     return Refused(np.concatenate(person), np.concatenate(group), np.concatenate(owner), budget)
-
-
-def _raw(tables: Sequence[pa.Table], names: Sequence[str]) -> list[CodeArray]:
-    """Return of each attribute (n,) codes that differ where values do, over the rows of several tables."""
-    return [
-        column_codes(
-            pa.chunked_array(
-                [chunk for each in tables for chunk in each.column(name).cast(pa.string()).chunks], pa.string()
-            )
-        )
-        for name in names
-    ]

@@ -36,6 +36,15 @@ N_RANGES = 20
 BLURS = 4.0  # ranges are at least so many times as wide as noise, which would else decide which range it is
 
 
+def rows_of(start: IntArray) -> IntArray:
+    """Return the row of each entry, given where each row's entries start.
+
+    >>> rows_of(np.array([0, 2, 2, 3])).tolist()
+    [0, 0, 2]
+    """
+    return np.repeat(np.arange(len(start) - 1), np.diff(start))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
     """The published texts of one attribute: which codes, and which numbers, each of them covers."""
@@ -72,15 +81,6 @@ class ViewPart:
     pairs: Pairs  # of classes and buckets
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """One quasi attribute of a part: its labels, their numbers by text, and the label of each distinct row."""
-
-    labels: LinkColumn
-    number: Mapping[str | None, int]
-    codes: CodeArray
-
-
 def read_parts(
     contents: Sequence[tuple[pa.Table, CodeArray]],
     entries: Mapping[str, Any],
@@ -97,9 +97,9 @@ def read_parts(
     columns = [_columns(table, entries, reach or {}) for table, _ in contents]
     linkables, numbers = [], []
     for (table, _), own in zip(contents, columns, strict=True):
-        number, first = number_rows([column.codes for column in own], table.num_rows)
-        labels = np.array([column.codes[first] for column in own], dtype=np.int32).reshape(-1, len(first)).T
-        linkables.append(_boxes([column.labels for column in own], labels))
+        number, first = number_rows([codes for *_, codes in own], table.num_rows)
+        labels = np.array([codes[first] for *_, codes in own], dtype=np.int32).reshape(-1, len(first)).T
+        linkables.append(_boxes([column for column, *_ in own], labels))
         numbers.append(number)
     if agreed is not None:
         plan = replace(_boxes(agreed[0].columns, agreed[0].labels), agreement=agreed[0].agreement)
@@ -123,14 +123,16 @@ def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path
     return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
 
 
-def _columns(table: pa.Table, entries: Mapping[str, Any], reach: Mapping[str, float]) -> list[_Column]:
+def _columns(
+    table: pa.Table, entries: Mapping[str, Any], reach: Mapping[str, float]
+) -> list[tuple[LinkColumn, list[str | None], CodeArray]]:
+    """Return the quasi attributes of a part, their texts, and which of these each distinct row has."""
     columns = []
     for name in table.column_names:
         if name in entries and entries[name]["role"] == "quasi":
             codes, values = encode_column(table.column(name))
-            number = {value: place for place, value in enumerate(values)}
             labels = read_labels(name, entries[name], values, "the release")
-            columns.append(_Column(_around(labels, reach[name]) if name in reach else labels, number, codes))
+            columns.append((_around(labels, reach[name]) if name in reach else labels, values, codes))
     return columns
 
 
@@ -179,22 +181,22 @@ def _part(
     )
 
 
-def _labels(space: Space, name: str, columns: Sequence[Sequence[_Column]], linkables: Sequence[Linkable]) -> Labels:
+def _labels(space: Space, name: str, columns: Sequence[Sequence[Any]], linkables: Sequence[Linkable]) -> Labels:
     """Return the labels of an attribute in the first part that has it: those come first in the attribute's covers."""
     a = space.attributes.index(name)
-    part = next(place for place, own in enumerate(columns) if name in [column.labels.name for column in own])
-    side = [column.labels.name for column in columns[part]].index(name)
-    column = columns[part][side]
-    n_labels = len(column.labels.labels)
+    found = ((part, side) for part, own in enumerate(columns) for side, each in enumerate(own) if each[0].name == name)
+    part, side = next(found)
+    column, values, _ = columns[part][side]
+    n_labels = len(column.labels)
     low, high, _ = space.covers[a].hulls()
     gaps = np.full(n_labels, -1, dtype=np.int64)
     gaps[linkables[part].labels[:, side]] = space.releases[part].uneven[:, a]
     return Labels(
-        column.number,
+        {text: place for place, text in enumerate(values)},
         low[:n_labels].astype(np.int64),
         high[:n_labels].astype(np.int64),
         gaps,
-        spans_of(column.labels),
+        spans_of(column),
         space.covers[a].width,
     )
 
@@ -314,6 +316,13 @@ class Secret:
             kind=entry["kind"],
             format=entry.get("format"),
         )
+
+    def count_in_classes(self, part: ViewPart) -> FloatArray:
+        """Return (n_classes, n_values) how many records of each class of its part have each value."""
+        shape = len(part.records), len(self.values)
+        owner = rows_of(part.pairs.start)[rows_of(self.entries.start)]
+        key = owner * shape[1] + self.entries.value
+        return np.bincount(key, self.entries.weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
     def codes(self, column: pa.ChunkedArray) -> CodeArray:
         """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""

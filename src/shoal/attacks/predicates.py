@@ -12,13 +12,13 @@ from typing import TypeAlias
 import numpy as np
 
 from shoal.attacks import kernels
-from shoal.attacks.base import Attack, People, Tally, Trials
+from shoal.attacks.base import ALARMS, Attack, People, Tally, Trials
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
 
 NOTHING = -1  # label of an attribute that a predicate does not name
 DEPTHS = (100, 500, 1000)  # of the likeliest predicates, each of which is reported
-CONFIDENCE = 0.99  # of intervals: the worst depth is chosen, and predicates that overlap are right or wrong together
+OF_DEPTH = ALARMS / 20  # the worst of some depths is chosen, and predicates that overlap are right or wrong together
 ROUNDS = 2000
 _MOST = 64
 
@@ -131,7 +131,7 @@ class PredicateAttack(Attack):
             success, baseline = (Tally(int(each[:depth].sum()), depth) for each in (right, blind))
             elsewhere = None if beside is None else estimate_isolated(beside[:depth], share)
             name = f"depth {depth}" if depth < len(right) else "all"
-            found[depth] = Trials(name, success, elsewhere, baseline, confidence=CONFIDENCE)
+            found[depth] = Trials(name, success, elsewhere, baseline, alarms=OF_DEPTH)
         worst = max(found, key=lambda depth: found[depth].risk.low)
         if worst < len(right):
             notes.append(f"of {len(right):,} predicates the {worst:,} likeliest count: they show the most, surely")

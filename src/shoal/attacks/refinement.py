@@ -18,7 +18,7 @@ from shoal.attacks.answers import (
     not_their_own,
 )
 from shoal.attacks.base import TREATED, People, Trials
-from shoal.attacks.parts import Secret
+from shoal.attacks.parts import Secret, rows_of
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
@@ -57,7 +57,9 @@ class RefinementAttack(SensitiveAttack):
     def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
         """Sort out all people of the source, and count what is said of the targets."""
         places = Places.of(view, asked.everybody)
-        shares = _shares(view, secret)  # (n_classes + 1, n_values)
+        counts = secret.count_in_classes(view.parts[secret.part])
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+        shares = np.append(shares, np.zeros((1, counts.shape[1])), axis=0)  # that of withheld records is not known
         shown = shares > 0
         shown[-1] = True  # a record that was withheld may have any value
         believed, possible = places.sums(places.expected, shares), places.sums(places.possible, shown) > 0
@@ -110,7 +112,7 @@ class Places:
         codes, people = everybody.codes[first], np.bincount(kind_of)
         part = view.parts[0]
         (start, boxes), _ = view.cover(part, view.hulls(codes), everybody.numbers[first], near=False)
-        kind = np.repeat(np.arange(len(codes)), np.diff(start))
+        kind = rows_of(start)
         if (np.diff(start) <= 1).all():
             raise UsageError("no two classes cover one person, so counting says nothing beyond what each class says")
         withheld = len(everybody) - view.n_rows
@@ -186,14 +188,3 @@ def scale_links(
         links *= (records / np.maximum(np.bincount(place, links, len(records)), 1e-300))[place]
         links *= (people / np.maximum(np.bincount(kind, links, len(people)), 1e-300))[kind]
     return links
-
-
-def _shares(view: ReleaseView, secret: Secret) -> FloatArray:
-    """Return (n_classes + 1, n_values) the share of each value in a class; that of withheld records is not known."""
-    n_values, part = len(secret.values), view.parts[secret.part]
-    owner = np.repeat(np.arange(len(part.records)), np.diff(part.pairs.start))  # (n_pairs,)
-    entry_of = np.repeat(owner, np.diff(secret.entries.start))
-    sums = np.bincount(entry_of * n_values + secret.entries.value, secret.entries.weight, len(part.records) * n_values)
-    counts = sums.reshape(-1, n_values)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
-    return np.append(shares, np.zeros((1, n_values)), axis=0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from shoal.release.witness import find_sampled
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
+
+OF_VARIANT = 500  # targets, at most, of what quasi-identifiers alone tell beside columns that are known, too
 
 
 def attack_names() -> tuple[str, ...]:
@@ -89,25 +92,62 @@ def attack(
     for stated, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {stated} has fewer than {FEWEST} records: so few people tell nothing")
+    known = Known(view, people, members, strangers)
+    wide = known.widen() if any(kind.of_insensitive for kind in chosen.values()) else known
     found: list[Trials | Refusal] = []
     with show_progress(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
         for name, kind in chosen.items():
             each = kind(targets, register=names, others=views)
-            seeds = None if seed is None else [seed, *name.encode()]
-            asked = members if each.of_people and members is not None else people
-            columns = [
-                _try(each, part, asked, strangers, np.random.default_rng(seeds)) for part in by_column(each, view)
-            ]
-            if each.of_people and "sample" in view.manifest:
-                note = _note_sample(view.manifest["sample"], known=members is not None)
-                columns = [
-                    replace(one, notes=(*one.notes, note)) if isinstance(one, Trials) else one for one in columns
-                ]
-            reasons = {column.reason if isinstance(column, Refusal) else None for column in columns}
-            alike = len(reasons) == 1 and None not in reasons  # which column it is makes no difference then
-            found += [replace(columns[0], about=None)] if alike else columns
+            found += try_attack(each, known, wide, None if seed is None else [seed, *name.encode()])
             step.advance(1)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """A release, and people in its codes: of the source, of a sample of it, and of the control group."""
+
+    view: ReleaseView
+    people: People
+    members: People | None = None  # whose records are in a sample, if that is known
+    others: People | None = None
+
+    def widen(self) -> Known:
+        """Return the same for whoever knows people by what is neither quasi-identifying nor sensitive, too."""
+        groups = self.people, self.members, self.others
+        wide = self.view.widen([each.table for each in groups if each is not None])
+        if wide is self.view:
+            return self
+        people, members, others = (None if each is None else wide.recode(each) for each in groups)
+        return self if people is None else Known(wide, people, members, others)
+
+
+def try_attack(attack: Attack, known: Known, wide: Known, seeds: Sequence[int] | None = None) -> list[Trials | Refusal]:
+    """Try an attack, for each sensitive column that it finds out, by all that its adversary can know of people."""
+
+    def find(attack: Attack, known: Known) -> list[Trials | Refusal]:
+        return [_try(attack, part, known, np.random.default_rng(seeds)) for part in by_column(attack, known.view)]
+
+    if wide is known or not attack.of_insensitive:
+        columns = find(attack, known)
+    else:
+        fewer = copy(attack)
+        fewer.n_targets, fewer.with_variants = min(attack.n_targets, OF_VARIANT), False
+        names = ", ".join(repr(name) for name in wide.view.known if name not in known.view.known)
+        note = f"people are taken to be known by {names}, too, which the release shows"
+        both = zip(find(fewer, known), find(attack, wide), strict=True)
+        columns = [_join(narrow, found, note) for narrow, found in both]
+    reasons = {column.reason if isinstance(column, Refusal) else None for column in columns}
+    alike = len(reasons) == 1 and None not in reasons  # which column it is makes no difference then
+    return [replace(columns[0], about=None)] if alike else columns
+
+
+def _join(narrow: Trials | Refusal, found: Trials | Refusal, note: str) -> Trials | Refusal:
+    """Return what was found by more than quasi-identifiers, with what these alone tell as a variant."""
+    if isinstance(found, Refusal):
+        return narrow
+    only = {} if isinstance(narrow, Refusal) else {"quasi-identifiers only": replace(narrow, variants={}, notes=())}
+    return replace(found, variants={**found.variants, **only}, notes=(*found.notes, note))
 
 
 def _choose(names: Sequence[str] | None) -> dict[str, type[Attack]]:
@@ -118,20 +158,21 @@ def _choose(names: Sequence[str] | None) -> dict[str, type[Attack]]:
     return {name: kind for name, kind in known.items() if names is None or name in names}
 
 
-def _try(
-    attack: Attack, view: ReleaseView, people: People, others: People | None, rng: np.random.Generator
-) -> Trials | Refusal:
+def _try(attack: Attack, view: ReleaseView, known: Known, rng: np.random.Generator) -> Trials | Refusal:
     about = next(iter(view.secrets), None) if isinstance(attack, SensitiveAttack) else None
     reason = attack.refuses(view)
     if reason is not None:
         return Refusal(attack.name, reason, about)
+    sampled = known.members if attack.of_people else None
     try:
-        found = attack.run(view, people, others, rng)
+        found = attack.run(view, known.people if sampled is None else sampled, known.others, rng)
     except UsageError as error:  # what only the people tell
         return Refusal(attack.name, str(error), about)
     notes = view.treatments.notes(view.known)
     if attack.of_people and found.success.trials < FEW:
         notes.append(f"{found.success.trials} people were asked about: so few tell little, as the interval shows")
+    if attack.of_people and "sample" in view.manifest:
+        notes.append(_note_sample(view.manifest["sample"], known=sampled is not None))
     return replace(found, notes=(*found.notes, *notes))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.answers import NO_ANSWER, Answers, SecretAttack, likeliest
+from shoal.attacks.answers import Answers, SecretAttack, answer_surely
 from shoal.attacks.base import People
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import ReleaseView
@@ -39,20 +39,7 @@ class SimilarityAttack(SecretAttack):
         category = categories(view, secret)
         if category is None:
             raise TypeError("an attack that refuses is not run")
-        left = view.find_left(secret, people)
-        member = np.zeros((len(secret.values), int(category.max()) + 1))
-        member[np.arange(len(category)), category] = 1.0
-        of_each = left.weights @ member
-        alone = np.count_nonzero(of_each, axis=1) == 1
-        sure = alone & ((left.far == 0) | view.may_miss)
-        usual = int((secret.marginal @ member).argmax())
-        return Answers(
-            people,
-            np.where(sure, likeliest(of_each, rng), NO_ANSWER),
-            np.where(sure, usual, NO_ANSWER),
-            np.append(category, -1)[people.secrets[secret.name]],
-            np.where(sure, left.entries, 0.0),
-        )
+        return answer_surely(view, secret, people, category, rng)
 
 
 def categories(view: ReleaseView, secret: Secret) -> CodeArray | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from shoal.attacks.base import People, Trials
+from shoal.attacks.base import People
 from shoal.attacks.parts import Labels
 from shoal.attacks.predicates import NOTHING, Count, PredicateAttack, Predicates
 from shoal.attacks.view import ReleaseView
@@ -37,24 +36,11 @@ class SinglingOutAttack(PredicateAttack):
 
     name = "singling-out"
     title = "who can be isolated"
+    of_insensitive = True
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
         """Return None: every release has quasi attributes."""
         return None
-
-    def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:
-        """Try predicates on everybody, by all that can be known of people."""
-        wide = view.widen([people.table for people in (targets, control) if people is not None])
-        if wide is view:
-            return super().run(view, targets, control, rng)
-        others = None if control is None else wide.recode(control)
-        found = super().run(wide, wide.recode(targets), others, rng)
-        variants = dict(found.variants)
-        with suppress(UsageError):  # they may show nothing to tell people apart by
-            variants["quasi-identifiers only"] = replace(super().run(view, targets, control, rng), variants={})
-        names = ", ".join(repr(name) for name in wide.known if name not in view.known)
-        notes = (*found.notes, f"people are taken to be known by {names}, too, which the release shows")
-        return replace(found, variants=variants, notes=notes)
 
     def ask(
         self,

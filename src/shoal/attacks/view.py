@@ -21,6 +21,7 @@ from shoal.attacks.parts import (
     read_agreed_boxes,
     read_numbers,
     read_parts,
+    rows_of,
     scales_of,
 )
 from shoal.attacks.treatments import Treatments
@@ -32,7 +33,7 @@ from shoal.linking.space import Space
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import PUBLIC, Release, find_release
-from shoal.release.sliced.table import SlicedTable, number_rows
+from shoal.release.sliced.table import SlicedTable, column_codes, number_rows
 from shoal.sources.columns import plain
 from shoal.sources.frames import as_table
 from shoal.taxonomies.fitting import default_builder
@@ -53,15 +54,6 @@ class Covering(NamedTuple):
 
     start: IntArray  # (n_queries + 1,)
     boxes: IntArray
-
-
-def rows_of(start: IntArray) -> IntArray:
-    """Return the row of each entry, given where each row's entries start.
-
-    >>> rows_of(np.array([0, 2, 2, 3])).tolist()
-    [0, 0, 2]
-    """
-    return np.repeat(np.arange(len(start) - 1), np.diff(start))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -353,7 +345,8 @@ class ReleaseView:
         }
         if not more or self.form.by_plan:
             return self
-        return ReleaseView.of(self.rows, {**self.manifest, "attributes": {**self.manifest["attributes"], **more}})
+        manifest = {**self.manifest, "attributes": {**self.manifest["attributes"], **more}}
+        return ReleaseView.of(self.rows, manifest, self.policy)
 
     def recode(self, people: People) -> People:
         """Return people of another view in the codes of this one."""
@@ -392,7 +385,7 @@ class ReleaseView:
         start, by_bucket = group_items(part.pairs.second, len(self.sizes))
         entry, place = gather_entries(start, factors.indices)
         pair = by_bucket[place]
-        class_of = np.repeat(np.arange(len(part.records)), np.diff(part.pairs.start))
+        class_of = rows_of(part.pairs.start)
         asked = rows_of(factors.indptr)[entry] * len(part.records) + class_of[pair]
         kept = np.isin(asked, rows_of(covering.start) * len(part.records) + covering.boxes)
         return entry[kept], pair[kept]
@@ -412,7 +405,7 @@ class ReleaseView:
         start, boxes, far = kernels.find_covering(*asked, part.boxes, part.index, gower, step)
         if part.owner is None:
             return Covering(start, boxes), far
-        query = np.repeat(np.arange(len(hulls)), np.diff(start))
+        query = rows_of(start)
         once = np.unique(query * len(part.records) + part.owner[boxes])  # a class counts once, whatever its boxes
         query, classes = np.divmod(once, len(part.records))
         return Covering(np.searchsorted(query, np.arange(len(hulls) + 1)), classes), far
@@ -449,6 +442,32 @@ def build_known_tree(view: ReleaseView, name: str, everybody: People) -> Taxonom
     if (tree.encode(values) < 0).any():
         raise UsageError(f"column {name!r} has values outside the policy's taxonomy: it is not the release's policy")
     return tree
+
+
+def encode_together(columns: Sequence[pa.ChunkedArray]) -> CodeArray:
+    """Return (n,) codes that differ where texts do, over the rows of several columns one after the other."""
+    chunks = [chunk for column in columns for chunk in column.cast(pa.string()).chunks]
+    return column_codes(pa.chunked_array(chunks, pa.string()))
+
+
+def match_texts(
+    ours: Sequence[pa.ChunkedArray], theirs: Sequence[pa.ChunkedArray], *, alone: bool
+) -> tuple[IntArray, IntArray]:
+    """Return the rows of two tables that have the same texts, which stand once there and, if *alone*, once here.
+
+    A missing text is like no other.
+    """
+    n = len(ours[0])
+    text, first = number_rows(list(map(encode_together, zip(ours, theirs, strict=True))), n + len(theirs[0]))
+    here, there = (np.bincount(own, minlength=len(first)) for own in (text[:n], text[n:]))
+    missing = np.logical_or.reduce(
+        [np.append(*(side.is_null().to_numpy() for side in pair)) for pair in zip(ours, theirs, strict=True)]
+    )
+    once = (there == 1) & ((here == 1) | (not alone)) & ~missing[first]
+    place = np.zeros(len(first), dtype=np.int64)
+    place[text[n:]] = np.arange(len(theirs[0]))
+    rows = np.flatnonzero(once[text[:n]])
+    return rows, place[text[rows]]
 
 
 def _range_of(view: ReleaseView, place: int) -> tuple[float, float] | None:

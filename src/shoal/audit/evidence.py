@@ -25,6 +25,7 @@ from shoal.engines.local import CountedCells, LocalEngine
 from shoal.release.publication import Hiding, Publication
 from shoal.sources.base import Source, layers
 from shoal.utility.base import Utility
+from shoal.utility.marginals import Marginals
 from shoal.verify.result import Verification
 
 _LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
@@ -41,6 +42,7 @@ def build_evidence(
     findings: Sequence[Finding],
     seed: int | None,
     seconds: Mapping[str, float],
+    marginals: Sequence[Marginals] = (),
     *,
     thorough: bool = False,
 ) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def build_evidence(
         "generalized_sensitive": publication.count_generalized(),
         **{key: entry for key, entry in published.items() if entry},
         "utility": utility,
+        "marginals": [one.as_dict() for one in marginals],
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
         "findings": [finding.as_dict() for finding in findings],

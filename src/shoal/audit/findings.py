@@ -17,6 +17,7 @@ from shoal.sources.columns import is_flat
 if TYPE_CHECKING:
     from shoal.policy.policy import Acceptance, Policy
     from shoal.release.publication import Publication
+    from shoal.utility.marginals import Marginals
 
 UNUSED = "unused-acceptance"
 SHARE = 0.01  # of the records: where more of them are unique by columns, these are isolating
@@ -36,6 +37,7 @@ class PublishedTable:
     models: tuple[PrivacyModel, ...]  # that are promised
     rows: RowCounts  # what was counted over the published rows
     publication: Publication | None = None  # with its policy and source; None: no run is under way
+    marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; none: they were not compared
     given: tuple[Policy, Source] | None = None  # whose table it is of; None: not known
 
     @classmethod
@@ -45,13 +47,15 @@ class PublishedTable:
         rows: RowCounts,
         models: tuple[PrivacyModel, ...],
         publication: Publication | None = None,
+        marginals: tuple[Marginals, ...] = (),
+        *,
         given: tuple[Policy, Source] | None = None,
     ) -> PublishedTable:
         """Put together what is known of a release, or of a table that has a manifest's entries on its columns."""
         roles = {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
         if publication is not None:
             given = publication.policy, publication.source
-        return cls(read_form(manifest), roles, models, rows, publication, given)
+        return cls(read_form(manifest), roles, models, rows, publication, marginals, given)
 
     def names(self, role: str) -> tuple[str, ...]:
         """Return the published columns of one role."""
@@ -77,6 +81,21 @@ def _report_unused(acceptance: Acceptance) -> Finding:
         f"The policy accepts {acceptance.finding}{columns}, but there is no such finding.",
         "Remove it from accept, or correct its columns: about must name every column that the finding is about.",
     )
+
+
+def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
+    """A release whose tables of several columns are farther from the source than those of shuffled columns."""
+    found = table.marginals[-1] if table.marginals else None
+    if found is not None and found.below_shuffled:
+        yield Finding(
+            "below-shuffled",
+            "medium",
+            (),
+            f"Tables of {found.size} columns score {found.release:.0f} of 1,000 against the source, and would score "
+            f"{found.shuffled:.0f} if every column were shuffled independently: relations between columns "
+            "are further from the truth than if there were none.",
+            "Compare methods with shoal compare; make fewer columns quasi, or ask the privacy models for less.",
+        )
 
 
 def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
@@ -296,6 +315,7 @@ def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
 
 
 CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
+    "below-shuffled": find_below_shuffled,
     "constant-parts": find_constant_parts,
     "decodable-labels": find_decodable_labels,
     "empty-promise": find_empty_promises,

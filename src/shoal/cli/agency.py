@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from shoal.cli.console import JsonOption, bars, plain, reply, reporting, say
+from shoal.cli.console import JsonOption, Reply, add_command, bars, plain, reporting, say
 from shoal.cli.publishing import (
     DataArgument,
     FloorOption,
@@ -49,7 +50,7 @@ def _group() -> None:
     """Plan releases of several data owners about the same people, make them, and run or ask an agency's service."""
 
 
-@app.command("plan")
+@add_command(app, "plan")
 def plan(
     sensitive: Annotated[str, typer.Option(help="The sensitive column.")],
     delta: Annotated[str, typer.Option(help="How probably a release may miss the promise.")],
@@ -95,58 +96,41 @@ def plan(
         list[int] | None,
         typer.Option(help="Also tell how probably a release of so many records misses the promise; may be repeated."),
     ] = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Plan classes and records. Releases by the plan keep a promise, except with probability delta."""
-    with reporting(json_output):
-        from shoal.agency.distribution import ORDERS, count_records, read_distribution
-        from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, write_plan
-        from shoal.taxonomies.builders.listed import read_taxonomy
+    from shoal.agency.distribution import ORDERS, count_records, read_distribution
+    from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, write_plan
+    from shoal.taxonomies.builders.listed import read_taxonomy
 
-        columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
-        if (counts is None) == (data is None):
-            raise UsageError("give --counts, or --data with past records, and not both")
-        if output.exists():
-            raise UsageError(f"{output} exists already; choose another file or remove it first")
-        if data is not None and columns is None:
-            raise UsageError("--data needs --attributes: the quasi columns, with commas")
-        wanted = _read_promise(promise, l, k)
-        chosen_order = _one_of("order", order, ORDERS)
-        chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
-        trees = {name: read_taxonomy(path) for name, path in map(_taxonomy, taxonomy or [])}
-        given = counts if data is None else count_records(data, columns or [], sensitive)
-        made = make_plan(
-            read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees),
-            promise=wanted,
-            delta=chance,
-            p=least,
-            samples=samples,
-            eta=error,
-            arrangement=_one_of("arrangement", arrangement, tuple(ARRANGEMENTS)),
-            records=_one_of("records", records, RECORDS),
-        )
-        failures = {number: made.failure(number) for number in failure_at or []}
-        content = {"plan": str(output), **_describe(made, failures), "digest": write_plan(made, output)}
-        reply(json_output, content, *_explain(made, failures), f"The plan is {plain(output)}.")
-
-
-def _describe(plan: Plan, failures: dict[int, float]) -> dict[str, Any]:
-    """Return what was agreed upon, for programs."""
-    from shoal.agency.planning import round_down
-
-    return {
-        "promise": plan.promise.model,
-        plan.promise.parameter: plan.promise.least,
-        "delta": float(plan.delta),
-        "eta": float(plan.eta),
-        "records": plan.records,
-        "n": plan.n,
-        "n_tight": plan.n_tight,
-        "m": float(plan.m),
-        "p": round_down(plan.p),
-        "classes": plan.classes.n_classes,
-        **({"failure": {str(number): chance for number, chance in failures.items()}} if failures else {}),
-    }
+    columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
+    if (counts is None) == (data is None):
+        raise UsageError("give --counts, or --data with past records, and not both")
+    if output.exists():
+        raise UsageError(f"{output} exists already; choose another file or remove it first")
+    if data is not None and columns is None:
+        raise UsageError("--data needs --attributes: the quasi columns, with commas")
+    wanted = _read_promise(promise, l, k)
+    chosen_order = _one_of("order", order, ORDERS)
+    chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
+    trees = {name: read_taxonomy(Path(path)) for name, path in _pairs("taxonomy", "FILE", taxonomy).items()}
+    given = counts if data is None else count_records(data, columns or [], sensitive)
+    made = make_plan(
+        read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees),
+        promise=wanted,
+        delta=chance,
+        p=least,
+        samples=samples,
+        eta=error,
+        arrangement=_one_of("arrangement", arrangement, tuple(ARRANGEMENTS)),
+        records=_one_of("records", records, RECORDS),
+    )
+    failures = {number: made.failure(number) for number in failure_at or []}
+    document = write_plan(made, output)
+    numbers = ("delta", "eta", "records", "n", "n_tight", "m", "p", "classes", "digest")
+    kept = {"promise": made.promise.model, made.promise.parameter: made.promise.least}
+    figures = {name: document[name] for name in numbers} | ({"failure": failures} if failures else {})
+    lines = [*_explain(made, failures), f"The plan is {plain(output)}."]
+    return {"plan": str(output), **kept, **figures}, *lines
 
 
 def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
@@ -212,11 +196,14 @@ def _number(name: str, text: str) -> Fraction:
     return Fraction(number)
 
 
-def _taxonomy(text: str) -> tuple[str, Path]:
-    name, equals, path = text.partition("=")
-    if not (name and equals and path):
-        raise UsageError(f"--taxonomy must be COLUMN=FILE, got {text!r}")
-    return name, Path(path)
+def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
+    """Read COLUMN=..., as often as it was given."""
+    pairs = {}
+    for text in texts or []:
+        name, _, pairs[name] = text.partition("=")
+        if not (name and pairs[name]):
+            raise UsageError(f"--{option} must be COLUMN={what}, got {text!r}")
+    return pairs
 
 
 @app.command("apply")
@@ -234,6 +221,10 @@ def apply(
     unit: Annotated[
         str | None, typer.Option("--unit", help="Column that tells people apart; the plan's number counts these.")
     ] = None,
+    same_as: Annotated[
+        list[str] | None,
+        typer.Option(help="With --ledger: COLUMN=NAME, what earlier releases call a column; may be repeated."),
+    ] = None,
     strict: StrictOption = False,
     json_output: JsonOption = False,
 ) -> None:
@@ -242,6 +233,10 @@ def apply(
         from shoal.agency.apply import apply_plan
 
         entering = read_ledger_options(ledger, population, recipient, floor, warn)
+        if entering is not None:
+            entering = replace(entering, same_as=_pairs("same-as", "NAME", same_as))
+        elif same_as:
+            raise UsageError("--same-as is for a ledger; name it with --ledger")
         with bars() as progress:
             release = apply_plan(
                 plan,

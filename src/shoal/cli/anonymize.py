@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -98,7 +99,7 @@ def anonymize(
                 sign=sign,
             )
         if json_output:
-            answer_release(release, folder, {"utility": release.utility})
+            answer_release(release, folder, {"utility": release.utility, "marginals": release.evidence["marginals"]})
         else:
             show_release(release)
 
@@ -113,6 +114,8 @@ def show_release(release: Release) -> None:
         published += f", {records:,} {what}" if records else ""
     say(f"[bold]Verified and published[/]: {published}  ->  {plain(release.data_file)}")
     _show_promises(release)
+    if "choice" in evidence:
+        _show_choice(evidence["choice"])
     if "sample" in evidence:
         sample = evidence["sample"]
         say(f"Drawn at random: {sample['sampled_rows']:,} of {sample['source_rows']:,} records.")
@@ -127,6 +130,21 @@ def show_release(release: Release) -> None:
         )
     _show_utility(release)
     show_end(release)
+
+
+def _show_choice(choice: Mapping[str, Any]) -> None:
+    """Say which methods were tried, the best first, and which could not be."""
+
+    def name(trial: Mapping[str, Any]) -> str:
+        chosen = parameters_text(trial["parameters"])
+        return plain(f"{trial['method']} ({chosen})" if chosen else trial["method"])
+
+    scored = sorted((trial for trial in choice["tried"] if "score" in trial), key=lambda trial: -trial["score"])
+    listed = ", ".join(f"{name(trial)} {trial['score']:.0f}" for trial in scored)
+    say(f"Method {choice['method']} was chosen by tables of 3 columns of {choice['records']:,} records: {listed}.")
+    refused = [name(trial) for trial in choice["tried"] if "score" not in trial]
+    if refused:
+        say(f"These could not be used: {', '.join(refused)}; internal/evidence.json says why.")
 
 
 def _show_promises(release: Release) -> None:
@@ -149,14 +167,21 @@ def _show_promises(release: Release) -> None:
 
 def _show_utility(release: Release) -> None:
     """Say what the release answers, where it was asked."""
+    from shoal.utility.marginals import describe_marginals  # NumPy loads where it is used
+
     utility = release.evidence["utility"]
-    if "query-error" in utility:
-        median, most = utility["query-error"], utility["query-error-95"]
-        say(f"A random count is off by {median:.1%} in the median, by at most {most:.1%} for 95 of 100.")
-    measures = {
-        "association-kept": "association between columns",
-        "accuracy-ratio": "accuracy of predictions",
-    }
-    kept = [f"{utility[name]:.0%} of the {what}" for name, what in measures.items() if name in utility]
-    if kept:
-        say(f"It keeps {' and '.join(kept)}.")
+    say(*describe_marginals(release.evidence["marginals"]))
+    off = [
+        f"{utility[f'count-error-{size}']:.0%} ({utility[f'count-error-{size}-95']:.0%}) from {size:,} records on"
+        for size in (10, 100, 1000)
+        if f"count-error-{size}" in utility
+    ]
+    if off:
+        say(f"Counts are off in the median (at most, for 95 of 100) by {', '.join(off)}.")
+    if "association-kept" in utility:
+        say(
+            f"It keeps {utility['association-kept']:.0%} of the association between columns. Intervals of regression "
+            f"coefficients overlap by {utility['regression-overlap']:.0%}; means of subgroups are off by "
+            f"{utility['subgroup-error']:.2f} standard deviations in the median, {utility['subgroup-error-95']:.2f} "
+            "for 95 of 100."
+        )

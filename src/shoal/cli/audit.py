@@ -73,8 +73,8 @@ def show(found: Audit) -> None:
     _show_searchers(found, whom)
     _show_classes(found)
     _show_sensitive(found)
-    _show_sets(found, whom)
-    _show_special(found.special, whom)
+    _show_sets(found)
+    _show_special(found.special)
     if found.uniqueness is not None:
         _show_uniqueness(found.uniqueness)
     _show_columns(found)
@@ -175,14 +175,14 @@ def _show_sensitive(found: Audit) -> None:
     print_table("What classes tell of sensitive attributes", heads, attributes)
 
 
-def _show_sets(found: Audit, whom: str) -> None:
-    heads = ("attributes", f"unique {whom}", "share", "combinations", f"{whom} each")
+def _show_sets(found: Audit) -> None:
+    heads = ("attributes", "unique records", "share", "combinations", "records each")
     largest = max(len(risk.attributes) for risk in found.sets)
     print_table("Each attribute alone", heads, [_set_row(risk) for risk in found.sets if len(risk.attributes) == 1])
     worst = [_set_row(risk) for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
     title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
     print_table(title, heads, worst)
-    title = f"Smallest sets that make more than {found.threshold:.1%} of the {whom} unique"
+    title = f"Smallest sets that make more than {found.threshold:.1%} of the records unique"
     print_table(title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
     _say_more(found.minimal_sets)
     if not found.minimal_sets:
@@ -226,8 +226,8 @@ def _show_columns(found: Audit) -> None:
         out().print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
 
 
-def _show_special(risk: SpecialRisk, whom: str) -> None:
-    """Tell which attributes carry the risk; *whom* are records or people."""
+def _show_special(risk: SpecialRisk) -> None:
+    """Tell which attributes carry the risk of records."""
     if not risk.unique_records:
         return
     sizes = [f"{size}" for size in range(1, len(risk.by_size))] + [f"more than {risk.largest}"]
@@ -235,14 +235,14 @@ def _show_special(risk: SpecialRisk, whom: str) -> None:
         (size, f"{count:,}", f"{count / risk.unique_records:.1%}")
         for size, count in zip(sizes, risk.by_size, strict=True)
     ]
-    title = f"How many attributes single out each of the {risk.unique_records:,} unique {whom}, at least"
-    print_table(title, ("attributes", whom, f"share of unique {whom}"), rows)
+    title = f"How many attributes single out each of the {risk.unique_records:,} unique records, at least"
+    print_table(title, ("attributes", "records", "share of unique records"), rows)
     sets = [
         (", ".join(one.attributes), f"{one.records:,}", f"{one.score / risk.score:.1%}")
         for one in risk.sets[:MOST_SETS]
     ]
-    title = f"Riskiest combinations: all of these attributes single {whom} out, fewer of them do not"
-    print_table(title, ("attributes", whom, "share of the score"), sets)
+    title = "Riskiest combinations: all of these attributes single records out, fewer of them do not"
+    print_table(title, ("attributes", "records", "share of the score"), sets)
     _say_more(risk.sets)
     shares = [(name, f"{share:.1%}") for name, share in risk.contributions]
     title = "Attributes by what they contribute (shares overlap: a combination counts for each of its attributes)"
@@ -250,7 +250,7 @@ def _show_special(risk: SpecialRisk, whom: str) -> None:
     if risk.disclosure is not None:
         worst = risk.disclosure.highest
         say(
-            f"\nSomebody of the population who matches one of the unique {whom} is that person with a chance of "
+            f"\nSomebody of the population who matches one of the unique records is that person with a chance of "
             f"{risk.disclosure.chance:.1%}"
             + ("." if worst is None else f"; {worst:.1%} for the highest score (DIS-SUDA).")
         )

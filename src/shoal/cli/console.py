@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from shoal.core.progress import Progress
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+Reply: TypeAlias = "tuple[Any, *tuple[str | Table, ...]]"  # for programs; then lines for people
+Replying: TypeAlias = Callable[..., Reply]
 INTERRUPTED = 130
 UNEXPECTED = 1
 _LEAST_SPACE = 3 << 30  # with 2 cores 2.5 GB were enough and 2 GB were not: Arrow and LLVM reserve much
@@ -176,6 +179,38 @@ def reply(json_output: bool, content: Any, *lines: str | Table) -> None:
         answer(content)
     else:
         say(*lines)
+
+
+def add_command(app: typer.Typer, name: str) -> Callable[[Replying], None]:
+    """Return a decorator that makes a command of a function that returns its reply; the command takes --json."""
+
+    def register(function: Replying) -> None:
+        def run(*, json_output: JsonOption = False, **given: Any) -> None:
+            with reporting(json_output):
+                reply(json_output, *function(**given))
+
+        app.command(name)(join_parameters(run, function))
+
+    return register
+
+
+def join_parameters(outer: Callable[..., Any], inner: Replying, supplied: str = "") -> Callable[..., Any]:
+    """Return *outer*, which passes all else on to *inner*, with the parameters of both, as a command line has them.
+
+    Those of *outer* that must be given come first, and its options last; one parameter of *inner* is *supplied* by it.
+    """
+    own = [each for each in _list_parameters(outer) if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    passed = [each for each in _list_parameters(inner) if each.name != supplied]
+    first = [each for each in own if each.default is inspect.Parameter.empty]
+    joined = [*first, *passed, *(each for each in own if each not in first)]
+    named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in joined]
+    outer.__doc__ = inner.__doc__
+    vars(outer)["__signature__"] = inspect.Signature(named)
+    return outer
+
+
+def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())
 
 
 def out() -> Console:

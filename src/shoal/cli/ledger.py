@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, bars, make_table, out, plain, reply, reporting, say
+from shoal.cli.console import JsonOption, Reply, add_command, answer, bars, make_table, out, plain, reporting, say
 from shoal.core.wording import count_noun, join_words
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def check(
         raise typer.Exit(BELOW)
 
 
-@app.command("add")
+@add_command(app, "add")
 def add(
     ledger: _Ledger,
     folder: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release: its folder, or public in it.")],
@@ -87,38 +87,34 @@ def add(
         Path | None,
         typer.Option("--policy", "-p", help="Its policy: what columns were called before, what is accepted."),
     ] = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Enter a release of before. It is verified and linked, but not refused."""
-    with reporting(json_output):
-        from shoal.linking.ledger.entering import add as run
-        from shoal.linking.ledger.records import LedgerOptions
+    from shoal.linking.ledger.entering import add as run
+    from shoal.linking.ledger.records import LedgerOptions
 
-        with bars() as progress:
-            entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress, policy)
-        entry, warnings = entered.evidence["ledger"], [*entered.warnings, *entered.unsettled]
-        lines = [f"Entered as number {entry['number']}, about {plain(entry['population'])}."]
-        lines += [f"[yellow]Warning:[/] {plain(warning)}." for warning in warnings]
-        reply(json_output, {**entry, "warnings": warnings}, *lines)
+    with bars() as progress:
+        entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress, policy)
+    entry, warnings = entered.evidence["ledger"], [*entered.warnings, *entered.unsettled]
+    lines = [f"Entered as number {entry['number']}, about {plain(entry['population'])}."]
+    lines += [f"[yellow]Warning:[/] {plain(warning)}." for warning in warnings]
+    return {**entry, "warnings": warnings}, *lines
 
 
-@app.command("export")
+@add_command(app, "export")
 def export(
     ledger: _Ledger,
     output: Annotated[
         Path, typer.Option("--out", "-o", help="New file: .json with everything, .csv with a line each.")
     ],
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Write the record for auditors. Entries, guarantees, evaluations and digests; no rows."""
-    with reporting(json_output):
-        from shoal.linking.ledger.checking import export as run
+    from shoal.linking.ledger.checking import export as run
 
-        counts = run(ledger, output)
-        reply(json_output, {"out": str(output), **counts}, f"{counts['releases']:,} releases  ->  {plain(output)}")
+    counts = run(ledger, output)
+    return {"out": str(output), **counts}, f"{counts['releases']:,} releases  ->  {plain(output)}"
 
 
-@app.command("floor")
+@add_command(app, "floor")
 def floor(
     ledger: _Ledger,
     least: Annotated[int, typer.Option("--floor", help="Sensitive values that everybody must be left with.")],
@@ -126,27 +122,24 @@ def floor(
     warn: Annotated[
         bool | None, typer.Option("--warn/--refuse", help="Warn of releases below the floor, or refuse them.")
     ] = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Set the floor of a population. This is the only way to lower it, and is kept in the record."""
-    with reporting(json_output):
-        from shoal.linking.ledger.book import Ledger
-        from shoal.linking.ledger.records import check_floor
+    from shoal.linking.ledger.book import Ledger
+    from shoal.linking.ledger.records import check_floor
 
-        check_floor(least)
-        with Ledger.open(ledger, write=True) as opened:
-            name = opened.choose(population)
-            before = opened.find_population(name).limits
-            after = opened.set_limits(name, floor=least, warns=before.warns if warn is None else warn).limits
-        what = "warned of" if after.warns else "refused"
-        reply(
-            json_output,
-            {"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns},
-            f"The floor of {plain(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}.",
-        )
+    check_floor(least)
+    with Ledger.open(ledger, write=True) as opened:
+        name = opened.choose(population)
+        before = opened.find_population(name).limits
+        after = opened.set_limits(name, floor=least, warns=before.warns if warn is None else warn).limits
+    what = "warned of" if after.warns else "refused"
+    return (
+        {"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns},
+        f"The floor of {plain(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}.",
+    )
 
 
-@app.command("budget")
+@add_command(app, "budget")
 def budget(
     ledger: _Ledger,
     epsilon: Annotated[
@@ -154,40 +147,33 @@ def budget(
     ],
     delta: Annotated[float, typer.Option(help="Delta that they may cost in all.", min=0, max=1)] = 0.0,
     population: Annotated[str | None, typer.Option(help="About whom; not needed if there is only one.")] = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Set what all differentially private releases about a population may cost. It is kept in the record."""
-    with reporting(json_output):
-        from shoal.linking.ledger.book import Ledger
-        from shoal.linking.ledger.checking import overview
+    from shoal.linking.ledger.book import Ledger
+    from shoal.linking.ledger.checking import overview
 
-        with Ledger.open(ledger, write=True) as opened:
-            name = opened.choose(population)
-            opened.set_limits(name, epsilon=epsilon, delta=delta)
-            (found,) = overview(opened, name)["populations"]
-        spent = found["spent"]
-        reply(
-            json_output,
-            {"population": name, "epsilon": epsilon, "delta": delta, "spent": spent},
-            f"The budget of {plain(name)} is epsilon {epsilon:g} and delta {delta:g}; spent are "
-            f"{spent['epsilon']:g} and {spent['delta']:g}.",
-        )
+    with Ledger.open(ledger, write=True) as opened:
+        name = opened.choose(population)
+        opened.set_limits(name, epsilon=epsilon, delta=delta)
+        (found,) = overview(opened, name)["populations"]
+    spent = found["spent"]
+    have = f"The budget of {plain(name)} is epsilon {epsilon:g} and delta {delta:g}"
+    text = f"{have}; spent are {spent['epsilon']:g} and {spent['delta']:g}."
+    return {"population": name, "epsilon": epsilon, "delta": delta, "spent": spent}, text
 
 
-@app.command("strike")
+@add_command(app, "strike")
 def strike(
     ledger: _Ledger,
     number: Annotated[int, typer.Argument(help="The number of an unfinished release.")],
     reason: Annotated[str, typer.Option(help="Why it is sure that nobody has it.")],
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Say that an unfinished release never was published. It stays in the record, and counts no more."""
-    with reporting(json_output):
-        from shoal.linking.ledger.checking import entry_document
-        from shoal.linking.ledger.checking import strike as run
+    from shoal.linking.ledger.checking import entry_document
+    from shoal.linking.ledger.checking import strike as run
 
-        entry = run(ledger, number, reason)
-        reply(json_output, entry_document(entry), f"Release {number} is struck and counts no more.")
+    entry = run(ledger, number, reason)
+    return entry_document(entry), f"Release {number} is struck and counts no more."
 
 
 def _show_releases(found: dict[str, Any]) -> None:

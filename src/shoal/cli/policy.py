@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +16,7 @@ from shoal.core.errors import UsageError
 if TYPE_CHECKING:
     from shoal.policy.drafting import Draft
     from shoal.policy.policy import Role
+    from shoal.sources.base import SourceOptions
 
 ROLES: tuple[Role, ...] = ("identifier", "quasi", "sensitive", "insensitive")
 
@@ -46,34 +49,62 @@ def check(
         reply(json_output, document, f"{plain(policy)} is valid: {', '.join(roles)}")
 
 
+def _flag(kind: Any, about: str) -> Any:
+    return Annotated[kind, typer.Option(help=about, show_default=False)]
+
+
+# One for each option under `source` in a policy: what is not given is found by content where it can be.
+SOURCE_FLAGS = {
+    "delimiter": _flag(str | None, "Character between fields."),
+    "quote": _flag(str | None, "Character around fields; empty: none."),
+    "encoding": _flag(str | None, "Character encoding of a text file."),
+    "header": _flag(bool | None, "Whether the first record holds the names."),
+    "names": _flag(list[str] | None, "Name of a column, in place of the header's; give it for each, in order."),
+    "missing": _flag(list[str] | None, "Text that means missing in every column; may be given several times."),
+    "missing_in": _flag(list[str] | None, "COLUMN=TEXT that means missing there; may be given several times."),
+    "decimal_comma": _flag(list[str] | None, "Column with numbers like 1.234,50; may be given several times."),
+    "trim": _flag(bool | None, "Whether blanks around texts are dropped."),
+    "sheet": _flag(str | None, "Sheet of an Excel file."),
+    "labels": _flag(str | None, "texts or codes: how labelled values of Stata and SPSS files are read."),
+}
+
+
+def _add_source_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command that takes them by name have the flags of a source."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    named = inspect.Parameter.KEYWORD_ONLY
+    flags = [inspect.Parameter(name, named, default=None, annotation=kind) for name, kind in SOURCE_FLAGS.items()]
+    command.__signature__ = signature.replace(parameters=[*own, *flags])  # type: ignore[attr-defined]
+    return command
+
+
+@_add_source_flags
 def init(
     data: DataArgument,
     file: Annotated[
         Path | None, typer.Option("--out", "-o", help="New file for the policy; otherwise it is printed.")
     ] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Character between fields, if it is not found by itself.")
+    column_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="COLUMN=TYPE, such as sex=category or zip=postcode; may be given several times."),
     ] = None,
-    encoding: Annotated[str, typer.Option(help="Character encoding of a CSV file.")] = "utf-8",
     json_output: JsonOption = False,
+    **source: Any,
 ) -> None:
     """Draft a policy: roles by evidence, taxonomies by kind, questions left open as comments."""
     with reporting(json_output):
-        from pydantic import ValidationError
-
         from shoal.policy.drafting import draft_policy
+        from shoal.policy.guessing import TYPES
         from shoal.release.release import write_text
-        from shoal.sources.base import SourceOptions
 
         if file is not None and (file.exists() or file.is_symlink()):
             raise UsageError(f"{file} exists already; choose another name or remove it first")
-        try:
-            options = SourceOptions(delimiter=delimiter, encoding=encoding)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            raise UsageError(f"--{problem['loc'][0]}: {problem['ctx']['error']}") from None
+        types: dict[str, Any] = {name: kinds[-1] for name, kinds in _pairs(column_type, "--type").items()}
+        if unknown := [kind for kind in types.values() if kind not in TYPES]:
+            raise UsageError(f"--type: there is no type {unknown[0]!r}; choose one of {', '.join(TYPES)}")
         with bars() as progress:
-            draft = draft_policy(data, options=options, progress=progress)
+            draft = draft_policy(data, options=_read_options(source), types=types, progress=progress)
         if file is not None:
             write_text(file, draft.text)
         if json_output:
@@ -82,6 +113,36 @@ def init(
             if file is None:
                 typer.echo(draft.text, nl=False)
             _review(draft, data, file)
+
+
+def _read_options(given: dict[str, Any]) -> SourceOptions:
+    """Make the options of the source of those flags that were given."""
+    from pydantic import ValidationError
+
+    from shoal.sources.base import SourceOptions
+
+    chosen = {name: value for name, value in given.items() if value not in (None, [])}
+    if "missing" in chosen:
+        chosen["missing"] = ["", *chosen["missing"]]
+    if "missing_in" in chosen:
+        chosen["missing_in"] = _pairs(chosen["missing_in"], "--missing-in")
+    try:
+        return SourceOptions(**chosen)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        about = problem.get("ctx", {}).get("error", problem["msg"])
+        raise UsageError(f"--{str(problem['loc'][0]).replace('_', '-')}: {about}") from None
+
+
+def _pairs(given: list[str] | None, flag: str) -> dict[str, list[str]]:
+    """Return what was given for each column as COLUMN=TEXT."""
+    pairs: dict[str, list[str]] = {}
+    for one in given or ():
+        column, equals, text = one.rpartition("=")
+        if not equals:
+            raise UsageError(f"{flag} takes a column and a text with = between them, such as income=-9")
+        pairs.setdefault(column, []).append(text)
+    return pairs
 
 
 def _review(draft: Draft, data: str, file: Path | None) -> None:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from shoal.cli.agency import app as app
-from shoal.cli.console import JsonOption, bars, make_table, plain, reply, reporting, require_packages
+from shoal.cli.console import (
+    Reply,
+    Replying,
+    add_command,
+    bars,
+    join_parameters,
+    make_table,
+    plain,
+    reply,
+    reporting,
+    require_packages,
+)
 from shoal.core.errors import ShoalError, UsageError
 
 if TYPE_CHECKING:
     from shoal.agency.client import AgencyClient
+    from shoal.agency.service.settings import Settings
 
 
+Client: TypeAlias = "AgencyClient"
+Chosen: TypeAlias = "Settings"
 Url = Annotated[str, typer.Argument(metavar="URL", help="The service: https://..., or http://... on this machine.")]
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Number of the campaign.")]
 TokenFile = Annotated[
@@ -29,14 +44,41 @@ Database = Annotated[
     typer.Option(help="sqlite:///FILE or postgresql://...; else SHOAL_AGENCY_DATABASE, else sqlite:///agency.db."),
 ]
 Days = Annotated[int, typer.Option("--expires", metavar="DAYS", help="Days until it expires.", min=1, max=3660)]
-PACKAGES = ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
 
 
-def make_client(url: str, token_file: Path | None, insecure: bool) -> AgencyClient:
-    """Return the client that a command asks with."""
-    from shoal.agency.client import AgencyClient, read_token
+def ask_service(name: str) -> Callable[[Replying], None]:
+    """Return a decorator that makes a command of a function that asks a service by its *client*."""
 
-    return AgencyClient.at(url, read_token(token_file), insecure=insecure)
+    def register(function: Replying) -> None:
+        def run(*, url: Url, token_file: TokenFile = None, insecure: Insecure = False, **given: Any) -> Reply:
+            from shoal.agency.client import AgencyClient, read_token
+
+            return function(AgencyClient.at(url, read_token(token_file), insecure=insecure), **given)
+
+        add_command(app, name)(join_parameters(run, function, "client"))
+
+    return register
+
+
+def work_beside(name: str) -> Callable[[Replying], None]:
+    """Return a decorator that makes a command of a function that works on a service's database by its *settings*."""
+
+    def register(function: Replying) -> None:
+        def run(*, database: Database = None, **given: Any) -> Reply:
+            return function(read_settings(database=database), **given)
+
+        add_command(app, name)(join_parameters(run, function, "settings"))
+
+    return register
+
+
+def read_settings(**given: Any) -> Chosen:
+    """Return the settings of the service, whose packages must be there."""
+    needed = ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
+    require_packages("the agency's service", "agency", *needed)
+    from shoal.agency.service.settings import settings
+
+    return settings(**given)
 
 
 def quote(value: object, form: str = "") -> str:
@@ -44,6 +86,11 @@ def quote(value: object, form: str = "") -> str:
     from shoal.agency.client import make_printable
 
     return plain(make_printable(format(value, form) if form and isinstance(value, int) else value))
+
+
+def quote_entry(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of a service's list as texts; what it lacks stays an error."""
+    return type(entry)({name: quote(value, "" if name == "id" else ",") for name, value in entry.items()})
 
 
 def amount(number: object, one: str, several: str | None = None) -> str:
@@ -70,14 +117,11 @@ def serve(
 ) -> None:
     """Serve an agency over HTTP. Campaigns, plans and registered releases, until interrupted."""
     with reporting(json_output):
-        require_packages("the agency's service", "agency", *PACKAGES)
+        secured = {"tls_cert": tls_cert, "tls_key": tls_key, "behind_proxy": behind_proxy}
+        chosen = read_settings(database=database, host=host, port=port, **secured)
         from shoal.agency.service.application import serve as run
         from shoal.agency.service.application import write_port
         from shoal.agency.service.database import open_migrated
-        from shoal.agency.service.settings import settings
-
-        secured = {"tls_cert": tls_cert, "tls_key": tls_key, "behind_proxy": behind_proxy}
-        chosen = settings(None, database=database, host=host, port=port, **secured)
 
         def announce(name: str, number: int) -> None:
             address = f"http{'s' if chosen.tls_cert else ''}://{name}:{number}"
@@ -89,231 +133,181 @@ def serve(
         run(chosen, open_migrated(chosen.database, migrating=False), announce)
 
 
-@app.command("migrate")
-def migrate(
-    database: Database = None,
-    json_output: JsonOption = False,
-) -> None:
+@work_beside("migrate")
+def migrate(settings: Chosen) -> Reply:
     """Bring a database up to date. It is made if it is not there."""
-    with reporting(json_output):
-        require_packages("the agency's service", "agency", *PACKAGES)
-        from shoal.agency.service.database import open_migrated
-        from shoal.agency.service.settings import settings
+    from shoal.agency.service.database import open_migrated
 
-        open_migrated(settings(database=database).database, migrating=True)
-        reply(json_output, {"migrated": True}, "The database is of the newest version.")
+    open_migrated(settings.database, migrating=True)
+    return {"migrated": True}, "The database is of the newest version."
 
 
-@app.command("token")
+@work_beside("token")
 def token(
+    settings: Chosen,
     role: Annotated[str, typer.Option(help="agency, owner or client.")],
     name: Annotated[str, typer.Option(help="Whom it is for; owners are told apart by it.")],
     expires: Days = 90,
-    database: Database = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Make a token and print it. It is shown this once; the first of an agency is made so."""
-    with reporting(json_output):
-        require_packages("the agency's service", "agency", *PACKAGES)
-        from shoal.agency.service.administration import create_first_token
-        from shoal.agency.service.settings import settings
+    from shoal.agency.service.administration import create_first_token
 
-        made = create_first_token(settings(database=database), name, role, expires)
-        reply(json_output, made, plain(made["token"]))
+    made = create_first_token(settings, name, role, expires)
+    return made, plain(made["token"])
 
 
-@app.command("renew")
+@work_beside("renew")
 def renew(
+    settings: Chosen,
     token: Annotated[int, typer.Argument(metavar="TOKEN", help="Number of the token, as `GET /v1/tokens` lists it.")],
     expires: Days = 90,
-    database: Database = None,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Renew a token, also one that has expired. The token stays as it is."""
-    with reporting(json_output):
-        require_packages("the agency's service", "agency", *PACKAGES)
-        from shoal.agency.service.administration import renew_beside
-        from shoal.agency.service.settings import settings
+    from shoal.agency.service.administration import renew_beside
 
-        made = renew_beside(settings(database=database), token, expires)
-        reply(json_output, made, f"Token {token}, of {plain(made['name'])}, is valid until {made['expires_at'][:10]}.")
+    made = renew_beside(settings, token, expires)
+    return made, f"Token {token}, of {plain(made['name'])}, is valid until {made['expires_at'][:10]}."
 
 
-@app.command("open")
+@ask_service("open")
 def open_campaign(
-    url: Url,
+    client: Client,
     campaign_file: Annotated[Path, typer.Argument(metavar="CAMPAIGN.YAML", help="Name, columns, values and promise.")],
     distribution: Annotated[
         Path | None, typer.Option(help="What is known of the population: counts or probabilities; owners give none.")
     ] = None,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Open a campaign. Owners contribute counts to it, unless a distribution is given at once."""
-    with reporting(json_output):
-        from shoal.agency.distribution import read_distribution
-        from shoal.agency.domain import Domain
-        from shoal.agency.submissions import read_campaign, read_counts
+    from shoal.agency.distribution import read_distribution
+    from shoal.agency.domain import Domain
+    from shoal.agency.submissions import read_campaign, read_counts
 
-        body = read_campaign(campaign_file)
-        given = None
-        if distribution is not None:
-            given = read_counts(distribution, Domain.of(body["domain"]), probabilities=True)
-            read_distribution(distribution, body["domain"]["sensitive"]["name"])  # a plan could be made from it
-        client = make_client(url, token_file, insecure)
-        number = str(client.open_campaign(body)["id"])
-        try:
-            if given is None:
-                client.move(number, "collecting")
-            else:
-                client.distribute(number, given)
-        except ShoalError as error:
-            raise type(error)(
-                f"campaign {number} was made, but stays a draft that is good for nothing: {error}"
-            ) from None
-        next_step = "Owners may contribute counts now" if given is None else "Its distribution is known"
-        text = f"Campaign {quote(number)} is open. {next_step}; `shoal agency settle` makes the plan."
-        reply(json_output, client.campaign(number) if json_output else {}, text)
+    body = read_campaign(campaign_file)
+    given = None
+    if distribution is not None:
+        given = read_counts(distribution, Domain.of(body["domain"]), probabilities=True)
+        read_distribution(distribution, body["domain"]["sensitive"]["name"])  # a plan could be made from it
+    opened = client.ask("POST", "campaigns", body=body)
+    number = str(opened["id"])
+    try:
+        if given is None:
+            opened = client.ask("POST", "campaigns", number, "state", body={"state": "collecting"})
+        else:
+            client.ask("PUT", "campaigns", number, "distribution", body=given)
+    except ShoalError as error:
+        raise type(error)(f"campaign {number} was made, but stays a draft that is good for nothing: {error}") from None
+    next_step = "Owners may contribute counts now" if given is None else "Its distribution is known"
+    text = f"Campaign {quote(number)} is open. {next_step}; `shoal agency settle` makes the plan."
+    return opened, text
 
 
-@app.command("status")
-def status(
-    url: Url,
-    campaign: Campaign,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+@ask_service("status")
+def status(client: Client, campaign: Campaign) -> Reply:
     """Show how far a campaign is. Who contributed, who has how many records, and what is registered."""
-    with reporting(json_output):
-        client = make_client(url, token_file, insecure)
-        found = client.campaign(campaign)
-        contributions = client.contributions(campaign)
-        reports = client.reports(campaign) if found["state"] in ("planned", "closed") else []
-        released = client.releases(campaign)
-        lines = [f"Campaign {quote(campaign)}, {quote(found['name'])}: {quote(found['state'])}."]
+    found = client.ask("GET", "campaigns", campaign)
+    planned = found["state"] in ("planned", "closed")
+    content: dict[str, Any] = {
+        "campaign": found,
+        "contributions": client.list("campaigns", campaign, "counts"),
+        "reports": client.list("campaigns", campaign, "records") if planned else [],
+        "releases": client.list("campaigns", campaign, "releases"),
+        "requests": [entry for entry in client.list("requests") if entry["state"] == "open"],
+    }
+    templates = {
+        "contributions": "{owner} contributed {records} records.",
+        "reports": "{owner} has {records} of {needed} records.",
+        "releases": "{owner} registered release {id}, {basis}.",
+        "requests": "{client} asks for releases (request {id}).",
+    }
+    lines = [f"Campaign {quote(campaign)}, {quote(found['name'])}: {quote(found['state'])}."]
+    for what, template in templates.items():
         lines += [
-            f"{quote(each['owner'])} contributed {quote(each['records'], ',')} records." for each in contributions
+            template.format_map({name: quote(value, ",") for name, value in entry.items()}) for entry in content[what]
         ]
-        for entry in reports:
-            has = f"{quote(entry['records'], ',')} of {quote(entry['needed'], ',')} records"
-            lines.append(f"{quote(entry['owner'])} has {has}.")
-        lines += [
-            f"{quote(entry['owner'])} registered release {quote(entry['id'])}, {quote(entry['basis'])}."
-            for entry in released
-        ]
-        waiting = [entry for entry in client.requests() if entry["state"] == "open"]
-        lines += [f"{quote(entry['client'])} asks for releases (request {quote(entry['id'])})." for entry in waiting]
-        content = {"campaign": found, "contributions": contributions, "reports": reports, "releases": released}
-        content["requests"] = waiting
-        reply(json_output, content, *lines)
+    return content, *lines
 
 
-@app.command("settle")
+@ask_service("settle")
 def settle(
-    url: Url,
+    client: Client,
     campaign: Campaign,
     samples: Annotated[
         int | None, typer.Option(help="Make the most classes that so many records allow.", min=1)
     ] = None,
     p: Annotated[float | None, typer.Option("--p", help="How likely l values of every class are at least.")] = None,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Have a campaign's plan made. From then on it never changes."""
-    with reporting(json_output):
-        made = make_client(url, token_file, insecure).settle(campaign, p=p, samples=samples)
-        classes = amount(made["classes"], "class", "classes")
-        text = f"{classes}; owners publish with {quote(made['records'], ',')} records or more."
-        reply(json_output, made, text, f"Digest of the plan: {quote(made['digest'])}")
+    from shoal.agency.client import PLANNING
+
+    body = {"p": p, "samples": samples}
+    made = client.ask("POST", "campaigns", campaign, "plan", body=body, patience=PLANNING)
+    classes = amount(made["classes"], "class", "classes")
+    text = f"{classes}; owners publish with {quote(made['records'], ',')} records or more."
+    return made, text, f"Digest of the plan: {quote(made['digest'])}"
 
 
-@app.command("close")
-def close(
-    url: Url,
-    campaign: Campaign,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+@ask_service("close")
+def close(client: Client, campaign: Campaign) -> Reply:
     """Close a campaign. No release is registered any more; what is registered stays."""
-    with reporting(json_output):
-        closed = make_client(url, token_file, insecure).move(campaign, "closed")
-        reply(json_output, closed, f"Campaign {quote(campaign)} is closed.")
+    closed = client.ask("POST", "campaigns", campaign, "state", body={"state": "closed"})
+    return closed, f"Campaign {quote(campaign)} is closed."
 
 
-@app.command("campaigns")
-def campaigns(
-    url: Url, token_file: TokenFile = None, insecure: Insecure = False, json_output: JsonOption = False
-) -> None:
+@ask_service("campaigns")
+def campaigns(client: Client) -> Reply:
     """List the campaigns of an agency."""
-    with reporting(json_output):
-        found = make_client(url, token_file, insecure).campaigns()
-        table = make_table("campaign", "name", "state", "promise")
-        for entry in found:
-            number = f"l = {quote(entry['l'])}" if entry["k"] is None else f"k = {quote(entry['k'])}"
-            promise = f"{quote(entry['promise'])} ({number}, delta = {quote(entry['delta'])})"
-            table.add_row(quote(entry["id"]), quote(entry["name"]), quote(entry["state"]), promise)
-        reply(json_output, {"campaigns": found}, table if found else "There is no campaign yet.")
+    found = client.list("campaigns")
+    table = make_table("campaign", "name", "state", "promise")
+    for entry in found:
+        number = f"l = {quote(entry['l'])}" if entry["k"] is None else f"k = {quote(entry['k'])}"
+        promise = f"{quote(entry['promise'])} ({number}, delta = {quote(entry['delta'])})"
+        table.add_row(quote(entry["id"]), quote(entry["name"]), quote(entry["state"]), promise)
+    return {"campaigns": found}, table if found else "There is no campaign yet."
 
 
-@app.command("request")
+@ask_service("request")
 def request(
-    url: Url,
+    client: Client,
     wanted: Annotated[str, typer.Argument(help="Number of a campaign, or the columns that are wanted, with commas.")],
     purpose: Annotated[str, typer.Option(help="What the releases are for.")],
     l: Annotated[float | None, typer.Option("--l", help="Sensitive values that shall remain for everybody.")] = None,
     delta: Annotated[float | None, typer.Option(help="How probably a release may miss that.")] = None,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Ask an agency for releases. It approves or refuses; `shoal agency requests` shows what it decided."""
-    with reporting(json_output):
-        of_campaign = wanted.isdecimal()
-        what = (
-            {"campaign": int(wanted)} if of_campaign else {"attributes": [name.strip() for name in wanted.split(",")]}
-        )
-        body = {"purpose": purpose, "l": l, "delta": delta, **what}
-        made = make_client(url, token_file, insecure).request(body)
-        reply(json_output, made, f"Request {quote(made['id'])} waits for the agency.")
+    body: dict[str, Any] = {"purpose": purpose, "l": l, "delta": delta}
+    if wanted.isdecimal():
+        body["campaign"] = int(wanted)
+    else:
+        body["attributes"] = [name.strip() for name in wanted.split(",")]
+    made = client.ask("POST", "requests", body=body)
+    return made, f"Request {quote(made['id'])} waits for the agency."
 
 
-@app.command("requests")
+@ask_service("requests")
 def requests(
-    url: Url,
+    client: Client,
     request: Annotated[int | None, typer.Argument(metavar="REQUEST", help="One to decide, by the agency.")] = None,
     approve: Annotated[bool | None, typer.Option("--approve/--refuse", help="What is decided about it.")] = None,
     campaign: Annotated[int | None, typer.Option(help="For which campaign, if it names none.", min=1)] = None,
     reason: Annotated[str, typer.Option(help="Why; the client reads it.")] = "",
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """List requests of clients, or decide one. An approved client may read what the campaign has registered."""
-    with reporting(json_output):
-        client = make_client(url, token_file, insecure)
-        if (request is None) != (approve is None):
-            raise UsageError(
-                "a decision is a request's number and --approve or --refuse; give both, or neither to list"
-            )
-        if request is not None:
-            body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
-            made = client.decide(request, body)
-            reply(json_output, made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}.")
-            return
-        found, names = client.requests(), ("id", "client", "campaign", "state", "purpose", "reason")
-        table = make_table("request", *names[1:])
-        for entry in found:
-            table.add_row(*(quote(entry[name] or "") for name in names))
-        reply(json_output, {"requests": found}, table if found else "There is no request yet.")
+    if (request is None) != (approve is None):
+        raise UsageError("a decision is a request's number and --approve or --refuse; give both, or neither to list")
+    if request is not None:
+        body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
+        made = client.ask("POST", "requests", str(request), "decision", body=body)
+        return made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}."
+    found, names = client.list("requests"), ("id", "client", "campaign", "state", "purpose", "reason")
+    table = make_table("request", *names[1:])
+    for entry in found:
+        table.add_row(*(quote(entry[name] or "") for name in names))
+    return {"requests": found}, table if found else "There is no request yet."
 
 
-@app.command("contribute")
+@ask_service("contribute")
 def contribute(
-    url: Url,
+    client: Client,
     campaign: Campaign,
     counts: Annotated[
         Path | None, typer.Argument(help="The campaign's columns and `count`: one row per combination.")
@@ -321,103 +315,83 @@ def contribute(
     data: Annotated[
         Path | None, typer.Option(help="A table with one row per person instead, to be counted here.")
     ] = None,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
-    with reporting(json_output):
-        from shoal.agency.domain import Domain
-        from shoal.agency.submissions import count_by_domain, read_counts
+    from shoal.agency.domain import Domain
+    from shoal.agency.submissions import count_by_domain, read_counts
 
-        if (counts is None) == (data is None):
-            raise UsageError("give a file of counts or --data with a table of records, and not both")
-        client = make_client(url, token_file, insecure)
-        domain = Domain.of(client.campaign(campaign).get("domain"))
-        body = count_by_domain(data, domain) if data is not None else read_counts(counts, domain)
-        stored = client.contribute(campaign, body)
-        records = amount(sum(row[-1] for row in body["rows"]), "record")
-        combinations = amount(len(body["rows"]), "combination")
-        reply(json_output, stored, f"Counts of {records} in {combinations} are with the agency.")
+    if (counts is None) == (data is None):
+        raise UsageError("give a file of counts or --data with a table of records, and not both")
+    domain = Domain.of(client.ask("GET", "campaigns", campaign)["domain"])
+    body = count_by_domain(data, domain) if data is not None else read_counts(counts, domain)
+    stored = client.ask("PUT", "campaigns", campaign, "counts", body=body)
+    records = amount(sum(row[-1] for row in body["rows"]), "record")
+    combinations = amount(len(body["rows"]), "combination")
+    return stored, f"Counts of {records} in {combinations} are with the agency."
 
 
-@app.command("fetch")
+@ask_service("fetch")
 def fetch(
-    url: Url,
+    client: Client,
     campaign: Campaign,
     output: Annotated[Path, typer.Option("--out", "-o", help="New file for the plan.")],
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Fetch a campaign's plan for `shoal agency apply`. Its digest is checked before it is written."""
-    with reporting(json_output):
-        plan = make_client(url, token_file, insecure).fetch(campaign, output)
-        content = {"plan": str(output), "classes": plan.classes, "records": plan.records, "delta": plan.delta}
-        classes = f"{amount(plan.classes, 'class', 'classes')} of {quote(', '.join(plan.quasi))}"
-        reply(
-            json_output,
-            {**content, "promise": plan.promise.document(), "digest": plan.digest},
-            f"The plan is {quote(output)}: {classes}.",
-            f"Publish by it as soon as there are {plan.records:,} records, and not before.",
-            f"Digest: {plan.digest}",
-        )
+    plan = client.fetch(campaign, output)
+    content = {"plan": str(output), "classes": plan.classes, "records": plan.records, "delta": plan.delta}
+    classes = f"{amount(plan.classes, 'class', 'classes')} of {quote(', '.join(plan.quasi))}"
+    return (
+        {**content, "promise": plan.promise.document(), "digest": plan.digest},
+        f"The plan is {quote(output)}: {classes}.",
+        f"Publish by it as soon as there are {plan.records:,} records, and not before.",
+        f"Digest: {plan.digest}",
+    )
 
 
-@app.command("report")
+@ask_service("report")
 def report(
-    url: Url,
+    client: Client,
     campaign: Campaign,
     records: Annotated[int | None, typer.Option(help="How many records you have.", min=0)] = None,
     data: Annotated[Path | None, typer.Option(help="Count the rows of this table instead; they stay here.")] = None,
     unit: Annotated[str | None, typer.Option(help="With --data: count people, whom this column tells apart.")] = None,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Tell how many records you have. The agency answers how many are missing."""
-    with reporting(json_output):
-        from shoal.agency.apply import count_people
-        from shoal.agency.submissions import count_rows
-        from shoal.sources.opening import open_source
+    from shoal.agency.apply import count_people
+    from shoal.agency.submissions import count_rows
+    from shoal.sources.opening import open_source
 
-        if unit is not None and data is None:
-            raise UsageError("--unit is a column of the table that --data names; give both")
-        if (records is None) == (data is None):
-            raise UsageError("give --records with a number or --data with a table to be counted, and not both")
-        client = make_client(url, token_file, insecure)
-        if records is None:
-            records = count_rows(data) if unit is None else count_people(open_source(data), unit)
-        found = client.report(campaign, records)
-        has = f"{amount(found['records'], 'record')} of {quote(found['needed'], ',')} that are needed"
-        verdict = "enough" if found["enough"] is True else f"wait for {quote(found['missing'], ',')} more"
-        reply(json_output, found, f"{has}: {verdict}.")
+    if unit is not None and data is None:
+        raise UsageError("--unit is a column of the table that --data names; give both")
+    if (records is None) == (data is None):
+        raise UsageError("give --records with a number or --data with a table to be counted, and not both")
+    if records is None:
+        records = count_rows(data) if unit is None else count_people(open_source(data), unit)
+    found = client.ask("PUT", "campaigns", campaign, "records", body={"records": records})
+    has = f"{amount(found['records'], 'record')} of {quote(found['needed'], ',')} that are needed"
+    verdict = "enough" if found["enough"] is True else f"wait for {quote(found['missing'], ',')} more"
+    return found, f"{has}: {verdict}."
 
 
-@app.command("register")
+@ask_service("register")
 def register(
-    url: Url,
+    client: Client,
     campaign: Campaign,
     folder: Annotated[Path, typer.Argument(help="The release that `shoal agency apply` wrote.")],
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """Verify and register a release by the plan. Its manifest, digests and counts are sent, no row."""
-    with reporting(json_output):
-        from shoal.agency.submissions import make_registration
+    from shoal.agency.submissions import make_registration
 
-        client = make_client(url, token_file, insecure)
-        with bars() as progress:
-            body = make_registration(folder, progress=progress)
-        registered = client.register(campaign, body)
-        number, basis = quote(registered["id"]), quote(registered["basis"])
-        reply(json_output, registered, f"Verified, and registered as release {number}; for clients it is {basis}.")
+    with bars() as progress:
+        body = make_registration(folder, progress=progress)
+    registered = client.ask("POST", "campaigns", campaign, "releases", body=body)
+    number, basis = quote(registered["id"]), quote(registered["basis"])
+    return registered, f"Verified, and registered as release {number}; for clients it is {basis}."
 
 
-@app.command("releases")
+@ask_service("releases")
 def releases(
-    url: Url,
+    client: Client,
     campaign: Campaign,
     together: Annotated[
         int | None, typer.Option(help="Tell what is known of this many releases together; else of all.", min=1)
@@ -425,27 +399,23 @@ def releases(
     target: Annotated[
         str | None, typer.Option(help="Tell what remains of a person, such as age=34,sex=F, by the releases' counts.")
     ] = None,
-    token_file: TokenFile = None,
-    insecure: Insecure = False,
-    json_output: JsonOption = False,
-) -> None:
+) -> Reply:
     """List a campaign's releases, and what they keep together."""
-    with reporting(json_output):
-        client = make_client(url, token_file, insecure)
-        found = client.releases(campaign)
-        guarantee = client.guarantee(campaign, together)
-        table = make_table("release", "owner", "rows", "its promise is", "registered (UTC)")
-        for entry in found:
-            when = quote(entry["at"])[:19].replace("T", " ")
-            table.add_row(
-                *map(quote, (entry["id"], entry["owner"])), quote(entry["rows"], ","), quote(entry["basis"]), when
-            )
-        lines = [table if found else "No release is registered yet.", quote(guarantee["statement"])]
-        content = {"releases": found, "guarantee": guarantee}
-        if target is not None:
-            from shoal.linking.linking import parse_target
+    found = client.list("campaigns", campaign, "releases")
+    query = {} if together is None else {"releases": together}
+    guarantee = client.ask("GET", "campaigns", campaign, "guarantee", query=query)
+    table = make_table("release", "owner", "rows", "its promise is", "registered (UTC)")
+    for entry in found:
+        shown = quote_entry(entry)
+        when = shown["at"][:19].replace("T", " ")
+        table.add_row(*(shown[name] for name in ("id", "owner", "rows", "basis")), when)
+    lines = [table if found else "No release is registered yet.", quote(guarantee["statement"])]
+    content = {"releases": found, "guarantee": guarantee}
+    if target is not None:
+        from shoal.linking.linking import parse_target
 
-            content["linkage"] = linked = client.link(campaign, parse_target(target))
-            left = ", ".join(f"{quote(value)} ({quote(count)})" for value, count in linked["remaining"].items())
-            lines.append(f"{quote(linked['statement'])} They are {left}.")
-        reply(json_output, content, *lines)
+        body = {"target": parse_target(target)}
+        content["linkage"] = linked = client.ask("POST", "campaigns", campaign, "linkage", body=body)
+        left = ", ".join(f"{quote(value)} ({quote(count)})" for value, count in linked["remaining"].items())
+        lines.append(f"{quote(linked['statement'])} They are {left}.")
+    return content, *lines

@@ -130,11 +130,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _find_options(manifest: dict[str, Any]) -> SourceOptions:
-    """Read the source with the texts for missing that the manifest names."""
+    """Read the source with what the manifest says of missing values and of how numbers are written."""
     from shoal.sources.base import SourceOptions
 
     try:
-        return SourceOptions(missing=manifest["missing"]["tokens"])
+        return SourceOptions(missing=manifest["missing"]["tokens"], **manifest.get("reading", {}))
     except (ValueError, KeyError, TypeError):
         return SourceOptions()
 

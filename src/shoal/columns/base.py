@@ -15,6 +15,7 @@ from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
 from shoal.sources.base import DerivedSource, Source, layers
+from shoal.sources.columns import UNCHANGED
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
@@ -253,7 +254,9 @@ def treat(
         pa.field(field.name, treatments[field.name].kind) if field.name in treatments else field
         for field in source.schema
     ]
-    return TreatedSource(source.name, pa.schema(fields), source.n_rows, (), source, treatments, frozenset(identifiers))
+    return TreatedSource(
+        source.name, pa.schema(fields), source.n_rows, UNCHANGED, source, treatments, frozenset(identifiers)
+    )
 
 
 Remains = Literal["yes", "may not", "no"]

@@ -18,7 +18,7 @@ from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import find_starts, kernel, pam
 from shoal.sources.base import DerivedSource, Source, SourceOptions
-from shoal.sources.columns import is_text
+from shoal.sources.columns import UNCHANGED, is_text
 from shoal.sources.opening import open_source
 from shoal.taxonomies.tree import Taxonomy
 
@@ -241,7 +241,7 @@ class UnfoldedSource(DerivedSource):
         for field in source.schema:
             names = by_column[field.name].names if field.name in by_column else ()
             fields += [pa.field(name, pa.string()) for name in names] or [field]
-        return cls(source.name, pa.schema(fields), source.n_rows, (), source, tuple(unfoldings))
+        return cls(source.name, pa.schema(fields), source.n_rows, UNCHANGED, source, tuple(unfoldings))
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         wanted = [one for one in self.unfoldings if not set(columns).isdisjoint(one.names)]

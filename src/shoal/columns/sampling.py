@@ -19,6 +19,7 @@ from shoal.core.errors import InputError
 from shoal.core.kernels import find_starts
 from shoal.core.randomness import Chance
 from shoal.sources.base import Source
+from shoal.sources.columns import UNCHANGED
 
 
 class Sampling(Parameters):
@@ -99,7 +100,7 @@ def sample(sampling: Sampling, source: Source, chance: Chance, column: str | Non
     """
     name, random = f"the sample of {source.name}", RowRandom.of(chance)
     rows = None if column is None else _one_of_each(source, column, random)
-    return SampledSource(name, source.schema, None, (), source, random, sampling, rows)
+    return SampledSource(name, source.schema, None, UNCHANGED, source, random, sampling, rows)
 
 
 def _one_of_each(source: Source, column: str, random: RowRandom) -> BoolArray:

@@ -312,13 +312,14 @@ def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
     """Return the trials of those who are most at risk, with the average beside, and without values of anybody."""
     if isinstance(found, Refusal):
         return found
-    average = replace(found, exposed=None, subgroup=None)
-    _, worst = max(found.cases, key=lambda case: case[1].risk.low)
+    variants = {name: replace(each, exposed=None, subgroup=None) for name, each in found.variants.items()}
+    average = replace(found, exposed=None, subgroup=None, variants=variants)
+    _, worst = found.worst_case
     if worst is found:
         return average
     whose = "the people whom the attack is surest about" if worst is found.exposed else "the subgroup that fares worst"
-    variants = {**found.variants, "average": replace(average, variants={}, notes=())}
-    return replace(worst, variants=variants, notes=(*found.notes, f"the risk is that of {whose}"))
+    beside = {**variants, "average": replace(average, variants={}, notes=())}
+    return replace(worst, variants=beside, notes=(*found.notes, f"the risk is that of {whose}"))
 
 
 def _columns(policy: Policy, table: pa.Table, names: Sequence[str], which: str) -> pa.Table:

@@ -12,12 +12,12 @@ import numpy as np
 
 from shoal.compare.ground import Ground
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.utility.association_kept import contingency
-from shoal.utility.query_error import SANITY
+from shoal.utility.association_kept import cramers_v
 
 N_SETS = 50  # of counting questions, each about the same attributes
 N_IN_SET = 20
 MOST_OTHERS = 2
+SANITY = 0.001  # share of the people to which errors of smaller counts are relative
 MOST_COUNTED_BINS = 64
 MOST_BINS = 16
 MOST_CLASSES = 64
@@ -176,23 +176,8 @@ class Association(Measure):
         for first, second in combinations(range(len(columns)), 2):
             shape = n_bins(self._bins[first]), n_bins(self._bins[second])
             code = columns[first].astype(np.int64) * shape[1] + columns[second]
-            found.append(cramers_v(np.bincount(code, minlength=shape[0] * shape[1]).reshape(shape)))
+            found.append(cramers_v(np.bincount(code, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)))
         return np.array(found, dtype=np.float64)
-
-
-def cramers_v(counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> float:
-    """Return the corrected V of a table of counts, 0 for independence and 1 where one value tells the other.
-
-    >>> round(cramers_v(np.array([[500, 0], [0, 500]])), 3), cramers_v(np.array([[9, 11], [11, 9]]))
-    (1.0, 0.0)
-    """
-    table = counts[counts.any(axis=1)][:, counts.any(axis=0)].astype(np.float64)
-    n, rows, columns = float(table.sum()), table.shape[0], table.shape[1]
-    if n < 2 or min(rows, columns) < 2:
-        return 0.0
-    square = max(0.0, contingency(table) - (rows - 1) * (columns - 1) / (n - 1))
-    corrected = min(rows - (rows - 1) ** 2 / (n - 1), columns - (columns - 1) ** 2 / (n - 1))
-    return float(np.sqrt(square / (corrected - 1))) if corrected > 1 else 0.0
 
 
 class Learning(Measure):

@@ -39,7 +39,11 @@ class _CompiledCode(FunctionCache):  # type: ignore[misc]
         if not hasattr(self, "_cache_file"):
             super().__init__(self._function)
         rtsys.initialize(target_context)
-        return self._load_overload(sig, target_context)
+        try:
+            return self._load_overload(sig, target_context)
+        except (ImportError, AttributeError):  # written by another version, whose classes are elsewhere now
+            self._cache_file.flush()
+            return None
 
 
 def kernel(function: F) -> F:

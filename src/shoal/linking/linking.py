@@ -205,23 +205,6 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
     return 1 + max(0, others - sum(n_values - l for l in ls))
 
 
-def compose(guarantees: Sequence[tuple[int, float]]) -> tuple[int, float]:
-    """Return the (l, delta) that holds for all of several (l, delta)-diverse releases together.
-
-    Rameshwar and Tandon, Theorem 4.5, for releases that were made with the same agreed classes: all of them are
-    l-diverse on the same likely values unless one of them fails, so the chances to fail add up.
-
-    >>> compose([(5, 0.01), (5, 0.02)])
-    (5, 0.03)
-    """
-    if not guarantees:
-        raise UsageError("nothing to compose: give at least one (l, delta)")
-    for l, delta in guarantees:
-        if l < 1 or not 0 <= delta <= 1:
-            raise UsageError("(l, delta)-diversity has an l of at least 1 and a delta from 0 to 1")
-    return min(l for l, _ in guarantees), min(1.0, sum(delta for _, delta in guarantees))
-
-
 def link_people(space: Space, linkables: Sequence[Linkable], people: Source, floor: int) -> dict[str, Any]:
     """Link for given people; return the entries of a ``PopulationLinkage``."""
     queries, person = space.queries_of(people)
@@ -313,11 +296,8 @@ def judge_classes(space: Space, linkables: Sequence[Linkable], judge: BeliefJudg
     releases, _, members = _join_releases(space, space.index(), len(linkables))
     kept, belief = np.ones(len(members), dtype=np.bool_), 0.0
     for block in space.blocks(len(members)):
-        some = members[block]
-        left = np.stack(
-            [each.histograms.rows(own, len(space.values)) for each, own in zip(releases, some.T, strict=True)]
-        )
-        fewest = np.ones(len(some), dtype=np.int64)
+        left = kernels.stack_counts(releases, members[block].T, len(space.values))
+        fewest = np.ones(len(members[block]), dtype=np.int64)
         kept[block], largest = judge.judge(left, fewest, np.full_like(fewest, _NONE))
         belief = max([belief, *largest])
     there = np.zeros(len(linkables[-1].labels), dtype=np.bool_)

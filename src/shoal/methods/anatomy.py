@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -25,14 +27,16 @@ _QUASI_ARE_EXACT = (
 _NOTHING_IS_HIDDEN = (
     "the models allow buckets with a single sensitive value, so that a bucket may be a single record and hide nothing"
 )
+_MOST_OF_A_VALUE = 40  # in one bucket; beyond, buckets are hardly more even
 
 
 class Anatomy(Method):
-    """Every bucket has l different sensitive values or more, each once: a random guess is right once in l at most.
+    """No bucket has a sensitive value oftener than the models allow: each once where that can be.
 
     Xiao and Tao, "Anatomy: simple and effective privacy preservation", VLDB 2006. Records in the order of their
     sensitive values, those of one value in random order, go to n / l buckets in turn: a value that is no more
-    frequent than there are buckets is in no bucket twice.
+    frequent than there are buckets is in no bucket twice. Where one is, larger buckets that hold it more than once may
+    still do: at most r times in a bucket of m.
     """
 
     name = "anatomy"
@@ -71,21 +75,17 @@ class Anatomy(Method):
         with progress.step("dealing", problem.cells.n_records, unit="records") as step:
             counts, (leaves,) = problem.cells.counts, problem.cells.codes[len(problem.quasi) :]
             by_value = kernels.sum_groups(leaves.astype(np.int32), counts, problem.sensitive[0].taxonomy.n_leaves)
-            l = _different_values(problem, by_value)
-            n_buckets = _number_of_buckets(by_value, l)
-            n_withheld = int(np.maximum(by_value - n_buckets, 0).sum())
-            if n_withheld > problem.max_withheld:
-                raise UnreachableError(_reason(problem, by_value, l))
+            most, size, n_buckets, _ = _choose_deal(problem, by_value)
             cell = np.repeat(np.arange(problem.cells.n_cells), counts)[rng.permutation(int(counts.sum()))]
             order = rng.permutation(len(by_value)).astype(np.int32)
             first, ordered = kernels.group_items(order[leaves[cell]], len(by_value))
             rank = np.arange(len(ordered)) - np.repeat(first[:-1], np.diff(first))
-            kept = ordered[rank < n_buckets]  # without the surplus of a value beyond one in each bucket
+            kept = ordered[rank < most * n_buckets]  # without the surplus of a value
             bucket = (np.arange(len(kept)) % n_buckets).astype(np.int32)
             step.advance(problem.cells.n_records)
         pieces = Pieces(cell[kept], bucket, np.ones(len(kept), dtype=np.int64))
         plan = SlicedPlan.of_pieces(_parts(problem), counts, pieces, n_buckets)
-        return replace(plan, warnings=(_QUASI_ARE_EXACT,) if l > 1 else (_QUASI_ARE_EXACT, _NOTHING_IS_HIDDEN))
+        return replace(plan, warnings=(_QUASI_ARE_EXACT,) if size > 1 else (_QUASI_ARE_EXACT, _NOTHING_IS_HIDDEN))
 
 
 def _parts(problem: Problem) -> tuple[Part, Part]:
@@ -94,40 +94,75 @@ def _parts(problem: Problem) -> tuple[Part, Part]:
     return quasi, Part((), (0,), (), np.zeros(problem.cells.n_cells, dtype=np.int32), 1)
 
 
-def _different_values(problem: Problem, by_value: IntArray) -> int:
-    """Return how many different values, one record each, a bucket needs to meet every requirement."""
-    n_present = int((by_value > 0).sum())
+class _Deal(NamedTuple):
+    """Buckets of *size* records or more, each value at most *most* times in each; what is too many is withheld."""
+
+    most: int
+    size: int
+    n_buckets: int
+    n_withheld: int
+
+
+def _choose_deal(problem: Problem, by_value: IntArray) -> _Deal:
+    """Return the deal that withholds the fewest records, of such that of the smallest buckets; or raise."""
     asked = [(requirement.model, requirement.whole(problem.cells.counts)) for requirement in problem.requirements]
 
-    def enough(l: int) -> bool:
-        bucket = ClassHistograms.of([np.arange(len(by_value)) < l])
-        return all(bool(model.holds(bucket, whole)[0]) for model, whole in asked)
+    def hold(bucket: IntArray) -> bool:
+        return all(bool(model.holds(ClassHistograms.of([bucket]), whole)[0]) for model, whole in asked)
 
-    if not enough(n_present):
-        subjects = ", ".join(model.subject for model, _ in asked)
-        name = problem.sensitive[0].name
+    present = (by_value > 0).astype(np.int64)
+    if not hold(present):
+        subjects, name, n_present = (
+            ", ".join(model.subject for model, _ in asked),
+            problem.sensitive[0].name,
+            present.sum(),
+        )
         raise UnreachableError(f"{subjects}: even a bucket with all {n_present} values of {name!r} does not reach it")
-    # more values, equally frequent, are worse for no model that does not tell values apart
-    return bisect_left(range(1, n_present), True, key=enough) + 1
+    deals = []
+    for most in range(1, min(int(by_value.max()), _MOST_OF_A_VALUE) + 1):
+        deals.append(_deal(by_value, most, hold))
+        if not deals[-1].n_withheld:
+            break
+    best = min(deals, key=lambda deal: deal.n_withheld)
+    if best.n_withheld <= problem.max_withheld:
+        return best
+    if hold(by_value):
+        return _Deal(int(by_value.max()), int(by_value.sum()), 1, 0)
+    raise UnreachableError(_reason(problem, by_value, deals[0], best))
 
 
-def _number_of_buckets(by_value: IntArray, l: int) -> int:
-    """Return the most buckets for which there are l records each of different values.
+def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> _Deal:
+    """Return as many buckets as can hold however their records are composed, with no value more than *most* times."""
+    n_present = int((by_value > 0).sum())
+
+    def hold_always(size: int) -> bool:
+        # of all buckets of this size the one with the fewest values is the worst for models that want them even, and
+        # a larger bucket is more even: what holds for one size does for all above
+        return hold(np.clip(size - most * np.arange(len(by_value)), 0, most))
+
+    size = bisect_left(range(1, most * n_present), True, key=hold_always) + 1
+    n_buckets = _number_of_buckets(by_value, size, most)
+    return _Deal(most, size, n_buckets, int(np.maximum(by_value - most * n_buckets, 0).sum()))
+
+
+def _number_of_buckets(by_value: IntArray, size: int, most: int = 1) -> int:
+    """Return the most buckets for which there are *size* records each, none of a value more than *most* times.
 
     >>> _number_of_buckets(np.array([4, 3, 2]), 2), _number_of_buckets(np.array([9, 2, 1]), 2)
     (4, 3)
+    >>> _number_of_buckets(np.array([4, 3, 3]), 5, 2)
+    2
     """
-    # sum(min(count, n)) - n l is concave in n and 0 at 0, so that numbers for which there are enough come first
-    numbers = range(1, int(by_value.sum()) // l + 1)
-    return bisect_left(numbers, True, key=lambda n: int(np.minimum(by_value, n).sum()) < n * l)
+    # sum(min(count, most n)) - n size is concave in n and 0 at 0, so that numbers for which there are enough come first
+    numbers = range(1, int(by_value.sum()) // size + 1)
+    return bisect_left(numbers, True, key=lambda n: int(np.minimum(by_value, most * n).sum()) < n * size)
 
 
-def _reason(problem: Problem, by_value: IntArray, l: int) -> str:
-    n_records, most, name = int(by_value.sum()), int(by_value.max()), problem.sensitive[0].name
-    needed = int(np.maximum(by_value - _number_of_buckets(by_value, l), 0).sum())
+def _reason(problem: Problem, by_value: IntArray, once: _Deal, best: _Deal) -> str:
+    n_records, most, l, name = int(by_value.sum()), int(by_value.max()), once.size, problem.sensitive[0].name
     allowed = f"{problem.max_withheld:,} may be withheld" if problem.max_withheld else "none may be withheld"
     return (
         f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
         f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable, or withholding "
-        f"{needed:,} records would do ({allowed})"
+        f"{best.n_withheld:,} records would do ({allowed})"
     )

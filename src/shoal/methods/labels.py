@@ -98,6 +98,15 @@ def is_range(trees: Trees, j: int, low: int, high: int) -> bool:
 
 
 @kernel
+def label_width(trees: Trees, j: int, low: int, high: int) -> float:
+    """Return the width of the label for leaves of attribute j from *low* to *high*."""
+    if is_range(trees, j, low, high):
+        lo, hi = find_range(trees, j, low, high)
+        return range_width(trees, j, lo, hi)
+    return float(trees.width[trees.first_node[j] + covering_node(trees, j, low, high)])
+
+
+@kernel
 def find_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
     """Return the leaf range that is published for records from leaf *low* to leaf *high*."""
     base = trees.first_leaf[j]

@@ -12,15 +12,31 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.errors import InputError, did_you_mean
 from shoal.core.progress import Progress, Silent
 from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
-from shoal.policy.guessing import MOST_CATEGORIES, Guess, Options, guess_quasi_taxonomy, guess_role, how_many
+from shoal.policy.guessing import (
+    CODES,
+    MOST_CATEGORIES,
+    MOST_QUASI,
+    QUASI,
+    UNKNOWN,
+    ColumnType,
+    Guess,
+    Options,
+    guess_quasi_taxonomy,
+    guess_role,
+    guess_type,
+    guess_unknown_role,
+    how_many,
+    type_of_names,
+)
 from shoal.policy.policy import Role
-from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_columns
+from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source
+from shoal.policy.vocabulary import read_vocabulary
 from shoal.sources.base import Source, SourceOptions
-from shoal.sources.opening import open_source
 
 LARGE_TABLE = 10_000
 SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"
@@ -35,6 +51,7 @@ class DraftColumn:
     """What the draft says of one column, and why."""
 
     name: str
+    type: ColumnType
     role: Role
     reason: str
     taxonomy: Options | None
@@ -49,7 +66,13 @@ class DraftColumn:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {"name": self.name, **self.entry, "reason": self.reason, "questions": list(self.questions)}
+        return {
+            "name": self.name,
+            "type": self.type,
+            **self.entry,
+            "reason": self.reason,
+            "questions": list(self.questions),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +110,16 @@ class Draft:
         }
 
 
-def draft_policy(data: object, *, options: SourceOptions | None = None, progress: Progress | None = None) -> Draft:
-    """Read a table once and draft a policy for it; names and counts of it appear in the draft, values never do.
+def draft_policy(
+    data: object,
+    *,
+    options: SourceOptions | None = None,
+    types: Mapping[str, ColumnType] | None = None,
+    progress: Progress | None = None,
+) -> Draft:
+    """Read a table and draft a policy for it; of its values only those appear that mean missing or are usual scales.
+
+    *types* says what columns are of which their names and values tell too little.
 
     >>> import pyarrow as pa
     >>> people = pa.table({"sex": ["F", "M"] * 10, "age": list(range(30, 50)), "illness": ["flu", "gout"] * 10})
@@ -96,55 +127,98 @@ def draft_policy(data: object, *, options: SourceOptions | None = None, progress
     >>> draft.names("quasi"), draft.names("sensitive")
     (('sex', 'age'), ('illness',))
     """
-    chosen = options or SourceOptions()
-    source = open_source(data, chosen)
-    return draft_from_profiles(source.name, source, chosen, profile_columns(source, progress or Silent()))
+    source, chosen, profiles = profile_source(data, options or SourceOptions(), progress or Silent())
+    for name in types or ():
+        if name not in source.schema.names:
+            raise InputError(f"column {name!r} is not in {source.name}{did_you_mean(name, source.schema.names)}")
+    return draft_from_profiles(source.name, source, chosen, profiles, types or {})
 
 
-def draft_from_profiles(name: str, source: Source, chosen: SourceOptions, profiles: tuple[ColumnProfile, ...]) -> Draft:
+def draft_from_profiles(
+    name: str,
+    source: Source,
+    chosen: SourceOptions,
+    profiles: tuple[ColumnProfile, ...],
+    types: Mapping[str, ColumnType] | None = None,
+) -> Draft:
     """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
-    columns = tuple(_column(profile, source.meaning(profile.name)) for profile in profiles)
-    secret = [profile for profile, column in zip(profiles, columns, strict=True) if column.role == "sensitive"]
+    kinds = [(types or {}).get(profile.name) or guess_type(profile) for profile in profiles]
+    guesses = _choose_roles(profiles, kinds)
+    columns = tuple(
+        _column(profile, kind, guess, source.meaning(profile.name))
+        for profile, kind, guess in zip(profiles, kinds, guesses, strict=True)
+    )
+    pairs = list(zip(profiles, columns, strict=True))
+    secret = [profile for profile, column in pairs if column.role == "sensitive"]
+    weights = [profile for profile, column in pairs if column.type == "weight" and column.role == "insensitive"]
+    weights = [profile for profile in weights if profile.lowest >= 0 < profile.highest and not profile.n_missing]
     models = [ask_k_anonymity(profiles[0].n_rows), *map(ask_diversity, secret)]
-    markers = sorted({marker for profile in profiles for marker in profile.markers})
     reading = chosen.model_dump(exclude_defaults=True)
-    if markers:
-        reading["missing"] = list(dict.fromkeys([*chosen.missing, *markers]))
     policy: dict[str, Any] = {
         "attributes": {column.name: column.entry for column in columns},
         "privacy": [dict(model.choice) for model in models if model.choice is not None],
-        "method": {"mondrian": {}},
+        "method": {"auto": {}},
         "missing": "category",
         "max_withheld": 0,
     }
+    if weights:
+        policy["survey_weight"] = weights[0].name
     if reading:
         policy["source"] = reading
-    asked = _table_questions(columns, profiles, bool(markers))
+    asked = _table_questions(columns, profiles, chosen)
     text = _text(name, profiles, columns, models, policy, asked)
     every = (*asked, *(question for model in models for question in model.questions))
     return Draft(name, profiles[0].n_rows, columns, every, policy, text)
 
 
-def _column(profile: ColumnProfile, meaning: str | None) -> DraftColumn:
-    role = guess_role(profile)
+def _choose_roles(profiles: Sequence[ColumnProfile], kinds: Sequence[ColumnType]) -> list[Guess[Role]]:
+    """Guess all roles; of more than a dozen quasi, those stay that outsiders know best and that tell most."""
+    known = [guess_role(profile, kind) for profile, kind in zip(profiles, kinds, strict=True)]
+    careful = not any(guess is not None and guess.choice == "quasi" for guess in known)
+    guesses = [
+        guess_unknown_role(profile, careful=careful)
+        if guess is None or (careful and guess.choice == "insensitive" and kind != "weight")
+        else guess
+        for profile, kind, guess in zip(profiles, kinds, known, strict=True)
+    ]
+
+    def rank(place: int) -> tuple[int, float]:
+        topics = read_vocabulary().find_topics(profiles[place].name)
+        records = profiles[place].records
+        shares = records / max(int(records.sum()), 1)
+        known_by = next((number for number, topic in enumerate(QUASI) if topic in topics), len(QUASI))
+        return known_by, float((shares * np.log(shares)).sum())
+
+    quasi = sorted((place for place, guess in enumerate(guesses) if guess.choice == "quasi"), key=rank)
+    for place in quasi[MOST_QUASI:]:
+        reason = f"{guesses[place].reason}; a dozen others are better known or tell more"
+        guesses[place] = Guess("insensitive", reason, guesses[place].questions)
+    return guesses
+
+
+def _column(profile: ColumnProfile, kind: ColumnType, role: Guess[Role], meaning: str | None) -> DraftColumn:
     taxonomy: Guess[Options | None] | None = Guess(None)
     if role.choice == "quasi":
-        taxonomy = guess_quasi_taxonomy(profile)
+        taxonomy = guess_quasi_taxonomy(profile, kind)
     elif role.choice == "sensitive" and not (profile.exact and profile.n_distinct <= MOST_CATEGORIES):
         taxonomy = None  # sensitive values are published as they are, and these are too many to compare
+    elif role.choice == "sensitive" and kind in CODES and profile.kind == "whole":
+        taxonomy = Guess({"flat": {}}, "codes, not quantities")
     if taxonomy is None:
         question = (
             f"which taxonomy fits it? It looks {role.choice}, but none could be made for {how_many(profile)}; it is "
             "left out now."
         )
-        return DraftColumn(profile.name, "identifier", role.reason, None, (question,), meaning)
+        return DraftColumn(profile.name, kind, "identifier", role.reason, None, (question,), meaning)
+    if role.choice == "identifier" and kind in ("category", "number"):
+        kind = type_of_names(profile)
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
     questions = (*role.questions, *taxonomy.questions)
-    return DraftColumn(profile.name, role.choice, reason, taxonomy.choice, questions, meaning)
+    return DraftColumn(profile.name, kind, role.choice, reason, taxonomy.choice, questions, meaning)
 
 
 def _table_questions(
-    columns: tuple[DraftColumn, ...], profiles: tuple[ColumnProfile, ...], has_markers: bool
+    columns: tuple[DraftColumn, ...], profiles: tuple[ColumnProfile, ...], chosen: SourceOptions
 ) -> tuple[str, ...]:
     roles = Counter(column.role for column in columns)
     asked = []
@@ -156,12 +230,20 @@ def _table_questions(
         asked.append(
             "which columns must stay secret? None was found; k-anonymity alone does not hide what a class shares."
         )
+    unknown = [column.name for column in columns if column.role == "insensitive" and UNKNOWN in column.reason]
+    if unknown:
+        asked.append(
+            f"could others know any of these of a person, even roughly: {', '.join(map(scalar, unknown))}? Their names "
+            "say nothing, and they are published as they are; if so, make them quasi."
+        )
     if roles["quasi"] > 1:
         asked.append(
             "which quasi attributes matter most to the users of the data? Put them first, or give them a weight."
         )
-    if has_markers:
-        asked.append("do the texts under source: missing really mean that a value is missing, in every column?")
+    if chosen.missing != [""] or chosen.missing_in:
+        asked.append("does what stands under source as missing and missing_in really mean that a value is missing?")
+    if chosen.decimal_comma:
+        asked.append("are the columns under decimal_comma really numbers with a comma before their decimals?")
     if any(profile.n_missing for profile in profiles):
         asked.append("may records with missing values be left out? Then say missing: drop.")
     return tuple(asked)
@@ -188,7 +270,7 @@ def _text(
     ]
     for column, profile in zip(columns, profiles, strict=True):
         missing = f"; {profile.n_missing:,} missing" if profile.n_missing else ""
-        lines += comment(f"{column.role}: {column.reason}{missing}", "  ")
+        lines += comment(f"{column.role}, {column.type}: {column.reason}{missing}", "  ")
         lines += questions(column.questions, "  ")
         lines.append(f"  {scalar(column.name)}: {flow(column.entry)}")
     lines += ["", "privacy:"]
@@ -197,7 +279,7 @@ def _text(
         lines += questions(model.questions, "  ")
         lines += [f"  - {name}: {flow(parameters)}" for name, parameters in (model.choice or {}).items()]
     lines.append("")
-    lines += [f"{key}: {flow(policy[key])}" for key in ("method", "missing", "max_withheld", "source") if key in policy]
+    lines += [f"{key}: {flow(entry)}" for key, entry in policy.items() if key not in ("attributes", "privacy")]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Which role and which taxonomy a column probably has, by its name and by what it holds.
+"""Which type, role and taxonomy a column probably has, by its name and by what it holds.
 
 Domains are round numbers around the data, never the data's own ends.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -19,49 +19,45 @@ from shoal.core.errors import ShoalError
 from shoal.core.registry import find
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile
+from shoal.policy.vocabulary import fold, read_vocabulary, words
 from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.parse import texts
 
 NEARLY_UNIQUE = 0.9  # distinct values over records
-MANY_NUMBERS = 1000  # distinct numbers from which on a measurement is taken for continuous
 LONG_TEXT = 40  # characters, on average
-FEW_NUMBERS = 6  # distinct whole numbers up to which they are taken for codes
+FEW_CODES = 30  # distinct whole numbers up to which they may be codes
 FEW_TEXTS = 12  # distinct texts up to which nobody needs groups
+FEW_CONTACTS = 10  # a column of telephones or addresses has more values
+MOST_QUASI = 12
+UNKNOWN = "its name says nothing"
 MOST_STEPS = 10_000  # finest values of an interval taxonomy
 MOST_CATEGORIES = 20_000
 FARTHEST = 2**53
 OLDEST = 119  # whole numbers from 0 to 119 are cut evenly by every width below
+YEARS = (1880, 2040)
 _EPOCH = date(1970, 1, 1)
+_BAND = re.compile(
+    r"[\[(]?\s*[<>]?=?\s*\d+\s*(-|–|to|bis|a|,)\s*\d+\s*[\])]?|[<>]=?\s*\d+|\d+\s*(\+|and over|or more|plus)"
+)
+_PREFIXED = re.compile(r"[A-Z]\d{2}([.]?\d{1,4})?|\d{3}([.]\d{1,2})?|[EV]\d{2,3}([.]\d{1,2})?")
+
+# What others could know of a person comes first where there are more quasi-identifiers than anybody can keep.
+QUASI = ("sex", "age", "birth", "postal", "place", "origin", "family", "work", "schooling", "home", "date", "body")
+SENSITIVE = frozenset({"health", "wealth", "belief", "marks"})
+INSENSITIVE = frozenset({"amount", "technical"})
+_COUNTING = frozenset({"num", "number", "n", "count", "nombre", "anzahl", "nb"})
+_KEYS = re.compile("id|no|nr|nbr|number|num|key|ref|identifier|.*nummer|.*nr")
+_CODED = ("code", "sex", "origin", "place", "family", "home", "work", "belief")  # topics whose few numbers are codes
+_OF_BODIES = frozenset({"kg", "lb", "g", "birth", "body"})
+
+ColumnType = Literal[
+    "key", "text", "date", "year", "month", "weekday", "age", "postcode", "prefix", "truth", "ordered", "category",
+    "weight", "number",
+]  # fmt: skip
+TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
+CODES = frozenset({"truth", "ordered", "category", "weekday"})  # values that have no distance
 
 T = TypeVar("T", covariant=True)
-
-
-def _split(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# Words of a column's name. Those of the first list name a person by themselves.
-NAMES_A_PERSON = _split(
-    "email mail phone telephone telefon mobile fax ssn passport iban surname lastname firstname forename fullname "
-    "username login mrn street nhs uuid guid"
-)
-PEOPLE = _split("patient person customer client")
-MAY_NAME_A_PERSON = PEOPLE | _split("name id identifier number no nr key address index row")
-SENSITIVE = _split(
-    "disease diagnosis diagnoses icd illness condition symptom symptoms treatment therapy drug drugs medication "
-    "prescription procedure hiv health mental disability disabled salary income wage wages earnings wealth debt credit "
-    "loan balance religion religious belief political politics party vote union sexual orientation crime criminal "
-    "conviction offence offense genetic genome pregnant pregnancy abortion alcohol smoking smoker drinking result "
-    "grade score"
-)
-QUASI = _split(
-    "age sex gender zip zipcode postcode postal plz pincode city town village county state region province district "
-    "country nationality citizenship native birth born dob birthday birthdate date day month year admitted admission "
-    "discharge discharged visit education degree school marital civil married relationship family children household "
-    "parents housing race ethnic ethnicity language occupation job profession employer employment industry work "
-    "workclass insurance height weight residence hours location place"
-)
-POSTAL = _split("zip zipcode postcode postal plz pincode post")
-AGE = frozenset({"age"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +72,136 @@ class Guess(Generic[T]):
 Options = Mapping[str, Any]
 
 
-def words(name: str) -> frozenset[str]:
-    """Return the words of a column's name, and the name as one word.
+def guess_type(column: ColumnProfile) -> ColumnType:
+    """Say what the values of a column are, by its name and by what it holds.
 
-    >>> sorted(words("Date_of-birthDay"))
-    ['birth', 'birthday', 'date', 'dateofbirthday', 'day', 'of']
+    >>> import pyarrow as pa
+    >>> sexes = ColumnProfile("sex", pa.int64())
+    >>> sexes.see(pa.array([1, 2, 2, 1]))
+    >>> guess_type(sexes)
+    'category'
     """
-    parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", name)]
-    pieces = [piece.lower() for piece in re.split(r"[\W\d_]+", name) if piece]
-    return frozenset([*parts, *pieces, "".join(pieces)])
+    if column.kind in ("date", "truth"):
+        return "date" if column.kind == "date" else "truth"
+    if column.kind == "empty":
+        return "text"
+    if "postal" in read_vocabulary().find_topics(column.name):
+        return "postcode"
+    if column.distinct_share >= NEARLY_UNIQUE and column.n_distinct > FEW_CODES and _names_records(column):
+        return "key"
+    return _type_of_texts(column) if column.kind == "text" else _type_of_numbers(column)
 
 
-def guess_role(column: ColumnProfile) -> Guess[Role]:
-    """Guess one column's role; in doubt the more careful one, with a question."""
+def _type_of_texts(column: ColumnProfile) -> ColumnType:
+    known = read_vocabulary()
+    few = texts(column.values).to_pylist() if column.exact and column.n_distinct <= MOST_CATEGORIES else []
+    plain = frozenset(map(fold, few if len(few) <= FEW_CODES else ()))
+    if len(plain) == 2 and plain <= known.texts["truth"]:
+        return "truth"
+    if len(plain) > 2 and plain <= known.texts["months"]:
+        return "month"
+    if len(plain) > 2 and plain <= known.texts["weekdays"]:
+        return "weekday"
+    if plain and (find_scale(few) or sum(map(bool, map(_BAND.fullmatch, few))) > 0.7 * len(few)):
+        return "ordered"
+    coded = bool(few) and all(map(_PREFIXED.fullmatch, few)) and len(few) > 4
+    if coded and (any("." in text for text in few) or "health" in known.find_topics(column.name)):
+        return "prefix"
+    if _is_free_text(column):
+        return "text"
+    if column.distinct_share >= NEARLY_UNIQUE:
+        return type_of_names(column)
+    return "category"
+
+
+def _type_of_numbers(column: ColumnProfile) -> ColumnType:
+    topics = read_vocabulary().find_topics(column.name)
+    low, high, n = column.lowest, column.highest, column.n_distinct
+    whole = column.kind == "whole"
+    if (
+        "weight" in topics
+        and not words(column.name) & _OF_BODIES
+        and not ("body" in topics and 20 <= low <= high <= 300)
+    ):
+        return "weight"
+    if whole and "age" in topics and 0 <= low <= high <= OLDEST:
+        return "age"
+    if whole and YEARS[0] <= low <= high <= YEARS[1] and n > 1 and not topics & {"amount", "wealth"}:
+        return "year"
+    if whole and 0 <= low <= high <= 12 and "month" in topics:
+        return "month"
+    if whole and 0 <= low <= high <= 7 and "weekday" in topics:
+        return "weekday"
+    if not whole or column.leading_zeros:
+        return "category" if column.leading_zeros and whole else "number"
+    if n > FEW_CODES:
+        long = len(column.lengths) == 1 and high >= 1e6 and column.distinct_share < 0.5
+        return "category" if "code" in topics or long else "number"
+    if n == 2 and (low, high) == (0, 1):
+        return "truth"
+    if "scale" in topics and n > 2 and high <= 11:
+        return "ordered"
+    if "quantity" in topics and "code" not in topics:
+        return "number"
+    gaps = high - low + 1 > n
+    few = n == 2 or (low == 1 and high <= 7) or (n <= FEW_TEXTS and (gaps or low >= 100))
+    return "category" if few or not topics.isdisjoint(_CODED) else "number"
+
+
+def type_of_names(column: ColumnProfile) -> ColumnType:
+    """Tell keys, which have digits and no blanks, from names and other texts about a person."""
+    some = texts(column.values[:100]).to_pylist()
+    digits = sum(any(map(str.isdigit, text)) for text in some)
+    return "key" if digits > len(some) / 2 and not column.wordy else "text"
+
+
+def find_scale(values: Collection[str]) -> tuple[str, ...] | None:
+    """Return the values in the order of a scale that is known to have them all, if there are three or more."""
+    plain = {fold(value): value for value in values}
+    for scale in read_vocabulary().scales:
+        if len(plain) > 2 and plain.keys() <= set(scale):
+            return tuple(plain[step] for step in scale if step in plain)
+    return None
+
+
+def _names_records(column: ColumnProfile) -> bool:
+    """Whether the name is that of a key, or whole numbers look like one: of one length, or without gaps."""
+    if "key" in read_vocabulary().find_topics(column.name):
+        return True
+    if column.kind != "whole" or column.distinct_share < 1.0:
+        return False
+    return len(column.lengths) == 1 or column.highest - column.lowest < column.n_rows
+
+
+def _is_free_text(column: ColumnProfile) -> bool:
+    return column.wordy and column.n_distinct > 1 and column.n_characters > LONG_TEXT * column.n_values
+
+
+def guess_role(column: ColumnProfile, kind: ColumnType) -> Guess[Role] | None:
+    """Guess one column's role by its name and type; None if neither says what it is."""
     if column.kind == "empty":
         return Guess("identifier", "no record has a value", ("is this column needed at all? It is left out now.",))
-    return _by_identity(column) or _by_name(column) or _by_content(column)
+    topics = read_vocabulary().find_topics(column.name)
+    if kind == "weight":
+        return Guess("insensitive", f"a weight of records, by its name ({how_many(column)})")
+    if identity := _by_identity(column, kind, topics):
+        return identity
+    if column.kind == "date":
+        return Guess("quasi", f"dates ({how_many(column)}): others often know them")
+    if column.kind == "text" and ("remarks" in topics or (kind == "text" and _is_free_text(column))):
+        question = "may it be published at all? Free text often holds names; it is left out now."
+        return Guess("identifier", f"free text ({how_many(column)})", (question,))
+    if topics & SENSITIVE == {"health"} and words(column.name) & _COUNTING:
+        return Guess("insensitive", f"a count, by its name ({how_many(column)})")
+    if topics & SENSITIVE or kind == "prefix":
+        return Guess("sensitive", f"by its {'name' if topics & SENSITIVE else 'codes'} ({how_many(column)})")
+    if column.n_distinct == 1:
+        return Guess("insensitive", "every record has the same value")
+    if topics & frozenset(QUASI) or kind in ("age", "postcode", "weekday", "month"):
+        return Guess("quasi", f"by its name ({how_many(column)})")
+    if topics & INSENSITIVE:
+        return Guess("insensitive", f"by its name ({how_many(column)})")
+    return None
 
 
 def how_many(column: ColumnProfile) -> str:
@@ -100,71 +210,45 @@ def how_many(column: ColumnProfile) -> str:
     return f"{count} {'value' if column.exact and column.n_distinct == 1 else 'values'}"
 
 
-def _by_identity(column: ColumnProfile) -> Guess[Role] | None:
-    named = words(column.name)
-    if named & NAMES_A_PERSON:
+def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]) -> Guess[Role] | None:
+    if "person" in topics or ("contact" in topics and column.n_distinct > FEW_CONTACTS):
         return Guess("identifier", f"its name says that it names a person ({how_many(column)})")
-    if named & MAY_NAME_A_PERSON and not named & (QUASI | SENSITIVE):
-        if column.distinct_share >= NEARLY_UNIQUE:
-            return Guess("identifier", f"by its name, and nearly every record has its own ({how_many(column)})")
-        if column.distinct_share >= (0.02 if named & PEOPLE else 0.1) and column.kind in ("whole", "text"):
-            question = (
-                "do several records belong to one person? Then a class of k records may be fewer than k people: "
-                "name this column as unit, and people are counted."
-            )
-            return Guess("identifier", f"by its name, with {how_many(column)}", (question,))
-    return None
-
-
-def _by_name(column: ColumnProfile) -> Guess[Role] | None:
-    named = words(column.name)
-    if column.kind == "date" and not named & SENSITIVE:
-        return Guess("quasi", f"dates ({how_many(column)}): others often know them")
-    if named & SENSITIVE:
-        return Guess("sensitive", f"by its name ({how_many(column)})")
+    last = fold(re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", column.name.rstrip("_ "))[-1])
+    ends = _KEYS.fullmatch(last) is not None
+    told = ends or ("key" in topics and not topics & (SENSITIVE | frozenset(QUASI)))
+    if kind == "key" and (told or not topics & (SENSITIVE | frozenset(QUASI) | INSENSITIVE)):
+        named = "by its name, and " if told else ""
+        return Guess("identifier", f"{named}nearly every record has its own ({how_many(column)})")
     if (
-        column.kind == "text"
-        and column.wordy
-        and column.n_distinct > 1
-        and column.n_characters > LONG_TEXT * column.n_values
+        told
+        and (kind != "number" or ends or not words(column.name) & _COUNTING)
+        and column.distinct_share >= 0.1
+        and column.n_distinct > FEW_CONTACTS
     ):
-        question = "may it be published at all? Free text often holds names; it is left out now."
-        return Guess("identifier", f"free text ({how_many(column)})", (question,))
-    if named & QUASI:
-        return Guess("quasi", f"by its name ({how_many(column)})")
+        question = (
+            "do several records belong to one person? Then a class of k records may be fewer than k people: "
+            "name this column as unit, and people are counted."
+        )
+        return Guess("identifier", f"by its name, with {how_many(column)}", (question,))
     return None
 
 
-def _by_content(column: ColumnProfile) -> Guess[Role]:
-    known = "could others know this of a person? If not, make it sensitive or insensitive."
-    if column.kind == "text":
-        if column.distinct_share >= NEARLY_UNIQUE:
-            question = "does it name a person? If not, make it quasi, with a taxonomy."
-            reason = f"text of which nearly every record has its own ({how_many(column)})"
-            return Guess("identifier", reason, (question,))
-        return Guess("quasi", f"text with {how_many(column)}", (known,))
-    if column.kind in ("whole", "decimal") and not (column.exact and column.n_distinct <= MANY_NUMBERS):
-        if column.kind == "whole" and column.distinct_share == 1.0:
-            question = "is it a number of a person or record? If not, make it quasi, with intervals."
-            reason = f"whole numbers, a different one for every record ({how_many(column)})"
-            return Guess("identifier", reason, (question,))
-        question = (
-            f"could others know it, even roughly? {column.n_unique:,} of its values belong to one record only, and it "
-            "is published as it is; if so, make it quasi, with intervals, or an identifier, or round it (technique)."
-        )
-        return Guess("insensitive", f"numbers with {how_many(column)}, perhaps a measurement", (question,))
-    if column.kind == "decimal" and column.distinct_share >= NEARLY_UNIQUE:
-        question = "could others know it, even roughly? It is published as it is; if so, make it quasi, with intervals."
-        return Guess("insensitive", f"decimal numbers with {how_many(column)}, perhaps a measurement", (question,))
-    return Guess("quasi", f"{_NOUNS[column.kind]} with {how_many(column)}", (known,))
+def guess_unknown_role(column: ColumnProfile, *, careful: bool) -> Guess[Role]:
+    """Guess the role of a column of which the name says nothing; if *careful*, others are thought to know it."""
+    if column.kind == "text" and column.distinct_share >= NEARLY_UNIQUE:
+        question = "does it name a person? If not, make it quasi, with a taxonomy."
+        reason = f"text of which nearly every record has its own ({how_many(column)})"
+        return Guess("identifier", reason, (question,))
+    alone = f", {column.n_unique:,} of one record only" if column.n_unique else ""
+    what = f"{UNKNOWN} ({how_many(column)}{alone})"
+    if careful or (column.kind == "text" and column.n_distinct > FEW_TEXTS):
+        return Guess("quasi", what, ("could others know this of a person? If not, make it sensitive or insensitive.",))
+    return Guess("insensitive", what)  # one question is asked about all such columns
 
 
-_NOUNS = {"whole": "whole numbers", "decimal": "decimal numbers", "truth": "truth values", "date": "dates"}
-
-
-def guess_quasi_taxonomy(column: ColumnProfile) -> Guess[Options] | None:
+def guess_quasi_taxonomy(column: ColumnProfile, kind: ColumnType | None = None) -> Guess[Options] | None:
     """Choose a taxonomy under which every value of the column fits; None if there is no such one."""
-    for guess in _candidates(column):
+    for guess in _candidates(column, kind or guess_type(column)):
         if fits(column, guess.choice):
             return guess
     return None
@@ -173,7 +257,7 @@ def guess_quasi_taxonomy(column: ColumnProfile) -> Guess[Options] | None:
 def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> Guess[Options] | None:
     """Make a taxonomy of one kind, whatever the column's name suggests; None if its values have no such one."""
     if kind == "intervals" and column.kind in ("whole", "decimal"):
-        return _intervals(column)
+        return _intervals(column, guess_type(column))
     if kind == "dates" and column.kind == "date":
         return _dates(column)
     return _mask(column) if kind == "mask" else None
@@ -189,22 +273,25 @@ def fits(column: ColumnProfile, taxonomy: Mapping[str, Any]) -> bool:
         return False
 
 
-def _candidates(column: ColumnProfile) -> list[Guess[Options]]:
-    named = words(column.name)
+def _candidates(column: ColumnProfile, kind: ColumnType) -> list[Guess[Options]]:
     found: list[Guess[Options] | None] = []
-    if column.kind == "date":
+    if kind == "date":
         found.append(_dates(column))
-    if named & POSTAL or (column.digits_only and column.leading_zeros):
+    if kind in ("postcode", "prefix") or (column.digits_only and column.leading_zeros):
         found.append(_mask(column))
-    many = column.n_distinct > FEW_NUMBERS or named & AGE
-    if column.kind == "decimal" or (column.kind == "whole" and many and not column.leading_zeros):
-        found.append(_intervals(column))
+    if kind == "month":
+        found.append(Guess({"intervals": {"min": 1, "max": 12, "widths": [3, 6]}}, "months, in quarters"))
+    if column.kind in ("whole", "decimal") and kind not in CODES:
+        found.append(_intervals(column, kind))
     if column.exact and column.n_distinct <= MOST_CATEGORIES:
-        found.append(_flat(column))
+        found.append(_flat(column, kind))
     return [guess for guess in found if guess is not None]
 
 
-def _flat(column: ColumnProfile) -> Guess[Options]:
+def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
+    scale = find_scale(column.values.to_pylist()) if kind == "ordered" and column.kind == "text" else None
+    if scale is not None:
+        return Guess({"flat": {"values": list(scale)}}, "a scale, in its order")
     question = (
         f"which of its {how_many(column)} belong together? Without groups a value is published as it is or as *; "
         "group them by a taxonomy, from a file or a tree."
@@ -238,12 +325,16 @@ def _dates(column: ColumnProfile) -> Guess[Options] | None:
     return Guess({"dates": parameters}, questions=tuple(questions))
 
 
-def _intervals(column: ColumnProfile) -> Guess[Options] | None:
+def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
     if not max(abs(column.lowest), abs(column.highest)) < FARTHEST / 4:
         return None
-    if column.kind == "whole" and words(column.name) & AGE and column.lowest >= 0 and column.highest <= OLDEST:
+    if kind == "age":
         ages = {"min": 0, "max": OLDEST, "widths": [5, 10, 20, 40], "open": "high"}
         return Guess({"intervals": ages}, "ages")
+    if kind == "year":
+        first, last = (int(year) // 50 * 50 for year in (column.lowest, column.highest))
+        years = {"min": first, "max": last + 49, "widths": [5, 10, 50], "open": "both"}
+        return Guess({"intervals": years}, "years")
     low, high = round_domain(column.lowest, column.highest, whole=column.kind == "whole")
     span = high - low
     if column.kind == "whole":

@@ -22,6 +22,7 @@ from shoal.taxonomies.builders import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 FINDINGS = (  # what can be found, and so be accepted
+    "below-shuffled",
     "constant-parts",
     "decodable-labels",
     "empty-promise",
@@ -79,6 +80,7 @@ class Policy:
     folder: Path  # relative paths start here
     unit: str | None = None  # the identifier that names the person; None: every record is one
     household: str | None = None
+    survey_weight: str | None = None  # the insensitive attribute that says how many people a record stands for
     sample: Sampling | None = None  # the records to take; None: all of them
     accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
     max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares, by sensitive attributes
@@ -179,6 +181,7 @@ class TableOptions(Parameters):
         default=None, description="the identifier that names the person, if one person may have many records"
     )
     household: str | None = Field(default=None, description="the identifier that names the household")
+    survey_weight: str | None = Field(default=None, description="the insensitive attribute with the survey's weights")
     accept: tuple[Acceptance, ...] = Field(default=(), description="findings that the data holder accepts, and why")
 
 

@@ -1,12 +1,15 @@
-"""One streaming pass over a table: what each column looks like, in counts."""
+"""One streaming pass over a table: what each column looks like, in counts, and how its values want to be read."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections import deque
+import re
+from collections import Counter, deque
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,18 +19,30 @@ import pyarrow.compute as pc
 from shoal.core.arrays import IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.progress import Progress
-from shoal.sources.base import Source
+from shoal.policy.vocabulary import fold, read_vocabulary
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import is_text
+from shoal.sources.delimited import find_encoding
+from shoal.sources.opening import is_delimited, open_source
 from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 
 MOST_DISTINCT = 100_000  # distinct values of a column are counted exactly up to here
 FORMATS = ("", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")  # of dates; "" is ISO
-MARKERS = ("?", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan")  # texts that usually mean missing
 _FEW = 1000  # values that are looked at before the rest
 _MOST_THREADS = 8
 _LEADING_ZERO = "^0[0-9]"
 _DIGITS = "^[0-9]+$"
 _WORDS = r"\S\s+\S+\s+\S"
+_LONGEST = 24  # characters of a text that means missing
+_SHORT = 2  # characters of one that does so among numbers, whatever it says
+_FEW_WORDS = 3  # markers of one column
+_WIDE_GAP = 0.2  # between a marker and all other numbers, of the range of these
+_NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|([0-9]{1,3}([.][0-9]{3})+|[0-9]+),[0-9]+)")
+_WITH_COMMA = re.compile(r"[+-]?([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?")
+_DECIMAL_COMMA = re.compile(r",([0-9]{1,2}|[0-9]{4,})$")
+_BELOW = re.compile(r"-([1-9]|66|77|88|9[6-9]|666|777|888|99[6-9])([.,]0+)?")
+_ABOVE = re.compile(r"(77+|88+|9+[6-9])([.,]0+)?")
+_ABOVE_CODES = re.compile(r"[789]")
 
 Kind = Literal["empty", "truth", "whole", "decimal", "date", "text"]
 
@@ -56,15 +71,10 @@ class ColumnProfile:
     n_rows: int = 0
     n_missing: int = 0
     n_values: int = 0  # that were looked at
-    markers: set[str] = field(default_factory=set)  # texts that usually mean missing, taken so
 
     def see(self, column: pa.Array) -> None:
         """Take the next rows."""
         indices, values = factor_column(column)
-        marked = pc.is_in(values, value_set=pa.array(MARKERS)) if is_text(values.type) else None
-        if marked is not None and pc.any(marked).as_py():
-            self.markers.update(values.filter(marked).to_pylist())
-            indices = np.where(np.append(marked.to_numpy(zero_copy_only=False), True)[indices], np.int32(-1), indices)
         present = np.bincount(indices + 1, minlength=len(values) + 1)
         self.n_rows += len(indices)
         self.n_missing += int(present[0])
@@ -174,6 +184,24 @@ class ColumnProfile:
         return next(iter(self.lengths)) if len(self.lengths) == 1 else None
 
 
+def profile_source(
+    data: object, options: SourceOptions, progress: Progress
+) -> tuple[Source, SourceOptions, tuple[ColumnProfile, ...]]:
+    """Open a table as its content asks for, read it, and once more if it wants to be read in another way.
+
+    What *options* say stays; what they leave open (encoding, blanks, decimal commas, missing markers) is found.
+    """
+    if "encoding" not in options.model_fields_set and is_delimited(data):
+        options = options.model_copy(update={"encoding": find_encoding(Path(str(data)))})
+    source = open_source(data, options)
+    profiles = profile_columns(source, progress)
+    found = find_reading(profiles, options)
+    if found == options or isinstance(data, Source):
+        return source, options, profiles
+    source = open_source(data, found)
+    return source, found, profile_columns(source, progress)
+
+
 def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, ...]:
     """Read the table once and describe each of its columns."""
     profiles = tuple(ColumnProfile(column.name, column.type) for column in source.schema)
@@ -183,3 +211,103 @@ def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, 
             deque(pool.map(ColumnProfile.see, profiles, batch.columns), maxlen=0)  # the first error is raised here
             step.advance(batch.num_rows)
     return profiles
+
+
+def find_reading(profiles: tuple[ColumnProfile, ...], options: SourceOptions) -> SourceOptions:
+    """Return the options with blanks to drop, numbers with a decimal comma, and the markers that mean missing.
+
+    A marker that means missing wherever it occurs stands under ``missing``, another under ``missing_in``.
+    """
+    values = {profile.name: _count_texts(profile) for profile in profiles}
+    padded = any(text != text.strip() for counts in values.values() for text in counts)
+    trim = options.trim if "trim" in options.model_fields_set else padded
+    if trim:
+        values = {name: _strip(counts) for name, counts in values.items()}
+    markers = {name: find_markers(counts, name) for name, counts in values.items()}
+    numeric = {
+        name: left
+        for name, counts in values.items()
+        if (left := counts.keys() - markers[name]) and all(map(_WITH_COMMA.fullmatch, left))
+    }
+    commas = [name for name, left in numeric.items() if any("," in text for text in left)]
+    if not any(_DECIMAL_COMMA.search(text) for name in commas for text in numeric[name]):
+        commas = []  # each comma stands before just three digits: perhaps it separates thousands
+    everywhere = {
+        marker
+        for marker in set().union(*markers.values())
+        if not _NUMBER.fullmatch(marker) and all(marker in markers[name] for name in values if marker in values[name])
+    }
+    own = {name: sorted(found - everywhere) for name, found in markers.items() if found - everywhere}
+    for name, given in options.missing_in.items():
+        own[name] = list(dict.fromkeys([*given, *own.get(name, ())]))
+    return options.model_copy(
+        update={
+            "trim": trim,
+            "missing": list(dict.fromkeys([*options.missing, *sorted(everywhere)])),
+            "missing_in": own,
+            "decimal_comma": list(dict.fromkeys([*options.decimal_comma, *commas])),
+        }
+    )
+
+
+def find_markers(counts: Mapping[str, int], name: str = "") -> frozenset[str]:
+    """Return the values of a column that look as if they meant missing, given how often each text occurs.
+
+    They are texts that say so, lone words among numbers, a few negative numbers where all others are not, and 99, 999
+    or the like far above all others.
+
+    >>> sorted(find_markers({"17": 9, "21": 7, "64": 8, "-9": 2, "n/a": 1, "999": 3}))
+    ['-9', '999', 'n/a']
+    """
+    known = read_vocabulary().texts["missing"]
+    words = {text for text in counts if len(text) <= _LONGEST and fold(text) in known}
+    if "country" in name.casefold() and sum(len(text) == 2 for text in counts) > len(counts) / 2:
+        words -= {"NA"}  # Namibia
+    rest = {text: number for text, number in counts.items() if text not in words}
+    numbers = {text: _to_float(text) for text in rest if _NUMBER.fullmatch(text)}
+    lone = rest.keys() - numbers.keys()
+    short = all(len(text) <= _SHORT and rest[text] > 1 for text in lone)
+    if short and len(lone) <= _FEW_WORDS and len(numbers) > 1 and not any(map(str.isdigit, "".join(lone))):
+        words |= lone
+        lone = set()
+    if lone:
+        return frozenset(words)
+    return frozenset(words) | _find_odd_numbers(numbers, rest)
+
+
+def _find_odd_numbers(numbers: Mapping[str, float], counts: Mapping[str, int]) -> set[str]:
+    """Return the repeated numbers that stand apart from all others and are usual for what is not known."""
+    repeated = {text for text in numbers if counts[text] > 1}
+    below = {text for text, number in numbers.items() if number < 0}
+    odd = below if len(below) <= _FEW_WORDS and all(map(_BELOW.fullmatch, below)) and below <= repeated else set()
+    rising = sorted(numbers.keys() - below, key=numbers.__getitem__)
+    for pattern, is_code in ((_ABOVE, False), (_ABOVE_CODES, True)):
+        n_above = next((i for i, text in enumerate(reversed(rising)) if not pattern.fullmatch(text)), 0)
+        for place in range(len(rising) - n_above, len(rising)):  # the lowest of them may be an ordinary value
+            usual = [numbers[text] for text in rising[:place]]
+            gap = numbers[rising[place]] - usual[-1]
+            wide = gap > max(1.0, _WIDE_GAP * (usual[-1] - usual[0]))
+            codes = usual in (list(range(len(usual))), list(range(1, len(usual) + 1)))
+            if len(usual) > 1 and repeated.issuperset(rising[place:]) and (gap > 1 and codes if is_code else wide):
+                return odd | set(rising[place:])
+    return odd
+
+
+def _count_texts(profile: ColumnProfile) -> dict[str, int]:
+    """Return how often each text or number occurs, as far as they were counted."""
+    kind = profile.arrow_type
+    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return {}
+    return dict(zip(texts(profile.values).to_pylist(), profile.records.tolist(), strict=True))
+
+
+def _to_float(text: str) -> float:
+    return float(text.replace(".", "").replace(",", ".") if "," in text else text)
+
+
+def _strip(counts: Mapping[str, int]) -> dict[str, int]:
+    stripped: Counter[str] = Counter()
+    for text, number in counts.items():
+        stripped[text.strip()] += number
+    del stripped[""]
+    return stripped

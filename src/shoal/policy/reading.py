@@ -175,7 +175,7 @@ class PolicyReader:
     def _check_units(
         self, table: TableOptions, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
-        """Note a person's or a household's column that is not an identifier, and a sample by one that is not named."""
+        """Note people's columns that are no identifiers, a sample by one that is not named, and hidden weights."""
         named = {"unit": table.unit, "household": table.household}
         if sample is not None and sample.one_per is not None and named.get(sample.one_per) is None:
             self._note(("sample", "one_per"), f"the policy does not say which column is the {sample.one_per}")
@@ -184,6 +184,10 @@ class PolicyReader:
             if name is not None:
                 advice = "; declare it with the role identifier"
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
+        if table.survey_weight is not None:
+            carried = [name for name, one in attributes.items() if one.role == "insensitive" and one.technique is None]
+            what, advice = "published as it is", "; give it the role insensitive and no technique"
+            self._check_known(("survey_weight",), table.survey_weight, carried, what, advice)
 
     def _check_accepted(self, table: TableOptions, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note what is accepted and cannot be found: findings and columns that do not exist."""

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import show
+from shoal.manifest import unpack_labels
 from shoal.sources.addresses import is_address_as_path
 
 if sys.platform != "win32":
@@ -160,7 +161,7 @@ def find_release(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         path = place / "manifest.json"
         if path.is_file():
             try:
-                manifest: dict[str, Any] = read_json(path.read_bytes())
+                manifest: dict[str, Any] = unpack_labels(read_json(path.read_bytes()))
                 _ = manifest["parts"], manifest["data"]["file"]
                 for entry in manifest["attributes"].values():
                     if not isinstance(entry["kind"], str) or not isinstance(entry["role"], str):

@@ -23,6 +23,7 @@ from shoal.reports import plots
 from shoal.reports.pages import explain_change, number_parts, public_report
 from shoal.reports.templates import mark, number, render
 from shoal.utility.base import list_figures
+from shoal.utility.marginals import describe_marginals
 
 ATTACKS = "attacks.json"
 _DOES_NOT = {
@@ -246,6 +247,15 @@ def _describe_publication(form: Form, evidence: Document) -> Content:
             "ranges between",
         ),
         "levels": [(name, *_level_shares(entry, highest)) for name, entry in levels.items()],
+        "marginal_sentences": describe_marginals(evidence["marginals"]),
+        "marginals": [
+            (
+                str(one["size"]),
+                *(f"{one[name]:.0f}" for name in ("release", "shuffled", "fresh")),
+                f"{one['n_sets']:,} of {one['n_all']:,}",
+            )
+            for one in evidence["marginals"]
+        ],
         "measures": [(name, title, number(value)) for name, title, value in list_figures(single)],
     }
 

@@ -18,6 +18,7 @@ from shoal.release.forms.base import read_form
 from shoal.reports.plots import DARK, LIGHT, class_sizes, colour_variables, plot_style, release_plots
 from shoal.reports.templates import render
 from shoal.utility.base import list_figures
+from shoal.utility.marginals import describe_marginals
 
 if TYPE_CHECKING:
     from shoal.audit.result import Audit
@@ -60,6 +61,7 @@ def show_release(release: Release) -> str:
         claims=[(one["model"], parameters_text(one["parameters"])) for one in manifest.get("claims", ())],
         findings=[(one.severity, one.id, one.text, one.accepted or "no") for one in release.findings],
         plots=release_plots(evidence),
+        kept=describe_marginals(evidence["marginals"]),
         utility=[(name, title, _number(value)) for name, title, value in list_figures(evidence["utility"])],
     )
 

@@ -12,6 +12,7 @@ from shoal.release.forms.base import Form, read_form
 from shoal.reports.plots import attribute_loss, plot_style
 from shoal.reports.templates import mark, render
 
+_MOST_NAMED = 20  # values under one label
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 
 
@@ -126,7 +127,9 @@ def cover_text(cover: Mapping[str, Any]) -> str:
     if cover.get("any"):
         parts.append("any value")
     if "values" in cover:
-        parts.append(", ".join(str(value) for value in cover["values"]))
+        named = [str(value) for value in cover["values"][:_MOST_NAMED]]
+        more = len(cover["values"]) - len(named)
+        parts.append(", ".join(named) + (f" and {more:,} more, listed in manifest.json" if more else ""))
     if "prefixes" in cover:
         parts.append("beginning with " + ", ".join(cover["prefixes"]))
     if "from" in cover:

@@ -339,7 +339,7 @@ def _describe_associations(shown: Sequence[Mapping[str, Any]], labels: Sequence[
 
 def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -> Plot:
     """Draw the risk that each attack found with its interval; a mark is full where all of that lies above 0."""
-    legend = (("circle plot-after", "surely more than chance"), ("circle plot-hollow", "may be chance"))
+    legend = (("circle plot-after", "more than chance"), ("circle plot-hollow", "may be chance"))
     names = [attack_text(one) for one in attacks]
     found = [tuple(float(one["risk"][end]) for end in ("value", "low", "high")) for one in attacks]
     ends = [max(end, _LOWEST) for risk in found for end in risk]
@@ -354,8 +354,7 @@ def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -
     if found:
         _, worst = max(zip(found, texts, strict=True), key=lambda each: each[0][0])
         sure = sum(low > 0 for _, low, _ in found)
-        how_many = "None is" if not sure else f"{sure} of {len(found)} {'is' if sure == 1 else 'are'}"
-        words = f"The largest risk is that of {worst}. {how_many} surely above 0."
+        words = f"The largest risk is that of {worst}. The whole interval lies above 0 for {sure} of {len(found)}."
     rows = [(name, *map(percent, risk)) for name, risk in zip(names, found, strict=True)]
     return draw(title, words, parts, frame.height, ("attack", "risk", "from", "to"), rows)
 

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, UsageError, did_you_mean
-from shoal.sources.columns import CODES, check_flat, is_text, normal_column
+from shoal.sources.columns import CODES, Cleaning, check_flat, is_text, normal_column
 
 _IN_NUMBERS_AND_DATES = frozenset("+-.: ")
 _SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
@@ -34,7 +34,7 @@ class Source(ABC):
     name: str
     schema: pa.Schema
     n_rows: int | None
-    missing: tuple[str, ...]
+    cleaning: Cleaning
 
     def batches(
         self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
@@ -63,8 +63,10 @@ class Source(ABC):
             for batch in self._read(columns, coded):
                 if batch.num_rows:
                     some = True
-                    given = [(batch.column(name), name in coded) for name in columns]
-                    arrays = [normal_column(array, coded=code, missing=self.missing) for array, code in given]
+                    arrays = [
+                        normal_column(batch.column(name), coded=name in coded, cleaning=self.cleaning, column=name)
+                        for name in columns
+                    ]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror or 'input or output error'}") from None
@@ -144,13 +146,40 @@ class SourceOptions(_Dialect):
         description="column names, in place of the header's or of c1, c2, ... if there is no header",
     )
     missing: list[str] = Field(
-        default=[""], description="texts that mean missing, in every kind of source; blanks around them count"
+        default=[""], description="texts that mean missing, in every column; blanks around them count, but see trim"
     )
-
+    missing_in: dict[str, list[str]] = Field(
+        default={}, description="texts and numbers that mean missing in one column only, by column: {income: ['-9']}"
+    )
+    decimal_comma: list[str] = Field(
+        default=[], description="text columns whose numbers are written like 1.234,50; they are read as 1234.50"
+    )
+    trim: bool = Field(default=False, description="whether blanks around texts are dropped")
     sheet: str | None = Field(default=None, description="sheet of an Excel file that has several")
     labels: Literal["texts", "codes"] = Field(
         default="texts", description="whether labelled values of Stata and SPSS files are read as their labels"
     )
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """What is done to values as they are read."""
+        own = {name: tuple(markers) for name, markers in self.missing_in.items()}
+        return Cleaning(tuple(self.missing), own, frozenset(self.decimal_comma), self.trim)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What a manifest must say, besides the texts that mean missing everywhere, to read the same values again."""
+        return self.model_dump(include={"missing_in", "decimal_comma", "trim"}, exclude_defaults=True)
+
+    def check_columns(self, source: Source) -> None:
+        """Raise if a column is named that the source does not have."""
+        known = source.schema.names
+        for name in (*self.missing_in, *self.decimal_comma):
+            if name not in known:
+                near = did_you_mean(name, known)
+                raise InputError(
+                    f"column {name!r}, which the options of the source name, is not in {source.name}{near}"
+                )
 
     @field_validator("encoding")
     @classmethod

@@ -6,7 +6,8 @@ column of nothing text; NaN and the texts that mean missing become null.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,38 @@ import pyarrow.types as pt
 from shoal.core.errors import InputError
 
 CODES = pa.dictionary(pa.int32(), pa.string())
+_WITH_COMMA = r"^[+-]?([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """What is done to the values of a source, column by column, before anybody else sees them."""
+
+    missing: tuple[str, ...] = ()
+    missing_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    decimal_comma: frozenset[str] = frozenset()
+    trim: bool = False
+
+    def clean(self, array: pa.Array, column: str) -> pa.Array:
+        """Return values of normal type, with null for what is missing.
+
+        >>> given = Cleaning(("?",), {"rent": ("-9",)}, frozenset({"rent"}), trim=True)
+        >>> given.clean(pa.array([" 1.200,50 ", "?", "-9", "12"]), "rent").to_pylist()
+        ['1200.50', None, None, '12']
+        """
+        own = self.missing_in.get(column, ())
+        if not pt.is_string(array.type):
+            return _null_where(array, array.cast(pa.string()), own) if own else array
+        if self.trim:
+            array = pc.utf8_trim_whitespace(array)
+        array = _null_where(array, array, (*self.missing, *own))
+        if column in self.decimal_comma:
+            points = pc.replace_substring(pc.replace_substring(array, ".", ""), ",", ".")
+            array = pc.if_else(pc.match_substring_regex(array, _WITH_COMMA), points, array)
+        return array
+
+
+UNCHANGED = Cleaning()
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -83,11 +116,11 @@ def check_flat(schema: pa.Schema, columns: Collection[str], where: str) -> None:
             )
 
 
-def encode_text(array: pa.DictionaryArray, missing: Collection[str] = ()) -> pa.DictionaryArray:
+def encode_text(array: pa.DictionaryArray, cleaning: Cleaning = UNCHANGED, column: str = "") -> pa.DictionaryArray:
     """Return ``dictionary<int32, string>`` whose entries are distinct, none of them null or missing."""
-    entries = array.dictionary.cast(pa.string())
+    entries = cleaning.clean(array.dictionary.cast(pa.string()), column)
     codes = array.indices.cast(pa.int32())
-    values = _null_where_missing(entries, missing).unique().drop_null()
+    values = entries.unique().drop_null()
     if len(values) < len(entries):
         codes = pc.index_in(entries, value_set=values).take(codes)
         entries = values
@@ -110,17 +143,17 @@ def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(place).take(array.indices), entries.take(order))
 
 
-def normal_column(array: pa.Array, *, coded: bool, missing: Collection[str]) -> pa.Array:
+def normal_column(array: pa.Array, *, coded: bool, cleaning: Cleaning = UNCHANGED, column: str = "") -> pa.Array:
     """Return the column in its normal type, text dictionary-coded if asked, with null for what is missing."""
     if pt.is_dictionary(array.type):
         if coded and is_text(array.type):
-            return encode_text(array, missing)
+            return encode_text(array, cleaning, column)
         array = array.dictionary_decode()
     kind = normal_type(array.type)
     if array.type != kind:
         array = array.cast(kind)
+    array = cleaning.clean(array, column)
     if pt.is_string(kind):
-        array = _null_where_missing(array, missing)
         return array.dictionary_encode() if coded else array
     if pt.is_floating(kind):
         not_a_number = pc.is_nan(array)
@@ -133,16 +166,17 @@ def plain(table: pa.Table) -> pa.Table:
     """Return the rows in normal types, without dictionaries and without metadata."""
     schema = normal_schema(table.schema)
     columns = [
-        pa.chunked_array([normal_column(chunk, coded=False, missing=()) for chunk in column.chunks], type=field.type)
+        pa.chunked_array([normal_column(chunk, coded=False) for chunk in column.chunks], type=field.type)
         for field, column in zip(schema, table.columns, strict=True)
     ]
     return pa.table(columns, schema=schema)
 
 
-def _null_where_missing(array: pa.Array, missing: Collection[str]) -> pa.Array:
+def _null_where(array: pa.Array, as_text: pa.Array, missing: Collection[str]) -> pa.Array:
+    """Return the values with null where their text is one of those that mean missing."""
     if not missing:
         return array
-    gone = pc.is_in(array, value_set=pa.array(sorted(missing), pa.string()))
+    gone = pc.is_in(as_text, value_set=pa.array(sorted(set(missing)), pa.string()))
     if not pc.any(gone).as_py():
         return array
-    return pc.if_else(gone, pa.scalar(None, pa.string()), array)
+    return pc.if_else(gone, pa.scalar(None, array.type), array)

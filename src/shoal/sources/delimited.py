@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
@@ -145,13 +146,23 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
         name=path.name,
         schema=pa.schema([pa.field(name, pa.string()) for name in names]),
         n_rows=None,
-        missing=tuple(options.missing),
+        cleaning=options.cleaning,
         path=path,
         file=file,
         dialect=dialect,
         header_bytes=len(sample[:header].encode()),
         block_bytes=block_bytes,
     )
+
+
+def find_encoding(path: Path) -> str:
+    """Return the first encoding in which all bytes of a file are text; UTF-8 if there is none."""
+    for encoding in ("utf-8", "utf-16", "cp1252"):
+        with contextlib.suppress(InputError), TextStream(path, encoding) as stream:
+            while stream.read(_RAW_BLOCK):
+                pass
+            return encoding
+    return "utf-8"
 
 
 def _sample(stream: TextStream) -> tuple[str, bool]:

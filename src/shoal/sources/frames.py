@@ -159,7 +159,7 @@ def open_arrow(table: pa.Table, options: SourceOptions, name: str, batch_rows: i
         name=name,
         schema=normal_schema(table.schema),
         n_rows=table.num_rows,
-        missing=tuple(options.missing),
+        cleaning=options.cleaning,
         table=table,
         batch_rows=batch_rows,
     )

@@ -31,9 +31,15 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
     >>> next(source.batches(["sex"])).column("sex").to_pylist()
     ['F', None]
     """
-    chosen = options or SourceOptions()
     if isinstance(data, Source):
         return data
+    chosen = options or SourceOptions()
+    source = _open(data, chosen)
+    chosen.check_columns(source)
+    return source
+
+
+def _open(data: object, chosen: SourceOptions) -> Source:
     if isinstance(data, str) and is_address(data):
         data = DatabaseTable.of(data)
     if isinstance(data, DatabaseTable):
@@ -55,6 +61,16 @@ def open_source(data: object, options: SourceOptions | None = None) -> Source:
     return open_arrow(table, chosen, name)
 
 
+def is_delimited(data: object) -> bool:
+    """Whether this is a file whose ending says that it is delimited text, perhaps packed."""
+    return isinstance(data, str | os.PathLike) and _find_kind(Path(data)) in _DELIMITED and Path(data).is_file()
+
+
+def _find_kind(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else suffixes[-1] if suffixes else ""
+
+
 def _open_path(path: Path, options: SourceOptions) -> Source:
     refuse_address_as_path(str(path))
     if str(path) == "-" or path.is_fifo() or path.is_char_device():
@@ -64,8 +80,7 @@ def _open_path(path: Path, options: SourceOptions) -> Source:
         )
     if not path.exists():
         raise InputError(f"there is no file {path}")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else suffixes[-1] if suffixes else ""
+    kind = _find_kind(path)
     try:
         if path.is_dir() or kind in _PARQUET:
             return open_parquet(path, options)

@@ -149,7 +149,7 @@ def open_statistical(path: Path, options: SourceOptions) -> SnapshotSource:
         name=path.name,
         schema=pa.schema([(one.name, pa.int64() if one.is_whole else one.kind) for one in variables]),
         n_rows=snapshot.n_rows,
-        missing=tuple(options.missing),
+        cleaning=options.cleaning,
         snapshot=snapshot,
         sha256=file.digest(),
         meanings={name: label for name, label in about.column_names_to_labels.items() if label},

@@ -49,6 +49,7 @@ _KINDS: dict[frozenset[str], pa.DataType] = {
     frozenset(): pa.string(),
     frozenset({"numbers"}): pa.float64(),
     frozenset({"texts"}): pa.string(),
+    frozenset({"numbers", "texts"}): pa.string(),  # numbers as they would be typed; texts among them may mean missing
     frozenset({"truth values"}): pa.bool_(),
     frozenset({"dates"}): pa.date32(),
     frozenset({"times"}): pa.timestamp("us"),
@@ -80,7 +81,7 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
         name=path.name,
         schema=table.schema,
         n_rows=table.num_rows,
-        missing=tuple(options.missing),
+        cleaning=options.cleaning,
         snapshot=Snapshot(table.to_batches(), table.schema),
         sha256=file.digest(),
     )
@@ -101,12 +102,16 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
     except (calamine.CalamineError, calamine.WorksheetNotFound):
         raise InputError(f"{path.name} is not a readable Excel file: it breaks off or is something else") from None
     filled = {name: sheet for name, sheet in sheets.items() if sheet.height}
+    tables = {name: sheet for name, sheet in filled.items() if sheet.height > 1 and sheet.width > 1}
     if not filled:
         raise InputError(f"{path.name} is empty")
-    if len(filled) > 1:
-        listed = ", ".join(repr(name) for name in filled)
-        raise InputError(f"{path.name} has several sheets: {listed}; choose one by `source: {{sheet: name}}`")
-    ((name, sheet),) = filled.items()
+    if len(tables or filled) > 1:
+        listed = ", ".join(repr(name) for name in tables or filled)
+        raise InputError(
+            f"{path.name} has several sheets: {listed}; choose one by `source: {{sheet: name}}` in the policy, or by "
+            "--sheet of shoal init"
+        )
+    ((name, sheet),) = (tables or filled).items()
     if sheet.merged_cell_ranges:
         raise InputError(f"sheet {name!r} of {path.name} has merged cells; unmerge them and fill each")
     refuse_errors(path, name, options.missing)
@@ -138,6 +143,8 @@ def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
         raise InputError(f"column {name!r} of {where} holds {listed}; make all its cells texts, or numbers, or dates")
     if pt.is_timestamp(kind):  # dates among them are midnights
         chunks = [cells.astype("datetime64[us]") for cells in chunks]
+    if kinds == {"numbers", "texts"}:
+        chunks = [np.array([_type_out(cell) for cell in cells], dtype=object) for cells in chunks]
     try:
         column = pa.chunked_array([pa.array(cells, kind, from_pandas=False) for cells in chunks], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -146,6 +153,11 @@ def _column(name: str, chunks: Sequence[Cells], where: str) -> pa.ChunkedArray:
         return column
     exact = pc.and_(pc.equal(pc.floor(column), column), pc.less_equal(pc.abs(column), _EXACT))
     return column.cast(pa.int64()) if pc.all(exact).as_py() else column
+
+
+def _type_out(cell: Any) -> Any:
+    """Return a number as a person would type it; other cells as they are."""
+    return repr(cell).removesuffix(".0") if isinstance(cell, float | int) else cell
 
 
 def refuse_errors(path: Path, sheet: str, missing: Collection[str]) -> None:

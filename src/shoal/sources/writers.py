@@ -159,7 +159,7 @@ class ParquetWriter(TableWriter):
         for field, given in zip(self._schema, batch.columns, strict=True):
             coded = field.type == CODES
             ready = coded and pt.is_dictionary(given.type)
-            array = given if ready else normal_column(given, coded=coded, missing=())
+            array = given if ready else normal_column(given, coded=coded)
             arrays.append(compact(array) if coded else array)
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self._parquet.write_batch(rows, row_group_size=rows.num_rows)
@@ -278,9 +278,9 @@ def _fields(column: pa.Array, style: CsvStyle) -> pa.Array:
             coded = encode_text(column)
             texts = _quote(coded.dictionary, style).take(coded.indices)
         else:
-            texts = _quote(normal_column(column, coded=False, missing=()), style)
+            texts = _quote(normal_column(column, coded=False), style)
     else:
-        texts = normal_column(column, coded=False, missing=()).cast(pa.string())
+        texts = normal_column(column, coded=False).cast(pa.string())
     return texts.fill_null("")
 
 

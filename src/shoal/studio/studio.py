@@ -21,10 +21,9 @@ from jinja2 import Environment
 from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 from shoal.policy.drafting import draft_from_profiles
-from shoal.policy.profiling import profile_columns
+from shoal.policy.profiling import profile_source
 from shoal.reports.templates import environment
 from shoal.sources.base import SourceOptions
-from shoal.sources.opening import open_source
 from shoal.studio.jobs import Job, Jobs
 from shoal.studio.project import Project
 from shoal.studio.tables import TableCache
@@ -60,9 +59,7 @@ class Studio:
 
     def open(self, name: str, source: Path, folder: Path, options: SourceOptions | None = None) -> Project:
         """Read a table once and make a project of it."""
-        chosen = options or SourceOptions()
-        opened = open_source(source, chosen)
-        profile = profile_columns(opened, Silent())
+        opened, chosen, profile = profile_source(source, options or SourceOptions(), Silent())
         project = Project(name, source, folder, profile, draft_from_profiles(name, opened, chosen, profile))
         with self._lock:
             self.projects[project.id] = project

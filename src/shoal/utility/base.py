@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from shoal.core.arrays import FloatArray
 from shoal.core.registry import discover
 from shoal.plan.plan import Plan
@@ -58,8 +56,8 @@ class Measure(ABC):
     def of(self, problem: Problem, plan: Plan) -> float:
         """Measure one plan."""
 
-    def figures(self, problem: Problem, plan: Plan, rng: np.random.Generator) -> dict[str, float]:  # noqa: ARG002
-        """Return the measure and its further figures, each by its full name; *rng* is for measures that draw."""
+    def figures(self, problem: Problem, plan: Plan) -> dict[str, float]:
+        """Return the measure and its further figures, each by its full name."""
         return {self.name: self.of(problem, plan)}
 
     def detail(self, problem: Problem, plan: Plan) -> dict[str, float]:  # noqa: ARG002
@@ -128,27 +126,18 @@ class Pool:
         }
 
 
-def measure(
-    problem: Problem,
-    plan: Plan,
-    *,
-    expensive: bool = False,
-    detail: bool = False,
-    rng: np.random.Generator | None = None,
-) -> Utility:
+def measure(problem: Problem, plan: Plan, *, expensive: bool = False, detail: bool = False) -> Utility:
     """Return every measure that applies to a plan by its name; all numbers are finite.
 
-    With *detail*, a measure that can be given by attributes is a mapping from these. Without *rng*, measures that draw
-    questions draw the same ones for every plan.
+    With *detail*, a measure that can be given by attributes is a mapping from these.
     """
-    chance = np.random.default_rng(0) if rng is None else rng
     found: Utility = {}
     for name, kind in discover("shoal.utility", Measure).items():
         measure = kind()
         if (kind.cost == "expensive" and not expensive) or not measure.applies(problem):
             continue
         by_attribute = measure.detail(problem, plan) if detail else {}
-        found |= {name: by_attribute} if by_attribute else measure.figures(problem, plan, chance)
+        found |= {name: by_attribute} if by_attribute else measure.figures(problem, plan)
     return found
 
 
@@ -162,12 +151,3 @@ def list_figures(utility: Mapping[str, float | Mapping[str, float]]) -> Iterator
             yield from ((f"{name}: {part}", titles[name], number) for part, number in value.items())
         else:
             yield name, titles[name], value
-
-
-def ratio(part: float, whole: float) -> float:
-    """Return part / whole, and 1 where there was nothing to lose.
-
-    >>> ratio(1, 4), ratio(0, 0)
-    (0.25, 1.0)
-    """
-    return part / whole if whole > 0 and math.isfinite(part) else 1.0

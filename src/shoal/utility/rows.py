@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +14,12 @@ from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel, same_rows
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
+from shoal.plan.slices import Part, SlicedPlan
+from shoal.plan.synthetic import SyntheticPlan
 
-MOST_BINS = 64
-_DENSE = 1 << 22
-_AT_ONCE = 1 << 16  # rows
+_DENSE = 1 << 16  # cells of a table that is spread at once,
+_PER_ROW = 16  # and more if there are many rows
+_LEAST = 1e-9  # of the mean, for leaves that no label suggests: so that each range has some weight
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,15 +76,47 @@ class Column:
         begin, end = (self.below[np.clip(ends[:, np.newaxis], self.lo, self.hi)] for ends in (starts, stops))
         return np.asarray((end - begin) / (self.below[self.hi] - self.below[self.lo]))
 
-    def shares(self) -> FloatArray:
-        """Return (n_ranges, n_bins) the share of each range's records in each bin.
+    def read_labels(self, records: FloatArray) -> Column:
+        """Return the column with the *records* of each range spread as the column itself suggests.
 
-        >>> Column.of_ranges(np.array([0, 2]), np.array([2, 3]), np.arange(4.0)).shares()
-        array([[0.5, 0.5, 0. ],
-               [0. , 0. , 1. ]])
+        That is in proportion to what each leaf has when the records of all ranges are spread by the weights of leaves;
+        docs/adr/0048-marginals.md says why. Ranges that do not overlap are spread as before.
+
+        >>> half = Column.of_ranges(np.array([0, 0]), np.array([1, 2]), np.arange(3.0))
+        >>> half.read_labels(np.array([8.0, 2.0])).bin(np.arange(3)).shares
+        array([[0.9, 0.1],
+               [1. , 0. ]])
         """
-        edges = bin_edges(self.n_leaves)
-        return np.ascontiguousarray(self.within(edges[:-1], edges[1:]).T)
+        if not records.any():
+            return self
+        size, ends = sum_weights(self.item, records, len(self.lo)), len(self.below)
+        each = size / (self.below[self.hi] - self.below[self.lo])
+        density = np.cumsum(sum_weights(self.lo, each, ends) - sum_weights(self.hi, each, ends))[:-1]
+        weight = np.diff(self.below) * np.maximum(density, _LEAST * size.sum() / self.below[-1])
+        return Column(self.item, self.lo, self.hi, np.concatenate([[0.0], np.cumsum(weight)]))
+
+    def bin(self, edges: IntArray) -> Binned:
+        """Return the column in bins of the leaves between *edges*.
+
+        >>> Column.of_ranges(np.array([0, 2]), np.array([2, 3]), np.arange(4.0)).bin(np.array([0, 1, 3])).shares
+        array([[0. , 1. ],
+               [0.5, 0.5]])
+        """
+        shares, which = np.unique(self.within(edges[:-1], edges[1:]).T, axis=0, return_inverse=True)
+        return Binned(which.reshape(-1).astype(np.int32)[self.item], np.ascontiguousarray(shares))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binned:
+    """One attribute: of the records of row i the share ``shares[item[i], v]`` lies in bin v."""
+
+    item: CodeArray  # (n_rows,)
+    shares: FloatArray  # (n_items, n_bins) no two rows are equal
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins."""
+        return int(self.shares.shape[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,49 +126,177 @@ class Rows:
     columns: tuple[Column, ...]
     records: FloatArray  # (n_rows,)
 
-    def project(self, places: Sequence[int]) -> Rows:
-        """Return the table of these attributes alone, equal rows put together and in order."""
-        columns = [self.columns[place] for place in places]
-        shape = tuple(len(column.lo) for column in columns)
-        if math.prod(shape) <= _DENSE:
-            key = np.ravel_multi_index(tuple(column.item for column in columns), shape)
-            dense = np.bincount(key, weights=self.records, minlength=math.prod(shape))
-            there = np.flatnonzero(dense)
-            items = (place.astype(np.int32) for place in np.unravel_index(there, shape))
-            records = dense[there]
-        else:
-            first, group = same_rows([column.item for column in columns])
-            items = (column.item[first] for column in columns)
-            records = np.bincount(group, weights=self.records, minlength=len(first))
-        made = (Column(item, c.lo, c.hi, c.below) for item, c in zip(items, columns, strict=True))
-        return Rows(tuple(made), records.astype(np.float64))
+    def read_labels(self) -> Rows:
+        """Return the same rows, with the records of wide ranges spread as narrower ones suggest."""
+        return replace(self, columns=tuple(column.read_labels(self.records) for column in self.columns))
 
-    def cross(self, first: int, second: int) -> FloatArray:
-        """Return the expected table of two attributes: each row's records spread over the bins of both its ranges."""
-        few = self.project([first, second])
-        (a, b), (a_shares, b_shares) = few.columns, [column.shares() for column in few.columns]
-        table = np.zeros((a_shares.shape[1], b_shares.shape[1]))
-        for start in range(0, len(few.records), _AT_ONCE):
-            rows = slice(start, start + _AT_ONCE)
-            table += (a_shares[a.item[rows]] * few.records[rows, np.newaxis]).T @ b_shares[b.item[rows]]
-        return table
+    def tabulate(self, edges: Sequence[IntArray]) -> Tables:
+        """Return the expected tables over bins between the *edges* of each attribute."""
+        columns = tuple(column.bin(own) for column, own in zip(self.columns, edges, strict=True))
+        return Tables(columns, self.records)
 
 
-def bin_edges(n_leaves: int) -> IntArray:
-    """Return where bins of leaves begin and end: one leaf each, or 64 bins of about as many leaves."""
-    n_bins = min(n_leaves, MOST_BINS)
-    return np.arange(n_bins + 1) * n_leaves // n_bins
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Expected tables: the records of each row are spread over the bins of its ranges."""
+
+    columns: tuple[Binned, ...]
+    records: FloatArray  # (n_rows,)
+
+    def expect(self, places: Sequence[int]) -> FloatArray:
+        """Return the table of these attributes, one axis each."""
+        return spread_records([self.columns[place] for place in places], self.records)
 
 
-def original_rows(problem: Problem, weights: FloatArray | None = None) -> Rows:
-    """Return the original table; *weights* counts only a share of each cell's records."""
-    attributes = (*problem.quasi, *problem.sensitive)
-    columns = tuple(
-        Column.of_leaves(codes, attribute.taxonomy.n_leaves)
-        for codes, attribute in zip(problem.cells.codes, attributes, strict=True)
-    )
-    records = problem.cells.counts.astype(np.float64)
-    return Rows(columns, records if weights is None else records * weights)
+def spread_records(columns: Sequence[Binned], records: FloatArray) -> FloatArray:
+    """Return the expected table of columns, one axis each.
+
+    >>> half = Binned(np.array([0, 1]), np.array([[1.0, 0.0], [0.5, 0.5]]))
+    >>> spread_records([half, half], np.array([1.0, 4.0]))
+    array([[2., 1.],
+           [1., 1.]])
+    """
+    shape = [len(column.shares) for column in columns]
+    if len(columns) > 1 and math.prod(shape) > max(_DENSE, _PER_ROW * len(records)):
+        # it is faster to spread the column of most items first
+        at = int(np.argmax(shape))
+        widest, others = columns[at], [*columns[:at], *columns[at + 1 :]]
+        found = [spread_records(others, records * share) for share in widest.shares.T[:, widest.item]]
+        return np.stack(found, axis=at)
+    key = np.zeros(len(records), dtype=np.int64)
+    for column in columns:
+        key = key * len(column.shares) + column.item
+    table = sum_weights(key, records, math.prod(shape)).reshape(shape)
+    for column in columns:  # the first axis becomes bins and goes to the end
+        table = np.tensordot(table, column.shares, axes=(0, 0))
+    return np.asarray(table)
+
+
+def sum_weights(group: AnyIntArray, weights: FloatArray, n_groups: int) -> FloatArray:
+    """Return (n_groups,) the sum of the weights of each group."""
+    return np.bincount(group, weights, n_groups).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedRows(Rows):
+    """Groups of equal records in one bucket, of which only the attributes of one part are known together.
+
+    ``columns`` are the narrowest published values of each attribute, ``held`` those of each part.
+    """
+
+    bucket: CodeArray  # (n_rows,)
+    parts: tuple[tuple[int, ...], ...]  # places of each part's attributes: quasi ones, then sensitive ones
+    held: tuple[dict[int, Column], ...]  # of each part, by places
+
+    @classmethod
+    def of(cls, problem: Problem, plan: SlicedPlan, weights: FloatArray | None = None) -> SlicedRows:
+        """Return what a plan publishes; *weights* counts only a share of each cell's records."""
+        pieces = plan.pieces(problem.cells.counts)
+        records = pieces.records.astype(np.float64)
+        held = tuple(_part_columns(problem, part, pieces.cell) for part in plan.parts)
+        columns = tuple(_narrowest(held, place) for place in range(len(problem.quasi) + len(problem.sensitive)))
+        shown = records if weights is None else records * weights[pieces.cell]
+        parts = tuple(tuple(columns_of) for columns_of in held)
+        return cls(columns, shown, pieces.bucket.astype(np.int32), parts, held)
+
+    def read_labels(self) -> SlicedRows:
+        """Return the same rows, with the records of wide ranges spread as narrower ones of their part suggest."""
+        held = tuple({at: column.read_labels(self.records) for at, column in part.items()} for part in self.held)
+        return replace(self, held=held)
+
+    def tabulate(self, edges: Sequence[IntArray]) -> SlicedTables:
+        """Return the expected tables if every linking of parts within a bucket is as likely."""
+        columns = tuple(column.bin(own) for column, own in zip(self.columns, edges, strict=True))
+        held = tuple({place: column.bin(edges[place]) for place, column in part.items()} for part in self.held)
+        return SlicedTables(columns, self.records, self, held)
+
+    def groups(self, shared: Collection[int], holder: int) -> tuple[CodeArray, int]:
+        """Return (n_rows,) the number of each row's bucket and values of shared attributes, and how many there are."""
+        if not shared:
+            return self.bucket, int(self.bucket.max(initial=-1)) + 1
+        first, group = same_rows([self.bucket, *(self.held[holder][place].item for place in shared)])
+        return group, len(first)
+
+
+class Entries(NamedTuple):
+    """Weights of cells in groups: group g has the entries ``first[g]:first[g + 1]``."""
+
+    first: IntArray
+    cell: IntArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicedTables(Tables):
+    """Expected tables of attributes in several parts: products of the parts' tables within buckets."""
+
+    rows: SlicedRows
+    held: tuple[dict[int, Binned], ...]  # of each part, by places
+
+    def expect(self, places: Sequence[int]) -> FloatArray:
+        """Return the table of at most three attributes, one axis each.
+
+        It is exact if a part has all. Of parts that are not linked directly only the bucket counts as a link, which can
+        only understate how attributes depend on each other.
+        """
+        parts = self._choose_parts(places)
+        used = list(dict.fromkeys(parts))
+        if len(used) == 1:
+            return spread_records([self.held[used[0]][place] for place in places], self.records)
+        shared = set(self.held[used[0]]) & set(self.held[used[1]]) if len(used) == 2 else set()
+        group, n_groups = self.rows.groups(sorted(shared), used[0])
+        size = sum_weights(group, self.records, n_groups)
+        factors, order, shape = [], [], [1, 1, 1]
+        for at, part in enumerate(used):
+            own = [axis for axis, chosen in enumerate(parts) if chosen == part]
+            columns = [self.held[part][places[axis]] for axis in own]
+            factors.append(_list_entries(columns, group, n_groups, self.records))
+            order += own
+            shape[at] = math.prod(column.n_bins for column in columns)
+        if len(used) == 2:
+            factors.append(Entries(np.arange(n_groups + 1), np.zeros(n_groups, dtype=np.int64), size))
+        table = multiply_entries(factors[0], factors[1], factors[2], size, np.zeros(shape))
+        axes = [self.columns[places[axis]].n_bins for axis in order]
+        return np.asarray(table.reshape(axes).transpose(np.argsort(order)))
+
+    def _choose_parts(self, places: Sequence[int]) -> tuple[int, ...]:
+        """Return the part that each attribute is taken from: few parts, and such that share attributes."""
+
+        def judge(chosen: tuple[int, ...]) -> tuple[int, int]:
+            used = {part: set(self.held[part]) for part in chosen}
+            return len(used), -len(set.intersection(*used.values()))
+
+        choices = [[part for part, columns in enumerate(self.held) if place in columns] for place in places]
+        return min(product(*choices), key=judge)
+
+
+def _list_entries(columns: Sequence[Binned], group: CodeArray, n_groups: int, records: FloatArray) -> Entries:
+    """Return the records of each group, spread over the cells of the columns' bins."""
+    row, same = same_rows([group, *(column.item for column in columns)])
+    weight, cell = sum_weights(same, records, len(row)), np.zeros(len(row), dtype=np.int64)
+    for column in columns:
+        item, bins = np.nonzero(column.shares)
+        start = np.searchsorted(item, np.arange(len(column.shares) + 1))
+        times = np.diff(start)[column.item[row]]
+        each = np.repeat(np.arange(len(row)), times)
+        at = start[column.item[row]][each] + np.arange(len(each)) - np.repeat(np.cumsum(times) - times, times)
+        cell = cell[each] * column.n_bins + bins[at]
+        weight, row = weight[each] * column.shares[item[at], bins[at]], row[each]
+    return Entries(np.searchsorted(group[row], np.arange(n_groups + 1)), cell, weight)
+
+
+@kernel
+def multiply_entries(a: Entries, b: Entries, c: Entries, size: FloatArray, table: FloatArray) -> FloatArray:
+    """Add to the table the products of the three factors' weights in each group, over the square of its size."""
+    for group in range(len(size)):
+        if size[group] == 0.0:
+            continue
+        for i in range(a.first[group], a.first[group + 1]):
+            for j in range(b.first[group], b.first[group + 1]):
+                both = a.weight[i] * b.weight[j] / (size[group] * size[group])
+                for k in range(c.first[group], c.first[group + 1]):
+                    table[a.cell[i], b.cell[j], c.cell[k]] += both * c.weight[k]
+    return table
 
 
 def rows_published(problem: Problem, plan: Plan, weights: FloatArray | None = None) -> Rows:
@@ -168,21 +332,38 @@ def _sensitive(problem: Problem, plan: Plan, place: int, cell: IntArray, target:
     return Column.of_ranges(np.where(lo == KEPT, own, lo), np.where(lo == KEPT, own + 1, hi), below)
 
 
-@kernel
-def answers(item: CodeArray, shares: FloatArray, records: FloatArray) -> FloatArray:
-    """Return (n_queries,) the expected count of records in each query's box.
+def _part_columns(problem: Problem, part: Part, cell: IntArray) -> dict[int, Column]:
+    """Return what one part publishes of the rows, by places."""
+    columns = {}
+    for j, place in enumerate(part.quasi):
+        n_leaves = problem.quasi[place].taxonomy.n_leaves
+        if part.lo is None or part.hi is None:
+            columns[place] = Column.of_leaves(problem.cells.codes[place][cell], n_leaves)
+        else:
+            below = np.arange(n_leaves + 1, dtype=np.float64)
+            columns[place] = Column.of_ranges(part.lo[:, j], part.hi[:, j], below).take(part.values[cell])
+    for number in part.sensitive:
+        place = len(problem.quasi) + number
+        n_leaves = problem.sensitive[number].taxonomy.n_leaves
+        columns[place] = Column.of_leaves(problem.cells.codes[place][cell], n_leaves)
+    return columns
 
-    Row r has the range ``item[j, r]`` of attribute j, of whose records query q asks for ``shares[j, q, item[j, r]]``.
+
+def _narrowest(held: Sequence[dict[int, Column]], place: int) -> Column:
+    """Return an attribute's values in the part where they cover fewest leaves."""
+    candidates = [columns[place] for columns in held if place in columns]
+    return min(candidates, key=lambda column: int((column.hi - column.lo)[column.item].sum()))
+
+
+def view_plan(problem: Problem, plan: Plan | SlicedPlan | SyntheticPlan, weights: FloatArray | None = None) -> Rows:
+    """Return what somebody reads from the rows of any plan; *weights* counts a share of each cell's records.
+
+    Of a plan that publishes averages of its classes, what is published is known to its method.
     """
-    result = np.zeros(shares.shape[1], dtype=np.float64)
-    for query in range(shares.shape[1]):
-        total = 0.0
-        for row in range(len(records)):
-            part = records[row]
-            for j in range(len(item)):
-                part *= shares[j, query, item[j, row]]
-                if part == 0.0:
-                    break
-            total += part
-        result[query] = total
-    return result
+    if isinstance(plan, SlicedPlan):
+        return SlicedRows.of(problem, plan, weights)
+    if isinstance(plan, SyntheticPlan):
+        leaves = zip(plan.codes, plan.domains, strict=True)
+        columns = tuple(Column.of_leaves(codes, domain.size) for codes, domain in leaves)
+        return Rows(columns, np.ones(plan.n_rows))
+    return rows_published(problem, plan, weights)

@@ -285,7 +285,8 @@ def _check_agreed(written: Written, *, with_file: bool) -> None:
     demand(with_file, "it names a plan, which is checked in the folder of the release only")
     others = {"buckets", "tables", "levels", "items", "populations", "techniques", "sample"} & written.model_fields_set
     demand(not others, "it names a plan and yet has what only other releases have")
-    whole = (written.withheld, written.missing.policy, written.missing.tokens) == (0, "category", ("",))
+    missing = written.missing.policy, written.missing.tokens, written.reading
+    whole = (written.withheld, *missing) == (0, "category", ("",), None)
     demand(whole, "it names a plan and yet left records out, or reads values as missing")
     demand(len(written.guarantees) == 1, "it names a plan and does not promise just what that does")
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError
+from shoal.sources.columns import UNCHANGED
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
     Form,
@@ -58,7 +59,9 @@ class SparkRows(PublishedRows):
         """Return these columns, named by their places, and how they are read."""
         places = [self.schema.get_field_index(name) for name in columns]
         wanted = by_places(by_places(self._frame).select(*(str(place) for place in places)))
-        return wanted, PartitionForm("the release", pa.schema([self.schema.field(place) for place in places]), ())
+        return wanted, PartitionForm(
+            "the release", pa.schema([self.schema.field(place) for place in places]), UNCHANGED
+        )
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns; texts come as dictionaries, a new one for every batch."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
-from shoal.manifest import PAGES, DataFile, ManifestError, parse_json
+from shoal.manifest import PAGES, DataFile, ManifestError, parse_json, unpack_labels
 from shoal.verify.account import check_account
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.averages import check_averages
@@ -90,7 +90,7 @@ def verify(
     content = text.encode()
     checks = [*check_recorded(public, content), *check_signature(public, content, public_key)]
     try:
-        manifest = read_manifest(parse_json(text), with_file=True)
+        manifest = read_manifest(unpack_labels(parse_json(text)), with_file=True)
     except ManifestError as fault:
         return Verification((Check("manifest", False, str(fault)), *checks), ())
     checks = [Check("manifest", True, "the manifest is well formed"), *checks]

@@ -58,7 +58,7 @@ def test_the_service_speaks_tls_itself(secured: Any, certificate: Any, monkeypat
     url, token = secured
     assert url.startswith(f"https://{ADDRESS}:")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-    assert AgencyClient.at(url, token).campaigns() == []
+    assert AgencyClient.at(url, token).list("campaigns") == []
     with socket.create_connection((ADDRESS, int(url.rpartition(":")[2])), timeout=10) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200" not in plain.recv(100)

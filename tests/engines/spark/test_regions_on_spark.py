@@ -46,6 +46,7 @@ from shoal.policy.policy import Policy
 from shoal.release.regions import column_regions
 from shoal.release.release import Release
 from shoal.sources.base import SourceOptions
+from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
 from shoal.sources.spark import shipping
@@ -71,6 +72,7 @@ RELATIVE: list[dict[str, Any]] = [
     {"distinct-l-diversity": {"l": 4, "attribute": ["illness", "ward"]}},
 ]
 ASKED: dict[str, dict[str, Any]] = {
+    "auto": {"privacy": K},
     "mondrian": {"privacy": RELATIVE},
     "hilbert": {"privacy": K, "missing": "drop", "max_withheld": 0.04},
     "sweep": {"privacy": [{"tau-l-diversity": {"tau": 0.5, "l": 2, "attribute": "illness"}}, *K]},
@@ -246,7 +248,7 @@ def parts_of(table: pa.Table, n_parts: int) -> list[list[pa.RecordBatch]]:
 
 
 def form_of(table: pa.Table) -> PartitionForm:
-    return PartitionForm("people", table.schema, ())
+    return PartitionForm("people", table.schema, UNCHANGED)
 
 
 Pieces = list[tuple[int, int, int, pa.RecordBatch]]

@@ -37,7 +37,7 @@ def work(spark: Any, people: pa.Table, policy, monkeypatch: pytest.MonkeyPatch) 
     assert len(work.planned.value.assignment.split_cells) > 0
     assert work.form.schema.names == COLUMNS
     return replace(
-        work, form=PartitionForm("people", work.form.schema, work.form.missing)
+        work, form=PartitionForm("people", work.form.schema, work.form.cleaning)
     )  # rows as they are, not packed
 
 

@@ -25,6 +25,7 @@ import shoal
 from shoal.cli import app
 from shoal.core.errors import InputError
 from shoal.sources.base import SourceOptions
+from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
 from shoal.sources.spark import shipping
@@ -166,7 +167,7 @@ class TableRows(SparkRows):
     def select_columns(self, columns: Sequence[str]) -> tuple[Any, PartitionForm]:
         wanted = [part.select(list(columns)).to_batches(max_chunksize=200) for part in self._parts]
         schema = pa.schema([self.schema.field(name) for name in columns])
-        return Partitions(wanted), PartitionForm("the release", schema, ())
+        return Partitions(wanted), PartitionForm("the release", schema, UNCHANGED)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for part in self._parts:
@@ -180,13 +181,13 @@ class TableSource(SparkSource):
     def of(cls, table: pa.Table) -> TableSource:
         source = open_arrow(table, SourceOptions(), "people")
         sizes = tuple(table.slice(300 * part, 300).num_rows for part in range(4))
-        return cls("people", source.schema, table.num_rows, source.missing, table, sizes)
+        return cls("people", source.schema, table.num_rows, source.cleaning, table, sizes)
 
     def select_columns(self, columns: Sequence[str]) -> tuple[Any, PartitionForm]:
         wanted = self.frame.select(list(columns))  # type: ignore[operator]
         parts = [wanted.slice(300 * part, 300).to_batches(max_chunksize=100) for part in range(4)]
         schema = pa.schema([self.schema.field(name) for name in columns])
-        return Partitions(parts), PartitionForm("people", schema, self.missing)
+        return Partitions(parts), PartitionForm("people", schema, self.cleaning)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         yield from self.frame.select(columns).to_batches()  # type: ignore[operator]

@@ -81,7 +81,7 @@ def test_a_run_that_asks_for_too_much_leads_to_where_it_is_mended(person, visits
     k.blur()
     person.waits_for_policy(lambda policy: policy["privacy"][0] == {"k-anonymity": {"k": 1_000_000}})
     person.goes_to("Run")
-    person.expect(person.page.locator("#start")).to_contain_text("mondrian, with k-anonymity (k = 1000000)")
+    person.expect(person.page.locator("#start")).to_contain_text("auto, with k-anonymity (k = 1000000)")
     person.page.get_by_role("button", name="Start the run").click()
     person.expect(person.page.locator("[data-state=failed]")).to_contain_text("only 600 records")
     person.page.get_by_role("link", name="Ask for less").click()

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 import shoal
 from shoal.agency.client import is_this_machine
-from shoal.agency.service import administration, campaigns, plans, refusals, releases, requests
+from shoal.agency.service import administration, campaigns, plans, refusals, releases
 from shoal.agency.service.database import Database
 from shoal.agency.service.guard import caller_address
 from shoal.agency.service.refusals import Refusal
@@ -43,7 +43,7 @@ _ROUTERS = (
     campaigns.routes,
     plans.routes,
     releases.routes,
-    requests.routes,
+    campaigns.request_routes,
 )
 _IDLE_SECONDS = 5
 _UNFINISHED = "ASGI callable returned without completing"  # to callers that hung up; all others are answered

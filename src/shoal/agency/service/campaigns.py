@@ -1,6 +1,7 @@
-"""Campaigns: opened, filled and moved on by the agency; owners add their counts.
+"""Campaigns: opened, filled and moved on by the agency; owners add their counts. What clients request of them.
 
-Their states are draft < collecting < planned < closed, never back.
+The states of campaigns are draft < collecting < planned < closed, never back. Requests are step 2 of Algorithm 1, where
+clients tell the agency what they want; the agency approves or refuses.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from shoal.agency.domain import Domain
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
+    AccessRequest,
     Campaign,
     CampaignEntry,
     ContributionEntry,
     Counts,
     CurrentPage,
+    Decision,
     Id,
     NewCampaign,
+    NewRequest,
     NewState,
     Page,
     PlanSummary,
@@ -30,15 +34,22 @@ from shoal.agency.service.messages import (
     Weights,
 )
 from shoal.agency.service.migrations.versions import v0002_campaigns as schema
-from shoal.agency.service.refusals import absent, conflict, invalid
+from shoal.agency.service.refusals import Refusal, absent, conflict, invalid
 from shoal.agency.service.tokens import ROLES, now
 from shoal.agency.service.visits import Visit
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-routes = Routes("campaigns")
-_table, _plans = schema.campaigns, schema.plans
+routes, request_routes = Routes("campaigns"), Routes("requests")
+_table, _plans, _requests = schema.campaigns, schema.plans, schema.requests
+_REQUEST = select(
+    *(
+        column.label("campaign") if column.name == "campaign_id" else column
+        for column in _requests.c
+        if column.name != "token_id"
+    )
+)
 _ENTRY = select(
     *(
         column.label("order") if column.name == "point_order" else column
@@ -218,3 +229,76 @@ def _keep_table(visit: Visit, state: State, where: Table, values: dict[str, Any]
         content = {**values, **kept, "data": serialize(table)}
         connection.execute(visit.service.database.upsert(where, content, key=key))
     return stored
+
+
+def demand_approval(visit: Visit, connection: Connection, campaign: int) -> None:
+    """Refuse a client whom the agency has not approved for a campaign; others need no approval."""
+    if visit.holder.role != "client":
+        return
+    approved = select(_requests.c.id).where(
+        _requests.c.campaign_id == campaign, _requests.c.client == visit.holder.name, _requests.c.state == "approved"
+    )
+    if connection.execute(approved.limit(1)).first() is None:
+        message = "the agency has not approved a request of yours for this campaign; ask for it with a purpose"
+        raise Refusal(403, "not_approved", message)
+
+
+@request_routes.serve("POST /v1/requests", ("client",), AccessRequest, status=201, body="body_bytes")
+def create_request(visit: CurrentVisit, asked: NewRequest) -> Any:
+    """Ask for the releases of a campaign, or for attributes that no campaign has yet."""
+    limit = visit.service.settings.requests
+    values = {
+        **asked.model_dump(exclude={"campaign", "attributes"}),
+        "campaign_id": asked.campaign,
+        "attributes": json.dumps(asked.attributes),
+        "client": visit.holder.name,
+        "token_id": visit.holder.id,
+        "state": "open",
+        "reason": "",
+        "at": now(),
+    }
+    with visit.writing() as connection:
+        if asked.campaign is not None:
+            demand_state(connection, asked.campaign)
+        visit.service.database.lock(connection, COUNT_LOCK)
+        own = select(func.count()).select_from(_requests).where(_requests.c.client == visit.holder.name)
+        if connection.execute(own).scalar_one() >= limit:
+            raise conflict(f"there are {limit:,} requests of this client already", "limit_reached")
+        number = connection.execute(insert(_requests).values(values).returning(_requests.c.id)).scalar_one()
+        visit.subject = f"/v1/requests/{number}"
+        return _read_request(connection, number)
+
+
+@request_routes.serve("GET /v1/requests", ROLES, Page[AccessRequest])
+def list_requests(visit: CurrentVisit, paging: CurrentPage) -> Any:
+    """List requests with their decisions; clients see their own."""
+    asked = _REQUEST if visit.holder.role != "client" else _REQUEST.where(_requests.c.client == visit.holder.name)
+    with visit.reading() as connection:
+        return read_page(connection, asked, _requests.c.id, paging, _read_entry)
+
+
+@request_routes.serve("POST /v1/requests/{request}/decision", ("agency",), AccessRequest, body="body_bytes")
+def decide_request(visit: CurrentVisit, request: Id, asked: Decision) -> Any:
+    """Approve or refuse a request, now or anew; one without a campaign is approved for the campaign named here."""
+    with visit.writing() as connection:
+        campaign = _read_request(connection, request)["campaign"] or asked.campaign
+        if asked.campaign not in (None, campaign):
+            raise invalid("the request is for another campaign; decide it for that one")
+        if campaign is not None:
+            demand_state(connection, campaign)
+        elif asked.state == "approved":
+            raise invalid("the request names no campaign; say for which one it is approved")
+        values = {**asked.model_dump(exclude={"campaign"}), "campaign_id": campaign, "decided_at": now()}
+        connection.execute(update(_requests).where(_requests.c.id == request).values(values))
+        return _read_request(connection, request)
+
+
+def _read_request(connection: Connection, request: int) -> dict[str, Any]:
+    found = connection.execute(_REQUEST.where(_requests.c.id == request)).mappings().one_or_none()
+    if found is None:
+        raise absent("request")
+    return _read_entry(found)
+
+
+def _read_entry(found: Mapping[Any, Any]) -> dict[str, Any]:
+    return {**found, "attributes": json.loads(found["attributes"])}

@@ -25,7 +25,6 @@ from shoal.agency.service.tokens import Role
 LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
 
 State = Literal["draft", "collecting", "planned", "closed"]
-STATES: tuple[State, ...] = ("draft", "collecting", "planned", "closed")
 Order = Literal["lexicographic", "hilbert", "taxonomy"]
 Arrangement = Literal["contiguous", "gathered", "independent"]
 Records = Literal["paper", "tight"]
@@ -155,24 +154,17 @@ class Counts(Received):
     rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "integer"))]
 
 
-class Weights(Received):
+class Weights(Counts):
     """The same for a distribution: counts, or probabilities as numbers or decimal texts."""
 
-    columns: Annotated[list[Name], Field(min_length=3)]
     rows: Annotated[list[Any], Field(min_length=1), WithJsonSchema(_rows("string", "number"))]
 
 
 class PlanRequest(Received):
-    """With which p to plan, or for how many samples; without both, for as many as were counted."""
+    """With which p to plan, or for how many samples, not both; without either, for as many as were counted."""
 
     p: Annotated[float, Field(gt=0, le=1)] | None = None
     samples: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> PlanRequest:
-        if self.p is not None and self.samples is not None:
-            raise ValueError("give p or the number of samples, not both")
-        return self
 
 
 class NewRequest(Received):

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 
 from shoal.agency.service import campaigns
+from shoal.agency.service.campaigns import demand_approval
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
 from shoal.agency.service.messages import (
@@ -38,13 +39,12 @@ from shoal.agency.service.messages import (
 from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.plans import read_sent
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
-from shoal.agency.service.requests import demand_approval
 from shoal.agency.service.tokens import ROLES
 from shoal.agency.service.visits import Visit
 from shoal.core.wording import count_noun
 
 if TYPE_CHECKING:
-    from shoal.agency.counts import ClassCounts
+    from shoal.agency.tables import ClassCounts
     from shoal.verify.agreed import Plan
 
 routes = Routes("releases")
@@ -108,7 +108,7 @@ def _check_counts(
     """Return the counts of a release and what they reach, if it has some and these keep the plan's promise."""
     if asked.counts is None:
         return None, None
-    from shoal.agency.counts import ClassCounts, check_counts
+    from shoal.agency.tables import ClassCounts, check_counts
 
     plan = _parse_plan(read_sent(visit, campaign).content)
     counts = ClassCounts.of_rows(asked.counts.columns, asked.counts.rows, plan, visit.service.settings.rows)
@@ -125,7 +125,7 @@ def _parse_plan(content: bytes) -> Plan:
 
 def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCounts, n_classes: int) -> None:
     """Link a release with all that have counts already; the campaign is held, so that nobody else does."""
-    from shoal.agency.counts import ClassCounts
+    from shoal.agency.tables import ClassCounts
 
     table = schema.linkages
     found = connection.execute(select(table).where(table.c.campaign_id == campaign)).one_or_none()
@@ -189,7 +189,7 @@ def show_guarantee(visit: CurrentVisit, campaign: Id, releases_: _HowMany = None
 @routes.serve("POST /v1/campaigns/{campaign}/linkage", ROLES, Linkage, body="body_bytes")
 def link_target(visit: CurrentVisit, campaign: Id, asked: Target) -> Any:
     """Say what all releases with counts leave together of somebody whose quasi values are known."""
-    from shoal.agency.counts import ClassCounts, find_class
+    from shoal.agency.tables import ClassCounts, find_class
 
     table = schema.linkages
     with visit.reading() as connection:

@@ -1,4 +1,4 @@
-"""A ledger: entries are added and settled, and nothing in it is ever changed.
+"""A ledger: a SQLite file to which records are added, and in which nothing is ever changed.
 
 It does not load linking, which only a run with a ledger needs.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.core.errors import ShoalError, UsageError, did_you_mean
+from shoal.core.errors import InputError, ShoalError, UsageError, did_you_mean
 from shoal.core.results import Finding
 from shoal.linking.ledger.records import (
     EVERYBODY,
-    Draft,
     Entry,
     Evaluation,
     Limits,
@@ -32,14 +32,10 @@ from shoal.linking.ledger.records import (
     same_files,
     unpack_file,
 )
-from shoal.linking.ledger.schema import connect, ledger_error, transaction
 from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC
 
 NEW = 0  # the number of a release that has none yet
-_ENTRY = ("number", "population", "at", "recipient", "method", "rows", "folder", "origin", "version", "seal")
-_LIMITS = tuple(one.name for one in fields(Limits))
-_EVALUATION = tuple(one.name for one in fields(Evaluation) if one.name != "at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ class Seen:
 
 
 class Ledger:
-    """An open ledger; every row that is read is held against its seal."""
+    """An open ledger; every record that is read is held against its seal, which has that of the one before it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection, self.path = connection, path
@@ -66,17 +62,7 @@ class Ledger:
 
     def populations(self) -> dict[str, Population]:
         """Return all populations by name, in the order in which they came."""
-        with self._snapshot():
-            changes: dict[str, list[Limits]] = {row["name"]: [] for row in self._rows("population", "rowid")}
-            limits = self._rows("limits", "number")
-        for row in limits:
-            if row["population"] not in changes:
-                raise ledger_error(self.path)
-            values = {name: row[name] for name in _LIMITS} | {"warns": bool(row["warns"])}
-            changes[row["population"]].append(Limits(**values))
-        if not all(changes.values()):
-            raise ledger_error(self.path)
-        return {name: Population(name, tuple(each)) for name, each in changes.items()}
+        return self._look()[0]
 
     def choose(self, asked: str | None) -> str:
         """Return the population that is meant: the one asked for, or the only one."""
@@ -97,19 +83,7 @@ class Ledger:
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
         """Return the entries in order, of one population or of all."""
-        with self._snapshot():
-            settled = {row["entry"]: row for row in self._rows("settlement", "entry")}
-            rows = self._rows("entry", "number")
-        found: list[Entry] = []
-        previous = ""
-        for number, row in enumerate(rows, start=1):
-            if (row["number"], row["previous"]) != (number, previous):
-                raise ledger_error(self.path)
-            previous = row["seal"]
-            found.append(_entry(row, settled.pop(number, None)))
-        if settled:
-            raise ledger_error(self.path)
-        return tuple(entry for entry in found if population in (None, entry.population))
+        return tuple(entry for entry in self._look()[1] if population in (None, entry.population))
 
     def entry(self, number: int) -> Entry:
         """Return one entry."""
@@ -120,15 +94,14 @@ class Ledger:
 
     def evaluations(self, population: str | None = None) -> list[Evaluation]:
         """Return all evaluations in the order in which they were made."""
-        rows = self._rows("evaluation", "number")
+        (rows,) = self._read("evaluation")
         return [_evaluation(row) for row in rows if population in (None, row["population"])]
 
     def look_at(self, population: str) -> Seen:
         """Return what there is about a population now."""
-        with self._snapshot():
-            known = self.populations().get(population)
-            releases = tuple(entry.number for entry in self.entries(population) if entry.counts)
-        return Seen(population, releases, None if known is None else known.limits)
+        populations, entries = self._look()
+        releases = tuple(entry.number for entry in entries if entry.population == population and entry.counts)
+        return Seen(population, releases, populations[population].limits if population in populations else None)
 
     def unpack(self, entry: Entry, folder: Path) -> None:
         """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
@@ -142,20 +115,20 @@ class Ledger:
                 raise ledger_error(self.path)
 
     def enter(
-        self, draft: Draft, packed: Packed, seen: Seen, limits: Limits, evaluations: Sequence[Evaluation]
+        self, draft: dict[str, Any], packed: Packed, seen: Seen, limits: Limits, evaluations: Sequence[Evaluation]
     ) -> Entry | None:
-        """Add a release as unfinished, with what was found of it; None if the population is not as it was seen."""
+        """Add a release as unfinished, with what was found of it; None if the population is not as it was seen.
+
+        *draft* has what an entry says of the release itself.
+        """
         with transaction(self._connection):
-            if self.look_at(draft.population) != seen:
+            if self.look_at(seen.name) != seen:
                 return None
-            if seen.limits is None:
-                self._insert("population", {"name": draft.population, "at": now()})
             if limits != seen.limits:
-                self._add_limits(draft.population, limits)
-            number = self._add_entry(draft, packed)
+                self._add_limits(seen.name, limits)
+            number = self._add_entry({"population": seen.name, **draft}, packed)
             for one in evaluations:
-                releases = tuple(sorted(each or number for each in one.releases))
-                self._add_evaluation(draft.population, replace(one, releases=releases))
+                self._add_evaluation(seen.name, one.renumber(number))
         return self.entry(number)
 
     def settle(self, number: int, status: Status, reason: str = "") -> None:
@@ -166,8 +139,7 @@ class Ledger:
                 return
             if entry.status != "unfinished":
                 raise UsageError(f"release {number} is {entry.status}; only unfinished ones can be settled")
-            values = {"entry": number, "at": now(), "status": status, "reason": reason}
-            self._insert("settlement", values)
+            self._add("settlement", {"entry": number, "status": status, "reason": reason})
 
     def set_limits(self, population: str, **changes: Any) -> Population:
         """Set what releases about a population are held to, to less too; what is not named stays as it is."""
@@ -186,44 +158,25 @@ class Ledger:
         if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
             raise ledger_error(self.path)
 
-    @contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Read several tables as they are at one time."""
-        if self._connection.in_transaction:
-            yield
-            return
-        self._connection.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._connection.execute("ROLLBACK")
+    def _look(self) -> tuple[dict[str, Population], list[Entry]]:
+        """Return all populations and all entries as they are at one time."""
+        limits, entries, settlements = self._read("limits", "entry", "settlement")
+        changes: dict[str, tuple[Limits, ...]] = {}
+        for row in limits:
+            values = {name: value for name, value in row.items() if name not in ("number", "seal")}
+            population = values.pop("population")
+            changes[population] = (*changes.get(population, ()), Limits(**values))
+        settled = {row["entry"]: row for row in settlements}
+        found = [_entry(row, settled.pop(row["number"], None)) for row in entries]
+        if settled or not {entry.population for entry in found} <= changes.keys():
+            raise ledger_error(self.path)
+        return {name: Population(name, each) for name, each in changes.items()}, found
 
     def _add_limits(self, population: str, limits: Limits) -> None:
-        values = {name: getattr(limits, name) for name in _LIMITS} | {"warns": int(limits.warns), "at": now()}
-        self._insert("limits", {"number": self._next("limits"), "population": population, **values})
+        self._add("limits", {"population": population, **asdict(limits)})
 
-    def _add_entry(self, draft: Draft, packed: Packed) -> int:
-        entries = self.entries()
-        number = len(entries) + 1
-        files = {name: [file.size, file.sha256] for name, file in packed.files.items()}
-        values = {
-            "number": number,
-            "population": draft.population,
-            "at": now(),
-            "recipient": draft.recipient,
-            "method": str(draft.manifest["method"]),
-            "guarantees": _json(draft.manifest["guarantees"]),
-            "sensitive": _json(draft.sensitive),
-            "rows": int(draft.manifest["rows"]),
-            "files": _json(files),
-            "folder": draft.folder,
-            "origin": draft.origin,
-            "version": shoal.__version__,
-            "terms": _json(asdict(draft.terms)),
-            "cost": _json(draft.cost),
-            "previous": entries[-1].seal if entries else "",
-        }
-        self._insert("entry", values)
+    def _add_entry(self, draft: dict[str, Any], packed: Packed) -> int:
+        number = self._add("entry", {**draft, "files": packed.files, "version": shoal.__version__})
         pieces = [
             (number, name, place, content) for name, each in packed.pieces.items() for place, content in enumerate(each)
         ]
@@ -231,60 +184,47 @@ class Ledger:
         return number
 
     def _add_evaluation(self, population: str, evaluation: Evaluation) -> None:
-        values = {name: getattr(evaluation, name) for name in _EVALUATION}
-        values |= {name: _json(values[name]) for name in ("releases", "attributes")} | {"exact": int(evaluation.exact)}
-        head = {"number": self._next("evaluation"), "population": population, "at": now()}
-        self._insert("evaluation", head | values)
+        self._add("evaluation", {"population": population, **asdict(evaluation)})
 
-    def _next(self, table: str) -> int:
-        found = self._connection.execute(f"SELECT coalesce(max(number), 0) + 1 FROM {table}").fetchone()  # noqa: S608
-        return int(found[0])
+    def _add(self, kind: str, content: dict[str, Any]) -> int:
+        """Add a record of now, and return its number among those of its kind."""
+        asked = "SELECT number, seal FROM record WHERE kind = ? ORDER BY number DESC LIMIT 1"
+        last, previous = self._connection.execute(asked, (kind,)).fetchone() or (0, "")
+        text = json.dumps(content | {"at": now()}, ensure_ascii=False, separators=(",", ":"), default=repr)
+        row = kind, last + 1, text, _seal(previous, kind, text)
+        self._connection.execute("INSERT INTO record VALUES (?, ?, ?, ?)", row)
+        return int(last) + 1
 
-    def _insert(self, table: str, values: dict[str, Any]) -> None:
-        row = [*values.values(), _seal(table, values)]
-        marks = ", ".join("?" * len(row))
-        self._connection.execute(f"INSERT INTO {table} ({', '.join(values)}, seal) VALUES ({marks})", row)  # noqa: S608
-
-    def _rows(self, table: str, order: str) -> list[dict[str, Any]]:
-        cursor = self._connection.execute(f"SELECT * FROM {table} ORDER BY {order}")  # noqa: S608
-        names = [column[0] for column in cursor.description]
-        rows = [dict(zip(names, row, strict=True)) for row in cursor]
-        for row in rows:
-            if row.get("seal") != _seal(table, {name: value for name, value in row.items() if name != "seal"}):
+    def _read(self, *kinds: str) -> list[list[dict[str, Any]]]:
+        """Return the records of some kinds, kind by kind."""
+        found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
+        marks = ", ".join("?" * len(kinds))
+        asked = f"SELECT * FROM record WHERE kind IN ({marks}) ORDER BY kind, number"  # noqa: S608
+        for kind, number, content, seal in self._connection.execute(asked, kinds):
+            before = found[kind]
+            if number != len(before) + 1 or seal != _seal(before[-1]["seal"] if before else "", kind, content):
                 raise ledger_error(self.path)
-        return rows
+            before.append({**json.loads(content), "number": number, "seal": seal})
+        return [found[kind] for kind in kinds]
 
 
-def _seal(table: str, values: dict[str, Any]) -> str:
-    """Return the SHA-256 of a row, by which a row that was changed is found."""
-    return hashlib.sha256(_json([table, values]).encode()).hexdigest()
-
-
-def _json(content: Any) -> str:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=repr)
+def _seal(previous: str, *record: str) -> str:
+    """Return the SHA-256 by which a record that was changed, exchanged or taken out is found."""
+    return hashlib.sha256(json.dumps([previous, *record]).encode()).hexdigest()
 
 
 def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> Entry:
     end = settled or {"status": "unfinished", "at": None, "reason": ""}
-    return Entry(
-        **{name: row[name] for name in _ENTRY},
-        guarantees=tuple(json.loads(row["guarantees"])),
-        sensitive=tuple(json.loads(row["sensitive"])),
-        terms=Terms(**json.loads(row["terms"])),
-        cost=None if (cost := json.loads(row["cost"])) is None else Cost(*cost),
-        files={name: StoredFile(*file) for name, file in json.loads(row["files"]).items()},
-        status=end["status"],
-        settled=end["at"],
-        reason=end["reason"],
-    )
+    row |= {name: tuple(row[name]) for name in ("guarantees", "sensitive")}
+    row["terms"] = Terms(**row["terms"])
+    row["cost"] = None if row["cost"] is None else Cost(*row["cost"])
+    row["files"] = {name: StoredFile(*file) for name, file in row["files"].items()}
+    return Entry(**row, status=end["status"], settled=end["at"], reason=end["reason"])
 
 
 def _evaluation(row: dict[str, Any]) -> Evaluation:
-    values = {name: row[name] for name in (*_EVALUATION, "at")}
-    values |= {name: tuple(json.loads(row[name])) for name in ("releases", "attributes")} | {
-        "exact": bool(row["exact"])
-    }
-    return Evaluation(**values)
+    values = {name: value for name, value in row.items() if name not in ("number", "seal", "population")}
+    return Evaluation(**values | {name: tuple(row[name]) for name in ("releases", "attributes")})
 
 
 @dataclass(slots=True)
@@ -335,3 +275,119 @@ def settle_by_folder(path: Path, entry: Entry, otherwise: str = "") -> bool:
 def _settle(path: Path, entry: Entry) -> None:
     with Ledger.open(path, write=True) as ledger:
         ledger.settle(entry.number, "published")
+
+
+APPLICATION = 0x53484F4C  # "SHOL", by which files of others are told apart
+PATIENCE = 30.0  # seconds to wait for another run that is writing
+
+FORM = 3  # of the tables; rows are sealed, so that those of another form cannot be brought to this one
+TABLES = {
+    "record": "kind TEXT, number INTEGER, content TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (kind, number)",
+    "piece": "entry INTEGER, name TEXT, place INTEGER, content BLOB NOT NULL, PRIMARY KEY (entry, name, place)",
+}
+_STATEMENTS = [f"CREATE TABLE {table} ({columns}) STRICT" for table, columns in TABLES.items()] + [
+    f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table} "
+    "BEGIN SELECT RAISE (ABORT, 'what a ledger holds is never changed'); END"
+    for table in TABLES
+    for verb in ("UPDATE", "DELETE")
+]
+
+
+@contextmanager
+def connect(path: Path, *, write: bool = False, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open a ledger; every failure of the database becomes an error of shoal."""
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise UsageError(f"a ledger takes SQLite 3.37 or newer; this Python has {sqlite3.sqlite_version}")
+    if create:
+        _touch(path)
+    elif not path.is_file():
+        raise UsageError(f"there is no ledger {path}; `shoal anonymize --ledger` makes one")
+    with explain_failures(path):
+        uri = f"{path.absolute().as_uri()}?mode=rw"  # also to read: what a killed run left is rolled back first
+        with closing(sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)) as connection:
+            connection.execute("PRAGMA recursive_triggers = ON")  # else REPLACE would delete past the triggers
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute(f"PRAGMA query_only = {'OFF' if write else 'ON'}")
+            _bring_up(connection, path, create=create)
+            yield connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write all or nothing, alone."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def explain_failures(path: Path) -> Iterator[None]:
+    """Turn a failure of the database into a message."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _message(path, error) from None
+    except UnicodeDecodeError:
+        raise ledger_error(path) from None
+
+
+def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return InputError(f"{path} is no ledger")
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return UsageError(f"cannot read or write the ledger {path}; is there room on the disk?")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return UsageError(f"cannot write to the ledger {path} or to its folder")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return UsageError(f"the ledger {path} is in use; try again")
+    return ledger_error(path)
+
+
+def ledger_error(path: Path) -> InputError:
+    """Return the error for a ledger whose contents contradict themselves."""
+    return InputError(f"the ledger {path} is spoiled: use a copy of it that is not, and find out what changed it")
+
+
+def _touch(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless there is something already."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise UsageError(f"{path} is no file, so it is no ledger") from None
+    except OSError as error:
+        raise UsageError(f"cannot make the ledger {path}: {error.strerror}") from None
+
+
+def _bring_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> None:
+    """Make the tables in an empty file, and refuse files of others and of other forms."""
+    version, application, tables = _state(connection)
+    if application != APPLICATION and (application or version or tables or not create):
+        raise InputError(f"{path} is no ledger")
+    if application == APPLICATION and version != FORM:
+        age = "a newer" if version > FORM else "an older"
+        raise UsageError(
+            f"{path} was written by {age} shoal (form {version}, this one has {FORM}); use that version, or enter "
+            "its releases into a new ledger with `shoal ledger add`"
+        )
+    if application == APPLICATION:
+        return
+    with transaction(connection):
+        if _state(connection)[0] == FORM:  # another run may have done it meanwhile
+            return
+        for statement in _STATEMENTS:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {FORM}")
+
+
+def _state(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    return version, application, connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]

@@ -14,7 +14,7 @@ from shoal.core.errors import UsageError
 from shoal.core.progress import Progress
 from shoal.core.wording import parameters_text
 from shoal.linking.ledger.book import Ledger, settle_by_folder
-from shoal.linking.ledger.entering import unpack_releases
+from shoal.linking.ledger.entering import UnpackedReleases
 from shoal.linking.ledger.evaluating import AttributeLinkage, Question, evaluate
 from shoal.linking.ledger.people import Set
 from shoal.linking.ledger.records import Entry, Evaluation, Population, Spending, check_name
@@ -23,6 +23,9 @@ from shoal.release.release import PUBLIC, write_text
 from shoal.sources.base import Source
 
 Standing = dict[tuple[str, Set], Evaluation]
+_NAMES = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
+_FIGURES = ("guarantees", "sensitive", "rows", "epsilon", "delta", "l", "floor")
+_DIGESTS = ("manifest_sha256", "data_sha256", "shoal_version", "seal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,12 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
     with Ledger.open(path) as ledger:
         waiting = [entry for entry in ledger.entries(name) if entry.status == "unfinished"]
     settled = tuple(entry.number for entry in waiting if settle_by_folder(path, entry))
-    with unpack_releases() as unpacked:
+    with UnpackedReleases.open() as unpacked:
         with Ledger.open(path) as ledger:
             population = ledger.find_population(name)
             entries = tuple(entry for entry in ledger.entries(name) if entry.counts)
             kept = {} if people is not None else standing(ledger.evaluations(name))
-            releases = unpacked.read_linked(ledger, entries)
+            releases = unpacked.read(ledger, entries)
         floor = population.limits.floor
 
         def recall(sensitive: str, chosen: Set, attributes: set[str]) -> Evaluation | None:
@@ -146,9 +149,8 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
 
 def entry_document(entry: Entry) -> dict[str, Any]:
     """Return an entry as JSON has it, without the folder that it was written to."""
-    names = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
     return {
-        **{name: getattr(entry, name) for name in (*names, "guarantees", "sensitive", "rows")},
+        **{name: getattr(entry, name) for name in (*_NAMES, "rows")},
         "epsilon": None if entry.cost is None else entry.cost.epsilon,
         "delta": None if entry.cost is None else entry.cost.delta,
         "same_as": dict(entry.terms.same_as),
@@ -216,21 +218,7 @@ def guarantees_text(guarantees: list[dict[str, Any]]) -> str:
 
 def _lines(releases: list[dict[str, Any]]) -> str:
     text = io.StringIO()
-    columns = ("number", "at", "population", "recipient", "status", "settled", "reason", "origin", "method")
-    rest = (
-        "guarantees",
-        "sensitive",
-        "rows",
-        "epsilon",
-        "delta",
-        "l",
-        "floor",
-        "manifest_sha256",
-        "data_sha256",
-        "shoal_version",
-        "seal",
-    )
-    writer = csv.DictWriter(text, (*columns, *rest), extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(text, (*_NAMES, *_FIGURES, *_DIGESTS), extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for each in releases:
         data = next(name for name in each["files"] if name.startswith("data."))

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from shoal.linking.ledger.book import NEW, Entered, Ledger, Seen
 from shoal.linking.ledger.evaluating import AttributeLinkage, Held, Question, evaluate
 from shoal.linking.ledger.records import (
     EVERYBODY,
-    Draft,
     Entry,
     Evaluation,
     LedgerOptions,
@@ -30,6 +29,7 @@ from shoal.linking.ledger.records import (
     digest_files,
 )
 from shoal.policy.policy import Policy
+from shoal.release.forms.base import read_form
 from shoal.release.release import PUBLIC, find_release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
@@ -63,7 +63,8 @@ def enter_verified(
     *destination*.
     """
     try:
-        return enter(options, read_release(NEW, public, Terms.of(policy)), destination, people, "made", progress)
+        release = read_release(NEW, public, Terms.of(policy, options.same_as))
+        return enter(options, release, destination, people, "made", progress)
     except UnreachableError:
         raise
     except ShoalError as error:
@@ -75,22 +76,31 @@ def enter(
 ) -> Entered:
     """Enter a release; one that was *added* exists already and is not refused."""
     packed = Packed.of(release.folder)
-    folder = os.fsencode(destination.absolute()).decode("utf-8", "replace")
-    with unpack_releases() as unpacked:
+    cost = read_form(release.manifest).cost
+    sensitive = [name for name, entry in release.manifest["attributes"].items() if entry["role"] == "sensitive"]
+    draft = {
+        **{name: release.manifest[name] for name in ("method", "guarantees", "rows")},
+        "sensitive": sensitive,
+        "recipient": options.recipient,
+        "folder": os.fsencode(destination.absolute()).decode("utf-8", "replace"),
+        "origin": origin,
+        "terms": asdict(release.terms),
+        "cost": cost,
+    }
+    with UnpackedReleases.open() as unpacked:
         for _ in range(_ATTEMPTS):
             seen, known, earlier, releases = _look(options, unpacked)
             limits = _find_limits(options, seen)
-            draft = Draft(seen.name, options.recipient, release.manifest, folder, origin, release.terms)
             linked = []
-            if draft.cost is None:
+            if cost is None:
                 linked = evaluate(Question([*releases, release], limits.floor, NEW, people), progress)
-            spending = Spending.of([*(each.cost for each in earlier), draft.cost], limits)
-            over = [f"together {spending.text}"] if draft.cost is not None and spending.over else []
+            spending = Spending.of([*(each.cost for each in earlier), cost], limits)
+            over = [f"together {spending.text}"] if cost is not None and spending.over else []
             refuses = origin == "made" and not (options.warn or limits.warns)
             failing = [*_failures(linked, earlier, "would" if refuses else "can"), *over]
             if failing and refuses:
                 raise UnreachableError(refusal(failing, linked, earlier, seen.name))
-            said = [f"below what the ledger asks for: {each}" for each in failing] + notes(draft, known)
+            said = [f"below what the ledger asks for: {each}" for each in failing] + notes(seen.name, known, sensitive)
             evaluations = [each for one in linked for each in one.evaluations]
             with Ledger.open(options.path, create=True) as ledger:
                 entry = ledger.enter(draft, packed, seen, limits, evaluations)
@@ -112,7 +122,7 @@ def _look(options: LedgerOptions, unpacked: UnpackedReleases) -> tuple[Seen, lis
     with Ledger.open(options.path, write=True) as ledger:
         seen = ledger.look_at(ledger.choose(options.population))
         earlier = [entry for entry in ledger.entries(seen.name) if entry.number in seen.releases]
-        return seen, list(ledger.populations()), earlier, unpacked.read_linked(ledger, earlier)
+        return seen, list(ledger.populations()), earlier, unpacked.read(ledger, earlier)
 
 
 def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
@@ -133,14 +143,7 @@ def _evidence(
 ) -> dict[str, Any]:
     """Return what the evidence says of the ledger."""
     numbered = [
-        replace(
-            one,
-            evaluations=tuple(
-                replace(each, releases=tuple(sorted(number or entry.number for number in each.releases)))
-                for each in one.evaluations
-            ),
-        )
-        for one in linked
+        replace(one, evaluations=tuple(each.renumber(entry.number) for each in one.evaluations)) for one in linked
     ]
     return {
         "ledger": {
@@ -162,28 +165,26 @@ class UnpackedReleases:
         self._folder = folder
         self._held: dict[int, Held] = {}
 
-    def read(self, ledger: Ledger, entry: Entry) -> Held:
-        """Return a release of the ledger, unpacked once."""
-        if entry.number not in self._held:
-            folder = self._folder / str(entry.number)
-            try:
-                folder.mkdir()
-                ledger.unpack(entry, folder)
-            except OSError as error:
-                raise UsageError(f"cannot unpack a release of the ledger: {error.strerror}") from None
-            self._held[entry.number] = read_release(entry.number, folder, entry.terms)
-        return self._held[entry.number]
+    @classmethod
+    @contextmanager
+    def open(cls) -> Iterator[UnpackedReleases]:
+        """Make such a folder, which vanishes at the end."""
+        with tempfile.TemporaryDirectory(prefix="shoal-ledger-") as folder:
+            yield cls(Path(folder))
 
-    def read_linked(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Held]:
-        """Return the releases among these that are linked: what is differentially private is added up instead."""
-        return [self.read(ledger, entry) for entry in entries if entry.cost is None]
-
-
-@contextmanager
-def unpack_releases() -> Iterator[UnpackedReleases]:
-    """Open a shelf that vanishes at the end."""
-    with tempfile.TemporaryDirectory(prefix="shoal-ledger-") as folder:
-        yield UnpackedReleases(Path(folder))
+    def read(self, ledger: Ledger, entries: Sequence[Entry]) -> list[Held]:
+        """Return those that are linked, each unpacked once: what is differentially private is added up instead."""
+        linked = [entry for entry in entries if entry.cost is None]
+        for entry in linked:
+            if entry.number not in self._held:
+                folder = self._folder / str(entry.number)
+                try:
+                    folder.mkdir()
+                    ledger.unpack(entry, folder)
+                except OSError as error:
+                    raise UsageError(f"cannot unpack a release of the ledger: {error.strerror}") from None
+                self._held[entry.number] = read_release(entry.number, folder, entry.terms)
+        return [self._held[entry.number] for entry in linked]
 
 
 def read_release(number: int, public: Path, terms: Terms) -> Held:
@@ -208,7 +209,8 @@ def add(
     check_ledger(options, folder)
     release = read_release(NEW, folder, Terms() if policy is None else Terms.of(Policy.load(policy)))
     tokens = release.manifest.get("missing", {}).get("tokens", [""])
-    people = None if source is None else open_source(source, SourceOptions(missing=tokens))
+    reading = SourceOptions(missing=tokens, **release.manifest.get("reading", {}))
+    people = None if source is None else open_source(source, reading)
     verification = verify(release.folder, source=people, progress=progress)
     if not verification.verified:
         raise VerificationError("the release was not entered: " + "; ".join(verification.failures))
@@ -256,13 +258,13 @@ def refusal(said: Sequence[str], linked: Sequence[AttributeLinkage], earlier: Se
     )
 
 
-def notes(draft: Draft, known: Sequence[str]) -> list[str]:
+def notes(population: str, known: Sequence[str], sensitive: Sequence[str]) -> list[str]:
     """Say what may be a mistake: a new population, or nothing to link."""
     said = []
-    if known and draft.population not in known:
-        nearest = did_you_mean(draft.population, known)
-        said.append(f"{draft.population!r} is a new population, which is linked with no earlier release{nearest}")
-    if not draft.sensitive:
+    if known and population not in known:
+        nearest = did_you_mean(population, known)
+        said.append(f"{population!r} is a new population, which is linked with no earlier release{nearest}")
+    if not sensitive:
         said.append("the release has no sensitive attribute, so there was nothing to link")
     return said
 

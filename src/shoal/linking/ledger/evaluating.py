@@ -232,8 +232,7 @@ class _OneAttribute:
         for one in chosen:
             least, linked, low = left.count(one, question.floor)
             answer = self._evaluation(one, question.basis, least, left.people, linked, low)
-            places = [numbers.index(number) for number in one]
-            found.append(self._believe(answer, space, places, partial(left.judge, one)))
+            found.append(self._believe(answer, space, left.find_places(one), partial(left.judge, space, one)))
             self._step.advance(1)
         return found, 0 if anyset is None else anyset.below, {*numbers}
 

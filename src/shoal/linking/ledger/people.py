@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
 from shoal.linking.beliefs import BeliefJudge
+from shoal.linking.kernels import stack_counts
 from shoal.linking.space import Space
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 
 _MOST_WORDS = 2**27
 Set = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PeopleInClasses:
-    """In which class of each release people are; where labels overlap, in that with the narrowest one."""
-
-    space: Space
-    queries: CodeArray  # (n_queries, 2 n_attributes)
-    rows: IntArray  # (n_queries,) people with these quasi values
-    boxes: IntArray  # (n_releases, n_queries) -1: in none
-
-    def judge(self, places: Sequence[int], linked: BoolArray, judge: BeliefJudge) -> tuple[int, float]:
-        """Return how many of those who are *linked* by some releases no promise is kept to, and the largest belief.
-
-        A class with more or fewer records than there are people for it has others than these: so many of those who
-        seem to share classes may not.
-        """
-        some = np.flatnonzero(linked)
-        releases = [self.space.releases[place] for place in places]
-        owners = [each.owner[self.boxes[place]] for each, place in zip(releases, places, strict=True)]
-        group, first = number_rows([owner[some] for owner in owners], len(some))
-        sharing = np.bincount(group, weights=self.rows[some]).astype(np.int64)
-        example = some[first]
-        others = np.zeros(len(example), dtype=np.int64)
-        for each, place, owner in zip(releases, places, owners, strict=True):
-            inside = np.where(self.boxes[place] < 0, 0, self.rows)
-            people = np.bincount(owner, weights=inside, minlength=int(each.owner.max()) + 1).astype(np.int64)
-            records = np.add.reduceat(each.histograms.counts, each.histograms.start[:-1])
-            others += np.abs(people[owner[example]] - records[self.boxes[place, example]])
-        unkept, belief = 0, 0.0
-        for block in self.space.blocks(len(example)):
-            whom = example[block]
-            left = np.stack(
-                [
-                    each.histograms.rows(self.boxes[place, whom], len(self.space.values))
-                    for each, place in zip(releases, places, strict=True)
-                ]
-            )
-            fewest = np.maximum(sharing[block] - others[block], 1)
-            self._add_covering(places, whom, left)
-            kept, largest = judge.judge(left, fewest, sharing[block])
-            unkept += int(sharing[block][~kept].sum())
-            belief = max(belief, float(largest.max()))
-        return unkept, belief
-
-    def _add_covering(self, places: Sequence[int], whom: IntArray, left: IntArray) -> None:
-        """Where the narrowest classes have no value in common, take all that cover the person."""
-        apart = np.flatnonzero(left.min(axis=0).sum(axis=1) == 0)
-        if len(apart):
-            space = replace(self.space, releases=tuple(self.space.releases[place] for place in places))
-            left[:, apart] = np.stack(space.look_up(space.index(), self.queries[whom[apart]])[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +30,7 @@ class Anyset:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeftToPeople:
-    """Which sensitive values each release leaves to whom.
+    """Which sensitive values each release leaves to whom, and in which of its classes people are.
 
     Of a set of releases those values remain that all of them leave. Somebody may be in any of the sets that leave
     something: who has the value v is at most in the releases that leave v, and the more of them, the less remains.
@@ -90,7 +40,8 @@ class LeftToPeople:
     numbers: Set  # (n_releases,)
     bits: KeyArray  # (n_releases, n_queries, n_words) the values that remain
     rows: IntArray  # (n_queries,) people with these quasi values
-    members: PeopleInClasses | None = None
+    queries: CodeArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int32))
+    boxes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))  # (n_releases, n_queries) or -1
 
     @classmethod
     def of(cls, numbers: Set, space: Space, people: Source, columns_of: Mapping[str, str]) -> LeftToPeople:
@@ -108,7 +59,7 @@ class LeftToPeople:
                 packed = np.packbits(counts > 0, axis=1, bitorder="little")  # (n_block, n_bytes)
                 bits[place, block].view(np.uint8)[:, : packed.shape[1]] = packed
         rows = np.bincount(whose, minlength=len(queries)).astype(np.int64)
-        return cls(numbers, bits, rows, PeopleInClasses(space, queries, rows, boxes))
+        return cls(numbers, bits, rows, queries, boxes)
 
     @property
     def people(self) -> int:
@@ -117,8 +68,11 @@ class LeftToPeople:
 
     def remaining(self, chosen: Set) -> IntArray:
         """(n_queries,) how many values a set of releases leaves; 0 to those who cannot be in all of them."""
-        places = [self.numbers.index(number) for number in chosen]
-        return count_bits(np.bitwise_and.reduce(self.bits[places], axis=0))
+        return count_bits(np.bitwise_and.reduce(self.bits[self.find_places(chosen)], axis=0))
+
+    def find_places(self, chosen: Set) -> list[int]:
+        """Return where releases stand among all of them."""
+        return [self.numbers.index(number) for number in chosen]
 
     def count(self, chosen: Set, floor: int) -> tuple[int | None, int, int]:
         """Return the least that a set leaves to anybody, how many people can be in it, and how many are below."""
@@ -127,12 +81,37 @@ class LeftToPeople:
         least = int(left[linked].min()) if linked.any() else None
         return least, int(self.rows[linked].sum()), int(self.rows[linked & (left < floor)].sum())
 
-    def judge(self, chosen: Set, judge: BeliefJudge) -> tuple[int, float]:
-        """Return to how many people a set keeps no promise, and the largest belief."""
-        if self.members is None:
-            raise TypeError("nobody was looked up in classes")
-        places = [self.numbers.index(number) for number in chosen]
-        return self.members.judge(places, self.remaining(chosen) > 0, judge)
+    def judge(self, whole: Space, chosen: Set, judge: BeliefJudge) -> tuple[int, float]:
+        """Return to how many people a set keeps no promise, and the largest belief.
+
+        Where labels overlap, people are in the class with the narrowest one; where these have no value in common, in
+        all that cover them. A class with more or fewer records than there are people for it has others than these: so
+        many of those who seem to share classes may not.
+        """
+        places, some = self.find_places(chosen), np.flatnonzero(self.remaining(chosen) > 0)
+        space = replace(whole, releases=tuple(whole.releases[place] for place in places))
+        boxes = self.boxes[places]
+        owners = [each.owner[own] for each, own in zip(space.releases, boxes, strict=True)]
+        group, first = number_rows([owner[some] for owner in owners], len(some))
+        sharing = np.bincount(group, weights=self.rows[some]).astype(np.int64)
+        example = some[first]
+        others = np.zeros(len(example), dtype=np.int64)
+        for each, own, owner in zip(space.releases, boxes, owners, strict=True):
+            inside = np.where(own < 0, 0, self.rows)
+            people = np.bincount(owner, weights=inside, minlength=int(each.owner.max()) + 1).astype(np.int64)
+            records = np.add.reduceat(each.histograms.counts, each.histograms.start[:-1])
+            others += np.abs(people[owner[example]] - records[own[example]])
+        unkept, belief = 0, 0.0
+        for block in space.blocks(len(example)):
+            whom = example[block]
+            left = stack_counts(space.releases, boxes[:, whom], len(space.values))
+            apart = np.flatnonzero(left.min(axis=0).sum(axis=1) == 0)
+            if len(apart):
+                left[:, apart] = np.stack(space.look_up(space.index(), self.queries[whom[apart]])[0])
+            kept, largest = judge.judge(left, np.maximum(sharing[block] - others[block], 1), sharing[block])
+            unkept += int(sharing[block][~kept].sum())
+            belief = max(belief, float(largest.max()))
+        return unkept, belief
 
     def anyset(self, floor: int, newest: int | None = None) -> Anyset | None:
         """Return the least of all sets, of those with *newest* if it is given; None if nobody is in any release."""

@@ -6,16 +6,17 @@ import datetime
 import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.results import UNLINKED, Figures
 from shoal.models.exact import fraction
 from shoal.policy.policy import Policy
-from shoal.release.forms.base import Cost, read_form
+from shoal.release.forms.base import Cost
 from shoal.sources.base import file_digest
 
 Status = Literal["unfinished", "published", "struck"]
@@ -100,42 +101,22 @@ class Terms:
     accepted: Mapping[str, str] = field(default_factory=dict)  # sensitive column -> why it need not be linked
 
     @classmethod
-    def of(cls, policy: Policy) -> Terms:
-        """Read a policy."""
+    def of(cls, policy: Policy, renamed: Mapping[str, str] | None = None) -> Terms:
+        """Read a policy; what was *renamed* beside it must be columns that it has."""
+        if unknown := [name for name in renamed or {} if name not in policy.attributes]:
+            hint = did_you_mean(unknown[0], policy.attributes)
+            raise UsageError(f"same_as names {unknown[0]!r}, which is no column of the release{hint}")
         same_as = {name: each.same_as for name, each in policy.attributes.items() if each.same_as is not None}
+        same_as.update(renamed or {})
         accepted = [one for one in policy.accept if one.finding == UNLINKED]
         return cls(same_as, {name: one.reason for one in accepted for name in one.about})
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     """A public file of a release: its size and the SHA-256 of its bytes."""
 
     size: int
     sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A release that shall be entered."""
-
-    population: str
-    recipient: str
-    manifest: Mapping[str, Any]
-    folder: str
-    origin: Origin
-    terms: Terms
-
-    @property
-    def cost(self) -> Cost | None:
-        """Epsilon and delta of a differentially private release; None for others."""
-        return read_form(self.manifest).cost
-
-    @property
-    def sensitive(self) -> tuple[str, ...]:
-        """The sensitive attributes of the release."""
-        entries = self.manifest["attributes"].items()
-        return tuple(name for name, entry in entries if entry["role"] == "sensitive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +182,10 @@ class Evaluation(Figures):
     accepted: str | None = None  # why it need not be linked
     at: str = ""
 
+    def renumber(self, number: int) -> Evaluation:
+        """Return it with the number that the newest release has got."""
+        return replace(self, releases=tuple(each or number for each in self.releases))
+
     @property
     def unlinked(self) -> bool:
         """Whether the releases could not be linked, or nobody was found in both of two."""
@@ -232,21 +217,15 @@ class Packed:
     @classmethod
     def of(cls, public: Path) -> Packed:
         """Read all files of a public folder."""
-        files: dict[str, StoredFile] = {}
         pieces: dict[str, list[bytes]] = {}
         for path in sorted(public.iterdir()):
-            digest, size = hashlib.sha256(), 0
-            pieces[path.name] = []
             try:
                 with path.open("rb") as file:
-                    while content := file.read(PIECE):
-                        digest.update(content)
-                        size += len(content)
-                        pieces[path.name].append(zlib.compress(content, _LEVEL))
+                    read = iter(partial(file.read, PIECE), b"")
+                    pieces[path.name] = [zlib.compress(content, _LEVEL) for content in read]
             except OSError as error:
                 raise InputError(f"cannot read {path.name}: {error.strerror}") from None
-            files[path.name] = StoredFile(size, digest.hexdigest())
-        return cls(files, pieces)
+        return cls(digest_files(public), pieces)
 
 
 def digest_files(public: Path) -> dict[str, StoredFile]:
@@ -283,7 +262,8 @@ class LedgerOptions:
     """A release is entered into the ledger at *path*, after it was linked with earlier ones about its population.
 
     *floor* sets or raises the fewest sensitive values that releases may leave to anybody together; with *warn* a
-    release that falls below it is published all the same.
+    release that falls below it is published all the same. Earlier releases may call columns what *same_as* says, beside
+    what the policy says of that.
     """
 
     path: Path
@@ -291,6 +271,7 @@ class LedgerOptions:
     recipient: str = ""
     floor: int | None = None
     warn: bool = False
+    same_as: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.population is not None:

@@ -209,6 +209,28 @@ class Centres:
         return np.unique(known, return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
+def place_centres(problem: Problem, plan: Plan, method: Microaggregation) -> Plan:
+    """Return the plan with every class at the leaves nearest to its centres: what somebody reads from averages."""
+    cells, grouping = group_records(problem, plan)
+    lo = np.empty_like(plan.lo)
+    for place, attribute in enumerate(problem.quasi):
+        taxonomy, found = attribute.taxonomy, centres(problem, place, cells, grouping, method)
+        leaves, places = found.steps, taxonomy.scale.positions()
+        if problem.numbers[place] is not None and places is not None:
+            decimals = method.decimals if taxonomy.scale.kind == "number" else 0
+            leaves = np.searchsorted((places[1:] + places[:-1]) / 2, found.steps / 10.0**decimals)
+        lo[:, place] = leaves if taxonomy.missing is None else np.where(found.missing, taxonomy.missing, leaves)
+    return replace(plan, lo=lo, hi=lo + np.int32(1))
+
+
+def group_records(problem: Problem, plan: Plan) -> tuple[IntArray, Grouping]:
+    """Return (n_records,) the cells of the published records, and their classes."""
+    cell, class_of, records, _ = plan.pieces(problem.cells.counts)
+    shown = class_of >= 0
+    owner = np.repeat(class_of[shown], records[shown])
+    return np.repeat(cell[shown], records[shown]), Grouping(owner, plan.n_classes)
+
+
 def centres(problem: Problem, place: int, cells: AnyIntArray, grouping: Grouping, method: Microaggregation) -> Centres:
     """Return the centre of each group of records, given their *cells*, for the quasi attribute at *place*.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from shoal.core.progress import Progress
 from shoal.methods.base import Labels, Method
@@ -25,9 +26,17 @@ class Mondrian(Method):
     counts_people = True
 
     labels: Labels = "levels"
+    measure: Literal["ncp", "non-uniform-entropy"] | None = Field(
+        default=None,
+        repr=False,  # the policy's document has it; a longer text would change what every seed draws
+        description="what cuts save: ncp, the width of labels, if it is not given; non-uniform-entropy, bits that "
+        "labels leave open, which keeps more of the marginals of a table with many quasi-identifiers",
+    )
 
     def refuses(self, problem: Problem) -> str | None:
         """Ranges do not tile the domain, so that the population under a label is not that of the box."""
+        if self.labels == "ranges" and self.measure == "non-uniform-entropy":
+            return "non-uniform-entropy is that of a taxonomy's values; use labels: levels, or measure: ncp"
         if self.labels == "ranges" and any(r.population is not None for r in problem.requirements):
             return "labels: ranges cannot serve a model that counts a population; use labels: levels"
         return super().refuses(problem)
@@ -38,7 +47,9 @@ class Mondrian(Method):
 
         with (
             progress.step("cutting", problem.cells.n_records, unit="records") as step,
-            MondrianTree(problem, ranges=self.labels == "ranges") as tree,
+            MondrianTree(
+                problem, ranges=self.labels == "ranges", by_entropy=self.measure == "non-uniform-entropy"
+            ) as tree,
         ):
             tree.grow(step)
             tree.explain_if_whole()

@@ -21,8 +21,12 @@ from shoal.methods.mondrian import kernels
 from shoal.methods.mondrian.kernels import Boxes
 from shoal.models.base import ClassHistograms
 from shoal.plan.problem import Problem, Requirement
+from shoal.utility.information import relative_widths
+from shoal.utility.marginals import find_edges
+from shoal.utility.rows import sum_weights
 
 _ITEMS_PER_CHUNK = 1 << 17
+_WITHIN_BINS = 1e-3  # bits that the width of a whole domain counts
 
 Tally = tuple[IntArray, IntArray]  # (n, w) records and people; (n, n_values) records of each value
 
@@ -44,9 +48,13 @@ class Parts:
 class Items:
     """Codes, counts and values of all items, in the order of their boxes."""
 
-    def __init__(self, problem: Problem, *, ranges: bool) -> None:
+    def __init__(self, problem: Problem, *, ranges: bool, by_entropy: bool = False) -> None:
         numbers = [attribute.taxonomy.positions is not None for attribute in problem.quasi]
         self.trees = Trees.of(problem.quasi, [ranges and number for number in numbers])
+        if by_entropy:
+            open_bits = [_measure_entropy(problem, place) for place in range(len(problem.quasi))]
+            full = np.array([own[-1] for own in open_bits])  # the root is last
+            self.trees = self.trees._replace(width=np.concatenate(open_bits), full=full)
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
         n = problem.cells.n_cells
         leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
@@ -99,11 +107,9 @@ class Items:
 
     def widths(self, boxes: Boxes, attribute: CodeArray) -> FloatArray:
         """Return (n,) the width of what boxes publish on one attribute each."""
-        rows, base = np.arange(boxes.n), self.trees.first_leaf[attribute]
-        wide = (
-            self.trees.place[base + boxes.hi[rows, attribute] - 1] - self.trees.place[base + boxes.lo[rows, attribute]]
-        )
-        return np.asarray(np.minimum(wide, self.trees.full[attribute]))
+        widths = np.empty(boxes.n)
+        kernels.box_widths(self.trees, boxes, attribute, widths)
+        return widths
 
     def histograms(
         self,
@@ -189,6 +195,23 @@ class Items:
         else:
             for _ in self._pool.map(work, parts):
                 pass
+
+
+def _measure_entropy(problem: Problem, place: int) -> FloatArray:
+    """Return (n_nodes,) the bits that a node leaves open about a record of the table, times the attribute's weight.
+
+    Values are told apart as far as marginals are; beyond that the width of labels counts a little.
+    """
+    attribute, codes = problem.quasi[place], problem.quasi_codes[place]
+    tree, n_leaves = attribute.taxonomy, attribute.taxonomy.n_leaves
+    records = sum_weights(codes, problem.cells.counts.astype(np.float64), n_leaves)
+    edges, below = find_edges(tree, records), np.concatenate([[0.0], np.cumsum(records)])
+    lo, hi = tree.lo[n_leaves:, np.newaxis], tree.hi[n_leaves:, np.newaxis]
+    inside = below[np.clip(edges[1:], lo, hi)] - below[np.clip(edges[:-1], lo, hi)]  # (n_inner, n_bins)
+    share = inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0)
+    bits = -(share * np.log2(np.where(share > 0.0, share, 1.0))).sum(axis=1)
+    fine = _WITHIN_BINS * relative_widths(tree, tree.lo, tree.hi)
+    return np.asarray(attribute.weight * (np.append(np.zeros(n_leaves), bits) + fine))
 
 
 def _stack(columns: Sequence[AnyIntArray], n: int, dtype: Any) -> Any:

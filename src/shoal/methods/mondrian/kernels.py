@@ -14,7 +14,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel, places_ascending
-from shoal.methods.labels import Trees, covering_node, find_range, is_range, range_width
+from shoal.methods.labels import Trees, covering_node, find_range, is_range, label_width, range_width
 
 
 class Boxes(NamedTuple):
@@ -142,7 +142,7 @@ def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: In
             least = child
     back = least if 0 < rest < smallest else -1  # taken back, so that the rest is large enough
     base = trees.first_node[j]
-    width = range_width(trees, j, trees.lo[base + node], trees.hi[base + node])
+    width = trees.width[base + node]
     gain, entropy = 0.0, 0.0
     for child in children:
         size = tally[child]
@@ -151,7 +151,7 @@ def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: In
         if child == back:
             rest += size
             continue
-        gain += size * (width - range_width(trees, j, trees.lo[base + child], trees.hi[base + child]))
+        gain += size * (width - trees.width[base + child])
         entropy -= size / total * np.log(size / total)
     if 0 < rest < total:
         entropy -= rest / total * np.log(rest / total)
@@ -267,8 +267,15 @@ def part_widths(
         for at in range(first[box], first[box + 1]):
             widths[at] = 0.0
             if high[at] >= 0:
-                lo, hi = find_range(trees, j, low[at], high[at])
-                widths[at] = range_width(trees, j, lo, hi)
+                widths[at] = label_width(trees, j, low[at], high[at])
+
+
+@kernel
+def box_widths(trees: Trees, boxes: Boxes, attribute: CodeArray, widths: FloatArray) -> None:
+    """Fill in the width of each box's label on one attribute."""
+    for box in range(len(boxes.starts)):
+        j = attribute[box]
+        widths[box] = label_width(trees, j, boxes.low[box, j], boxes.high[box, j])
 
 
 @kernel

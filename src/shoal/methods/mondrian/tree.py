@@ -42,15 +42,18 @@ class Cuts:
 class MondrianTree:
     """Boxes that are still to be cut, and those that are not."""
 
-    def __init__(self, problem: Problem, *, ranges: bool, apart: bool = False) -> None:
-        """Begin with all cells in one box; labels of boxes lie *apart* if every child of a cut must hold."""
+    def __init__(self, problem: Problem, *, ranges: bool, apart: bool = False, by_entropy: bool = False) -> None:
+        """Begin with all cells in one box; labels of boxes lie *apart* if every child of a cut must hold.
+
+        What a cut gains is measured in the width of labels or, *by_entropy*, in bits that they leave open.
+        """
         self._problem = problem
         self._smallest = problem.smallest_class
         self._wholes = [requirement.whole(problem.cells.counts) for requirement in problem.requirements]
         # The people under a label are counted, so labels must tile the domain.
         self._apart = apart or any(requirement.population is not None for requirement in problem.requirements)
         refuse_unreachable(problem, 0)
-        self._items = Items(problem, ranges=ranges)
+        self._items = Items(problem, ranges=ranges, by_entropy=by_entropy)
         self._withheld: list[tuple[int, int]] = []
         every = np.array([problem.cells.n_cells], dtype=np.int64)
         self._open = self._items.boxes(np.zeros(1, dtype=np.int64), every, np.zeros((1, len(problem.quasi)), np.bool_))

@@ -28,8 +28,8 @@ class Slicing(Method):
 
     columns: int | Literal["each"] | None = Field(
         default=None,
-        description="number of parts that attributes are clustered into by correlation, 2 by default; each: one for "
-        "every attribute",
+        description="number of parts that attributes are clustered into by correlation; each: one for every attribute. "
+        "Without it and alpha, parts are chosen that can meet the models and keep marginals best",
     )
     alpha: int | None = Field(
         default=None,
@@ -71,8 +71,8 @@ class Slicing(Method):
     bucket_size: int | None = Field(
         default=None,
         ge=2,
-        description="least records of a bucket, 2 by default; with the groupings random and gathered the records of a "
-        "bucket, 100 by default, doubled until the models hold",
+        description="least records of a bucket, 2 by default; with the groupings random and gathered about the records "
+        "of a bucket, 100 by default: rare groups are brought together where the models ask for it",
     )
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -34,8 +34,6 @@ class Partition:
     places: Places
     carried: tuple[tuple[str, ...], ...]  # (n_parts,)
     search: Mapping[str, Any]  # how it was found
-    correlations: FloatArray | None  # (d, d) that may move attributes; None: the policy wants just these parts
-    moved: tuple[str, ...] = ()  # quasi attributes that had to leave the sensitive part
 
     @classmethod
     def of(cls, method: Slicing, problem: Problem) -> Partition:
@@ -43,37 +41,24 @@ class Partition:
         if method.parts is not None:
             places, carried = places_by_hand(problem, method.parts, method.overlapping)
             search = {"overlapping": _measure_gain(problem, places, method.intervals)} if method.overlapping else {}
-            return cls(places, carried, search, None)
+            return cls(places, carried, search)
         if method.columns == "each":
             places = one_each(problem)
-            return cls(places, (problem.carried, *((),) * (len(places) - 1)), {}, None)
+            return cls(places, (problem.carried, *((),) * (len(places) - 1)), {})
         n_columns = _COLUMNS if method.columns is None else method.columns
-        columns = partition_attributes(problem, n_columns, method.alpha, method.correlation, method.intervals)
+        return partition_attributes(problem, n_columns, method.alpha, method.correlation, method.intervals)
+
+    @classmethod
+    def of_places(cls, problem: Problem, places: Places, found: FloatArray) -> Partition:
+        """Build it of places and correlations; insensitive attributes go to the first part."""
         names = _names(problem)
-        found = {
-            f"{names[i]}, {names[j]}": round(float(columns.correlations[i, j]), 6)
-            for i in range(len(names))
-            for j in range(i)
-        }
-        carried = (problem.carried, *((),) * (len(columns.places) - 1))
-        movable = columns.correlations if method.alpha is None else None
-        return cls(columns.places, carried, {"correlations": found}, movable)
+        told = {f"{names[i]}, {names[j]}": round(float(found[i, j]), 6) for i in range(len(names)) for j in range(i)}
+        return cls(places, (problem.carried, *((),) * (len(places) - 1)), {"correlations": told})
 
-    def slimmer(self, problem: Problem) -> Partition | None:
-        """Return it with one quasi attribute fewer in the sensitive part; None if none can or may leave it.
-
-        The attribute that goes least with the sensitive ones moves to the part that it goes best with on average.
-        """
-        n_quasi, last, found = len(problem.quasi), self.places[-1], self.correlations
-        if found is None or last[0] >= n_quasi or last[-1] < n_quasi:
-            return None
-        sensitive = [place for place in last if place >= n_quasi]
-        moved = min(last[: -len(sensitive)], key=lambda place: (found[sensitive, place].max(), place))
-        others = [list(group) for group in self.places[:-1]]
-        best = max(range(len(others)), key=lambda group: (found[others[group], moved].mean(), -group))
-        others[best] = sorted([*others[best], moved])
-        places = (*map(tuple, others), tuple(place for place in last if place != moved))
-        return replace(self, places=places, moved=(*self.moved, problem.quasi[moved].name))
+    def list_names(self, problem: Problem) -> list[list[str]]:
+        """Return the names of the quasi and sensitive attributes of each part."""
+        names = _names(problem)
+        return [[names[place] for place in group] for group in self.places]
 
 
 def _names(problem: Problem) -> list[str]:
@@ -181,23 +166,12 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
-    """An attribute partition: every attribute is in exactly one column, all sensitive ones in the last.
-
-    Attributes are known by their places, quasi ones first; within a column they ascend, and columns stand in the order
-    of their most important quasi attribute, except that the one with sensitive attributes is last.
-    """
-
-    places: Places
-    correlations: FloatArray  # (d, d)
-    cost: float  # of the clustering: sum of 1 - correlation with the medoid over the attributes that were clustered
-
-
 def partition_attributes(
     problem: Problem, n_columns: int, alpha: int | None, measure: Measure, intervals: int
-) -> Columns:
+) -> Partition:
     """Return *n_columns* columns of attributes that go together: those within a column more than those between.
+
+    Columns stand in the order of their most important quasi attribute; that with the sensitive ones is last.
 
     Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), sections 4.1.2 and 4.1.3: attributes are clustered by PAM with the
     distance 1 - correlation. With *alpha* the sensitive column has that many attributes: the sensitive ones and the
@@ -205,19 +179,19 @@ def partition_attributes(
     sensitive attributes are one point of the clustering, as near to a quasi attribute as the nearest of them.
     """
     n_quasi, n_sensitive = len(problem.quasi), len(problem.sensitive)
-    _check(n_quasi, n_sensitive, n_columns, alpha)
+    check_columns(n_quasi, n_sensitive, n_columns, alpha)
     found = correlations(problem, measure, intervals)
     points = _points(found, n_quasi)
     if alpha is None:
-        groups, cost = _cluster(points, list(range(len(points))), n_columns)
+        groups = _cluster(points, list(range(len(points))), n_columns)
     else:
         ranked = np.argsort(-points[n_quasi, :n_quasi], kind="stable").tolist()
-        groups, cost = _cluster(points, sorted(ranked[alpha - n_sensitive :]), n_columns - 1)
+        groups = _cluster(points, sorted(ranked[alpha - n_sensitive :]), n_columns - 1)
         groups.append((*sorted(ranked[: alpha - n_sensitive]), n_quasi))
     groups.sort(key=lambda group: (n_quasi in group, group))
     if n_sensitive:
         groups[-1] = (*groups[-1], *range(n_quasi + 1, n_quasi + n_sensitive))
-    return Columns(tuple(groups), found, cost)
+    return Partition.of_places(problem, tuple(groups), found)
 
 
 def _points(found: FloatArray, n_quasi: int) -> FloatArray:
@@ -229,13 +203,18 @@ def _points(found: FloatArray, n_quasi: int) -> FloatArray:
     return points
 
 
-def _cluster(points: FloatArray, some: list[int], k: int) -> tuple[list[tuple[int, ...]], float]:
-    """Return k groups of some points, each ascending, and what PAM says they cost."""
-    clusters = pam(1.0 - points[np.ix_(some, some)], k)
+def _cluster(points: FloatArray, some: list[int], k: int) -> list[tuple[int, ...]]:
+    """Return k groups of some points, each ascending, that PAM finds."""
+    labels = pam(1.0 - points[np.ix_(some, some)], k).labels
     groups: list[list[int]] = [[] for _ in range(k)]
-    for point, label in zip(some, clusters.labels.tolist(), strict=True):
+    for point, label in zip(some, labels.tolist(), strict=True):
         groups[label].append(point)
-    return [tuple(group) for group in groups], clusters.cost
+    return [tuple(group) for group in groups]
+
+
+def cluster_quasi(found: FloatArray, n_quasi: int, n_groups: int) -> list[tuple[int, ...]]:
+    """Return so many groups of the quasi attributes that go together, or as many as there are attributes."""
+    return sorted(_cluster(found[:n_quasi, :n_quasi], list(range(n_quasi)), min(n_groups, n_quasi)))
 
 
 def one_each(problem: Problem) -> Places:
@@ -245,7 +224,7 @@ def one_each(problem: Problem) -> Places:
     return tuple((place,) for place in range(len(problem.quasi) + len(problem.sensitive)))
 
 
-def _check(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | None) -> None:
+def check_columns(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | None) -> None:
     """Refuse numbers of columns and of attributes in the sensitive column that no partition has."""
     if n_columns < 2:
         raise PolicyError(f"slicing: columns is {n_columns}, but slicing separates attributes; give at least 2")
@@ -306,8 +285,7 @@ def correlations(problem: Problem, measure: Measure, intervals: int) -> FloatArr
     found = np.eye(len(values))
     for i, one in enumerate(values):
         for j in range(i):
-            both_numbers = one.numbers is not None and values[j].numbers is not None
-            correlate = _pearson_squared if measure == "pearson" and both_numbers else _phi2
+            correlate = _pearson_squared if measure == "pearson" else _phi2
             found[i, j] = found[j, i] = round(correlate(one, values[j], records), _DIGITS)
     return found
 
@@ -336,15 +314,14 @@ def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntAr
 
 
 def _pearson_squared(first: _Values, second: _Values, weights: FloatArray) -> float:
-    numbers = np.array([first.numbers, second.numbers], dtype=np.float64)
-    both = ~np.isnan(numbers).any(axis=0)
-    (one, other), records = numbers[:, both], weights[both]
+    if first.numbers is None or second.numbers is None:
+        return _phi2(first, second, weights)
+    both = ~np.isnan(first.numbers + second.numbers)
+    one, other, records = first.numbers[both], second.numbers[both], weights[both]
     if not len(records) or one.min() == one.max() or other.min() == other.max():
         return 0.0
-    one, other = one - np.average(one, weights=records), other - np.average(other, weights=records)
-    together = float(np.sum(records * one * other))
-    spread = float(np.sum(records * one * one)) * float(np.sum(records * other * other))
-    return min(together * together / spread, 1.0) if spread > 0.0 else 0.0
+    ((own, together), (_, others)) = np.cov(one, other, aweights=records, ddof=0)
+    return min(float(together) ** 2 / float(own * others), 1.0) if own * others > 0.0 else 0.0
 
 
 def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int) -> _Values:

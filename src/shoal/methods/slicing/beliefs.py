@@ -108,18 +108,19 @@ class Beliefs:
                 out[some] |= ~model.holds_surely(shares, judge.whole)
         return out
 
-    def all_hold(self) -> bool:
-        """Whether every tuple that the buckets could form meets all requirements, be it in the table or not.
+    def pieces_that_fail(self) -> BoolArray | None:
+        """Return (n_pieces,) which are in groups that fail; None where several parts tell of the sensitive value.
 
-        A mixture of groups that hold does so too. Where several parts tell of the sensitive value there are no such
-        groups, and only the tuples of the table are judged.
+        If none does, every tuple that the buckets could form holds, in the table or not: a mixture of such groups does.
         """
-        views = [
-            (judge, self._view(judge.requirement)) for judge in self._judges if judge.requirement.values is not None
-        ]
-        if any(view.joins for _, view in views):
-            return not self.failing().any()
-        return all(bool(judge.holds(*self._groups(judge, view)).all()) for judge, view in views)
+        out = np.zeros(len(self._pieces.cell), dtype=np.bool_)
+        for judge in self._judges:
+            if judge.requirement.values is not None:
+                view = self._view(judge.requirement)
+                if view.joins:
+                    return None
+                out |= ~judge.holds(*self._groups(judge, view))[view.groups.pair_of]
+        return out
 
     def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
         """Return (n_buckets,) which of the buckets *among* some of these tuples match."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import kernel
 from shoal.plan.slices import Pieces
@@ -35,7 +35,7 @@ def group_at_random(counts: IntArray, size: int, rng: np.random.Generator) -> Pi
     sizes = bucket_sizes(int(counts.sum()), size)
     cell = np.repeat(np.arange(len(counts)), counts)
     bucket = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    return _pieces(rng.permutation(cell), bucket, len(sizes))
+    return join_pieces(rng.permutation(cell), bucket, np.ones_like(cell))
 
 
 def gather_rare(parts_values: Sequence[CodeArray], counts: IntArray, size: int, rng: np.random.Generator) -> Pieces:
@@ -60,7 +60,7 @@ def gather_rare(parts_values: Sequence[CodeArray], counts: IntArray, size: int, 
         edge += n_records
         cells.append(records)
         buckets.append(some[_spread([values[records] for values in parts_values], sizes[some], rng)])
-    return _pieces(np.concatenate(cells), np.concatenate(buckets), len(sizes))
+    return join_pieces(np.concatenate(cells), np.concatenate(buckets), np.ones_like(cell))
 
 
 def bucket_sizes(n_records: int, size: int) -> IntArray:
@@ -90,11 +90,37 @@ def _spread(parts_values: Sequence[AnyIntArray], sizes: IntArray, rng: np.random
     return spread(values, records_of, sizes.copy(), drawn, slots, CANDIDATES)
 
 
-def _pieces(cell: IntArray, bucket: CodeArray, n_buckets: int) -> Pieces:
-    """Put the records of a cell in one bucket together."""
-    pair, records = np.unique(cell * n_buckets + bucket, return_counts=True)
-    where, which = np.divmod(pair, n_buckets)
-    return Pieces(where, which.astype(np.int32), records.astype(np.int64))
+def merge_groups(pieces: Pieces, keys: CodeArray, failing: BoolArray, rng: np.random.Generator) -> Pieces:
+    """Return the pieces with every failing group in the bucket of another group with its key, if there is one.
+
+    A group is what one bucket has of one key; it fails if a piece of it does. Failing groups join each other two by
+    two, in random order; one that is left over joins a group that holds.
+
+    >>> pieces = Pieces(np.arange(4), np.array([0, 1, 2, 2], dtype=np.int32), np.ones(4, dtype=np.int64))
+    >>> keys, failing = np.array([5, 5, 5, 7], dtype=np.int32), np.array([True, False, False, False])
+    >>> merge_groups(pieces, keys, failing, np.random.default_rng(0)).bucket.tolist() in ([1, 1, 2, 2], [2, 1, 2, 2])
+    True
+    """
+    n_buckets = int(pieces.bucket.max()) + 1
+    pairs, group = np.unique(keys.astype(np.int64) * n_buckets + pieces.bucket, return_inverse=True)
+    key, bucket = np.divmod(pairs, n_buckets)
+    fails = np.zeros(len(pairs), dtype=np.bool_)
+    group = group.reshape(-1)
+    fails[group[failing]] = True
+    order = np.lexsort((rng.random(len(pairs)), ~fails, key))
+    rank = np.arange(len(order)) - np.searchsorted(key[order], key[order])
+    joins = np.flatnonzero(fails[order[:-1]] & (rank[:-1] % 2 == 0) & (np.diff(key[order]) == 0))
+    bucket[order[joins]] = bucket[order[joins + 1]]
+    return Pieces(pieces.cell, bucket[group].astype(np.int32), pieces.records)
+
+
+def join_pieces(cell: IntArray, bucket: CodeArray, records: IntArray) -> Pieces:
+    """Put the records of a cell in one bucket together, and number the buckets without gaps."""
+    occurring, number = np.unique(bucket, return_inverse=True)
+    pair, place = np.unique(cell * len(occurring) + number.reshape(-1), return_inverse=True)
+    where, which = np.divmod(pair, len(occurring))
+    total = np.bincount(place.reshape(-1), weights=records).astype(np.int64)
+    return Pieces(where, which.astype(np.int32), total)
 
 
 @kernel

@@ -5,30 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shoal.core import kernels
-from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
-from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress, Step
-from shoal.methods.base import Labels
-from shoal.methods.slicing.attributes import Partition, check_parts, correlations
+from shoal.methods.slicing.attributes import Partition, check_columns, check_parts, cluster_quasi, correlations
 from shoal.methods.slicing.beliefs import Beliefs
 from shoal.methods.slicing.buckets import Cutter, Items, accept_by_beliefs, cut_in_rounds
-from shoal.methods.slicing.grouping import gather_rare, group_at_random
+from shoal.methods.slicing.grouping import gather_rare, group_at_random, join_pieces, merge_groups
+from shoal.methods.slicing.parts import choose_groups, part_of
 from shoal.models.base import PrivacyModel, round_down, round_up
 from shoal.models.column_frequency import ColumnFrequency
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
-from shoal.models.k_anonymity import KAnonymity
 from shoal.models.simple_l_diversity import SimpleLDiversity
-from shoal.plan.cells import Cells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
 from shoal.plan.slices import Part, Pieces, SlicedPlan, sensitive_part
+from shoal.utility.marginals import score_marginals
+from shoal.utility.rows import view_plan
 
 if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
@@ -42,6 +41,9 @@ _INSTANTIATIONS: tuple[tuple[str, PrivacyModel], ...] = (
 )
 _SMALLEST = 2  # a bucket of one record would link all its parts
 _RANDOM_BUCKET = 100
+_GROUPS = 2  # of quasi attributes that are not generalized
+_NEAREST, _MOST_BESIDE = 6, 3  # attributes that are tried beside the sensitive ones, and that are so together
+_SETS = 150  # of attributes, by which parts are compared
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,9 +56,40 @@ class _Parted:
 
 
 def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
-    """Return a plan of which all tuples meet all requirements, or raise UnreachableError."""
+    """Return a plan of which all tuples meet all requirements, or raise UnreachableError.
+
+    Parts that the policy leaves open are tried in several ways; that is taken of which the marginals are best.
+    """
     crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, ColumnFrequency)), default=1)
-    parted = _build_parts(method, problem, max(method.column_frequency, crowd), progress)
+    frequency = max(method.column_frequency, crowd)
+    given_up: list[str] = []
+    try:
+        ways = []
+        if (method.columns, method.alpha, method.parts) != (None, None, None):
+            ways = [_build(method, problem, Partition.of(method, problem), frequency, progress)]
+    except UnreachableError:
+        if method.alpha is not None or not isinstance(method.columns, int):
+            raise
+    ways = ways or _choose_parts(method, problem, frequency, given_up, progress)
+    plans = [_plan_parts(method, problem, parted, crowd, rng, progress) for parted in ways]
+    search: dict[str, Any] = {"given_up": given_up} if given_up else {}
+    best = 0
+    if len(plans) > 1:
+        seen = [score_marginals(problem, view_plan(problem, plan), most_sets=_SETS)[-1].release for plan in plans]
+        best = int(np.argmax(seen))
+        search["tried"] = [
+            {"parts": way.partition.list_names(problem), "buckets": plan.n_buckets, "marginals": round(score, 1)}
+            for way, plan, score in zip(ways, plans, seen, strict=True)
+        ]
+    plan, partition = plans[best], ways[best].partition
+    search |= {**partition.search, "parts": partition.list_names(problem)}
+    return replace(plan, search=search, warnings=advice(method, problem, given_up, plan))
+
+
+def _plan_parts(
+    method: Slicing, problem: Problem, parted: _Parted, crowd: int, rng: np.random.Generator, progress: Progress
+) -> SlicedPlan:
+    """Return a plan of these parts."""
     smallest, n_records = max(crowd, method.bucket_size or _SMALLEST), int(parted.counts.sum())
     if n_records < smallest:
         raise UnreachableError(f"slicing: buckets of {smallest} records are asked for, the table has {n_records}")
@@ -66,40 +99,59 @@ def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, pro
         if method.grouping == "mondrian":
             pieces = _make_buckets(method, problem, parted, smallest, step)
         else:
-            pieces = _group_records(method, problem, parted, max(crowd, method.bucket_size or _RANDOM_BUCKET), rng)
-    plan = SlicedPlan.of_pieces(parted.parts, problem.cells.counts, pieces, int(pieces.bucket.max()) + 1)
-    search = {**parted.partition.search, "parts": [_names(problem, part) for part in plan.parts]}
-    return replace(plan, search=search, warnings=advice(method, problem, parted.partition, plan))
+            pieces = _group_records(method, problem, parted, crowd, rng)
+    return SlicedPlan.of_pieces(parted.parts, problem.cells.counts, pieces, int(pieces.bucket.max()) + 1)
 
 
-def _build_parts(method: Slicing, problem: Problem, frequency: int, progress: Progress) -> _Parted:
-    """Return parts that can meet the requirements, if need be with fewer attributes in the sensitive one.
+def _choose_parts(
+    method: Slicing, problem: Problem, frequency: int, given_up: list[str], progress: Progress
+) -> list[_Parted]:
+    """Return ways to part the attributes that can meet the requirements.
+
+    Quasi attributes are grouped by their correlations or, if rare values are to be generalized, so that little is lost.
+    The sensitive ones are by themselves, and beside attributes that go best with them and let the requirement be met;
+    those that do not are *given up*.
+    """
+    found, n_quasi = correlations(problem, method.correlation, method.intervals), len(problem.quasi)
+    check_columns(n_quasi, len(problem.sensitive), _GROUPS, None)
+    groups = cluster_quasi(found, n_quasi, _GROUPS if method.columns is None else int(method.columns) - 1)
+    if frequency > 1 and method.columns is None:
+        groups = choose_groups(problem, frequency, method.labels, progress)
+
+    def build(*beside: int) -> _Parted:
+        left = [tuple(place for place in group if place not in beside) for group in groups]
+        places = filter(None, (*left, (*sorted(beside), *range(n_quasi, len(found)))))
+        return _build(method, problem, Partition.of_places(problem, tuple(places), found), frequency, progress)
+
+    ways, beside = [build()], list[int]()
+    near = found[n_quasi:, :n_quasi].max(axis=0, initial=0)
+    for place in np.argsort(-near, kind="stable")[:_NEAREST].tolist() if problem.sensitive else ():
+        if len(ways) > min(_MOST_BESIDE, n_quasi - 1):
+            break
+        try:
+            ways.append(build(*beside, place))
+            beside.append(place)
+        except UnreachableError:
+            given_up.append(problem.quasi[place].name)
+    return ways
+
+
+def _build(method: Slicing, problem: Problem, partition: Partition, frequency: int, progress: Progress) -> _Parted:
+    """Return the parts of a partition, and the records that can be published so.
 
     What withholding leaves of a part's values may be too rare, so that parts are built anew until nothing changes.
     """
-    partition, counts = Partition.of(method, problem), problem.cells.counts
+    counts = problem.cells.counts
     while True:
         parts = tuple(
             part_of(problem, counts, frequency, method.labels, progress, group, names)
             for group, names in zip(partition.places, partition.carried, strict=True)
         )
         check_parts(method, problem, parts)
-        try:
-            kept = reachable_counts(problem, parts, counts)
-        except UnreachableError:
-            slim = partition.slimmer(problem)
-            if slim is None:
-                raise
-            partition, counts = slim, problem.cells.counts
-            continue
+        kept = reachable_counts(problem, parts, counts)
         if np.array_equal(kept, counts):
             return _Parted(partition, parts, counts)
         counts = kept
-
-
-def _names(problem: Problem, part: Part) -> list[str]:
-    quasi, sensitive = problem.quasi, problem.sensitive
-    return [*(quasi[place].name for place in part.quasi), *(sensitive[place].name for place in part.sensitive)]
 
 
 def _refuse_joined(problem: Problem, parted: _Parted) -> None:
@@ -153,27 +205,57 @@ def _make_buckets_along(
     return cut_in_rounds(items, smallest, relaxed, cutter.accepts) if relaxed else items
 
 
-def _group_records(method: Slicing, problem: Problem, parted: _Parted, size: int, rng: np.random.Generator) -> Pieces:
-    """Put the records into buckets of *size*, or of twice as many until all that they could form holds."""
+def _group_records(method: Slicing, problem: Problem, parted: _Parted, crowd: int, rng: np.random.Generator) -> Pieces:
+    """Put the records into buckets of a size, and bring those together of which groups fail.
+
+    Where overlapping parts tell of the sensitive value there are no groups, and all buckets are made twice as large.
+    """
     parts, counts = parted.parts, parted.counts
+    size = max(crowd, method.bucket_size or _RANDOM_BUCKET)
     while True:
         if method.grouping == "random":
             pieces = group_at_random(counts, size, rng)
         else:
             pieces = gather_rare([part.values for part in parts], counts, size, rng)
         n_buckets = int(pieces.bucket.max()) + 1
-        if n_buckets == 1 or Beliefs(problem, parts, pieces, n_buckets).all_hold():
+        beliefs = Beliefs(problem, parts, pieces, n_buckets)
+        if beliefs.pieces_that_fail() is not None:
+            return _bring_together(problem, parts, pieces, max(crowd, size // 2), rng)
+        if n_buckets == 1 or not beliefs.failing().any():
             return pieces
         size *= 2
 
 
-def advice(method: Slicing, problem: Problem, partition: Partition, plan: SlicedPlan) -> tuple[str, ...]:
+def _bring_together(
+    problem: Problem, parts: Sequence[Part], pieces: Pieces, smallest: int, rng: np.random.Generator
+) -> Pieces:
+    """Return buckets of *smallest* records or more of which all groups hold.
+
+    Records of a group that fails join others that share its quasi values of the sensitive part: no other group changes.
+    Groups of several sensitive parts overlap; there whole buckets are put together, as are those that become too small.
+    """
+    told = [sensitive_part(problem, parts, r) for r in problem.requirements if r.values is not None]
+    whole = np.zeros(len(pieces.cell), dtype=np.int32)
+    keys = told[0].values[pieces.cell] if len({id(part) for part in told}) == 1 else whole
+    n_buckets = int(pieces.bucket.max()) + 1
+    while (failing := Beliefs(problem, parts, pieces, n_buckets).pieces_that_fail()) is not None and failing.any():
+        before, pieces = pieces.bucket, merge_groups(pieces, keys, failing, rng)
+        if np.array_equal(before, pieces.bucket):
+            raise UnreachableError("slicing: groups fail even with all their records in one bucket; ask for less")
+    sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
+    while len(sizes[sizes > 0]) > 1 and (small := sizes[pieces.bucket] < smallest).any():
+        pieces = merge_groups(pieces, whole, small, rng)
+        sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
+    return join_pieces(pieces.cell, pieces.bucket, pieces.records)
+
+
+def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: SlicedPlan) -> tuple[str, ...]:
     """Return warnings about these parts and buckets; they name attributes only."""
     found = []
-    if partition.moved:
+    if given_up:
         found.append(
-            f"with {', '.join(partition.moved)} beside the sensitive attribute, where the correlations suggest it, the "
-            "requirement cannot be met; it was moved to other parts"
+            f"{', '.join(given_up)} go with the sensitive attribute but had to be in other parts: with them beside "
+            "it the requirement could not be met; ask for less or generalize (column_frequency) to have them together"
         )
     pieces = plan.pieces(problem.cells.counts)
     for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
@@ -284,78 +366,3 @@ def _name_records(problem: Problem, part: Part, cell: int, size: int) -> str:
         for place, low, high in zip(part.quasi, lows, highs, strict=True)
     ]
     return f"the {size:,} records with {', '.join(labels)}"
-
-
-def part_of(
-    problem: Problem,
-    counts: IntArray,
-    frequency: int,
-    labels: Labels,
-    progress: Progress,
-    group: Sequence[int],
-    carried: tuple[str, ...],
-) -> Part:
-    """Build the part of a group of attributes, for a table of *counts* records of each cell.
-
-    Its quasi values are as they are, unless some combination of them that occurs is rarer than *frequency*.
-    """
-    n_quasi = len(problem.quasi)
-    quasi = tuple(place for place in group if place < n_quasi)
-    sensitive = tuple(place - n_quasi for place in group if place >= n_quasi)
-    values, n_values = exact(problem, quasi)
-    records = kernels.sum_groups(values, counts, n_values)
-    if records[records > 0].min() >= frequency:
-        return Part(quasi, sensitive, carried, values, n_values)
-    published = replace(problem, cells=Cells(problem.cells.codes, counts))
-    values, lo, hi = regions(published, quasi, frequency, labels, progress)
-    return Part(quasi, sensitive, carried, values, len(lo), lo, hi)
-
-
-def exact(problem: Problem, places: tuple[int, ...]) -> tuple[CodeArray, int]:
-    """Return (n_cells,) the number of each cell's combination of source values, and how many combinations there are.
-
-    Without attributes all cells agree.
-    """
-    if not places:
-        return np.zeros(problem.cells.n_cells, dtype=np.int32), 1
-    first, same = same_rows([problem.value_codes[place] for place in places])
-    return same, len(first)
-
-
-def regions(
-    problem: Problem, places: tuple[int, ...], frequency: int, labels: Labels, progress: Progress
-) -> tuple[CodeArray, CodeArray, CodeArray]:
-    """Return regions of these quasi attributes with at least *frequency* records each, of which none overlap.
-
-    The result is (n_cells,) the region of each cell, and (n_regions, n_places) the leaves from ``lo`` up to but without
-    ``hi`` of each region. Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), Definition 4 and section 4.2: Mondrian
-    k-anonymity of the table that has these attributes only. Every combination of the table lies in exactly one region.
-    Cells without records may lie in none; they are given the first.
-    """
-    from shoal.methods.mondrian.tree import MondrianTree
-
-    n_records = problem.cells.n_records
-    if n_records < frequency:
-        raise UnreachableError(
-            f"slicing: every value of a column is to have at least {frequency} records, but the table has only "
-            f"{n_records}; ask for at most {n_records}"
-        )
-    if not places:
-        nothing = np.zeros((1, 0), dtype=np.int32)
-        return exact(problem, places)[0], nothing, nothing
-    codes = [problem.cells.codes[place] for place in places]
-    first, combination = same_rows(codes)
-    counts = kernels.sum_groups(combination, problem.cells.counts, len(first))
-    column = Problem(
-        quasi=tuple(problem.quasi[place] for place in places),
-        sensitive=(),
-        cells=Cells(tuple(code[first] for code in codes), counts),
-        requirements=(Requirement(KAnonymity(k=frequency), 0),),
-    )
-    with (
-        progress.step("generalizing a column", column.cells.n_cells, unit="values") as step,
-        MondrianTree(column, ranges=labels == "ranges", apart=True) as tree,
-    ):
-        tree.grow(step)
-        plan = tree.plan()
-    return np.maximum(plan.assignment.class_of, 0)[combination], plan.lo, plan.hi

@@ -30,7 +30,8 @@ class SequentialSweep(Method):
 
     improve: bool = Field(
         default=True,
-        description="after the sweep, pull records of general classes back into special ones while all promises hold",
+        description="after the sweep, pull records of general classes back into special ones, and exchange records "
+        "between classes, while all promises hold",
     )
 
     defend: bool = Field(

@@ -14,8 +14,8 @@ from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, label_node, 
 from shoal.methods.sweep.kernels import (
     add_records,
     add_units,
+    class_holds,
     decodable,
-    judge,
     limit_of,
     pair_of,
     room_for_judging,
@@ -57,17 +57,7 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
     information = information_of(problem.quasi, np.concatenate([classes.nodes, root]))  # of classes, the last one's too
     parts = parts._replace(owner=np.where(parts.owner < 0, last, parts.owner))
     best = information[:-1].max(initial=0.0)
-    caps = problem.max_generalized or (None,) * len(problem.sensitive)
-    steps = [
-        step if cap is None else np.arange(len(step), dtype=np.int32)
-        for step, cap in zip(sweep.models.steps, caps, strict=True)
-    ]
-    details = [one.weight / (one.taxonomy.hi - one.taxonomy.lo) for one in problem.sensitive]
-    detail = (
-        np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64),
-        np.concatenate([np.zeros(0), *details]),
-        np.concatenate([np.zeros(0, dtype=np.int32), *steps]),
-    )
+    detail = sensitive_details(sweep)
     touched, best_counts = np.arange(max(1, int(rules.n_leaves.max(initial=1)))), room_for_judging(rules)
     whole = float(problem.cells.n_records) * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
     own = parts.own_values(problem)
@@ -99,6 +89,25 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
     if not settled:
         parts = parts._replace(owner=np.where(parts.owner == last, -1, parts.owner))
     return Parts.join([parts, withheld])
+
+
+def sensitive_details(sweep: Sweep) -> tuple[IntArray, FloatArray, CodeArray]:
+    """Return where the nodes of each sensitive attribute begin, what each node tells, and what it is generalized to.
+
+    Where the policy limits how many records are generalized, no more of them are.
+    """
+    sensitive = sweep.problem.sensitive
+    caps = sweep.problem.max_generalized or (None,) * len(sensitive)
+    steps = [
+        step if cap is None else np.arange(len(step), dtype=np.int32)
+        for step, cap in zip(sweep.models.steps, caps, strict=True)
+    ]
+    details = [one.weight / (one.taxonomy.hi - one.taxonomy.lo) for one in sensitive]
+    return (
+        np.cumsum([0, *(len(step) for step in steps)]).astype(np.int64),
+        np.concatenate([np.zeros(0), *details]),
+        np.concatenate([np.zeros(0, dtype=np.int32), *steps]),
+    )
 
 
 def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: FloatArray) -> tuple[IntArray, CodeArray]:
@@ -314,15 +323,6 @@ def detail_of(world: World, s: int, node: int) -> float:
 
 
 @inline_kernel
-def class_holds(world: World, size: int, units: IntArray) -> int:
-    """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
-    for r in range(len(world.rules.place)):
-        if judge(world.rules, r, size, units, world.touched, world.rules.n_leaves[r], world.best) != 0:
-            return r
-    return -1
-
-
-@inline_kernel
 def _try_nodes(
     world: World, part: int, there: int, lends: bool, trial: _Trial, value: float, rng: np.random.Generator
 ) -> tuple[int, int, int, float]:
@@ -334,7 +334,7 @@ def _try_nodes(
     rules, own, units, lifted = world.rules, world.own[part], world.units[there], world.lifted[there]
     size, place, n_lent, cost = world.sizes[there] + 1, 0, 0, 0.0
     add_records(rules, trial.nodes, own, 1, units, lifted)
-    failing = class_holds(world, size, units)
+    failing = class_holds(rules, size, units, world.touched, world.best)
     if failing < 0:
         failing = rule_of_decodable(rules, trial.nodes, lifted)
         if failing >= 0 and lends:
@@ -346,7 +346,7 @@ def _try_nodes(
                 if n_lent == wanted:
                     failing = rule_of_decodable(rules, trial.nodes, lifted)
                 if failing < 0:
-                    failing = class_holds(world, size, units)
+                    failing = class_holds(rules, size, units, world.touched, world.best)
     for i in range(n_lent):
         other = trial.lent[i]
         relabel(rules, world.nodes[other], world.own[other], place, trial.nodes[place], -1, units, lifted)
@@ -422,7 +422,8 @@ def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntAr
             world.sizes[here] -= 1
             may_lose = here == last or rule_of_decodable(rules, world.nodes[part], lifted) < 0
             may_leave = world.sizes[here] >= rules.records and (
-                here == last or (may_lose and class_holds(world, world.sizes[here], units) < 0)
+                here == last
+                or (may_lose and class_holds(rules, world.sizes[here], units, world.touched, world.best) < 0)
             )
             at_stake[0], at_stake[1] = now, 1e-9
             goal, n_lent, place = _find_goal(world, part, may_lose, may_leave, trial, chosen, rng)

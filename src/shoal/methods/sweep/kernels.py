@@ -83,6 +83,15 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
 
 
 @inline_kernel
+def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, best: IntArray) -> int:
+    """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
+    for r in range(len(rules.place)):
+        if judge(rules, r, size, units, touched, rules.n_leaves[r], best) != 0:
+            return r
+    return -1
+
+
+@inline_kernel
 def dominant(
     rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, rng: np.random.Generator
 ) -> int:

@@ -16,6 +16,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
 from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, sort_items, tree_tables
+from shoal.methods.sweep.exchanging import exchange
 from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
 from shoal.methods.sweep.rules import Models, Parts, caps_of, information_of, is_defended, labels_defended
@@ -49,6 +50,7 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
         more = _information(problem, better, moved) - _information(problem, classes, parts)
         if more > 0:  # who was pulled out of the last class may be missing there, so this is not certain
             gain, classes, parts = more, better, moved
+        classes, parts = exchange(sweep, classes, parts)
     plan = _as_plan(sweep, classes, parts)
     _explain_if_whole(sweep, plan)
     _check(problem, plan, defend)
@@ -71,6 +73,8 @@ def _refuse_unreachable(problem: Problem) -> None:
         whole = requirement.whole(problem.cells.counts)
         if requirement.model.why_unreachable(whole) is not None:
             weights = requirement.induce(problem.cells.counts).weights  # what an adversary believes of the root
+            if len(np.unique(weights[weights > 0])) > 1:
+                continue  # then a mixture may hold, which is decided where it is looked for
             at_root = replace(whole, size=whole.size * int(weights.sum()), counts=weights * whole.size)
             why = requirement.model.why_unreachable(at_root)
             if why is not None:
@@ -85,6 +89,9 @@ def _make_whole_hold(problem: Problem, models: Models, parts: Parts, rng: np.ran
     """
     started = generalize(problem, models, parts, rng)
     blocking = "the table as one class does not meet all models together, however it is generalized"
+    for requirement in problem.requirements if started is None else ():
+        why = requirement.model.why_unreachable(requirement.whole(problem.cells.counts))
+        blocking = f"{why}; no generalizing of its values meets it" if why else blocking
     if started is not None:
         blocking = _why_beyond_cap(problem, started)
     if blocking and not problem.max_withheld:
@@ -286,6 +293,8 @@ def generalize(problem: Problem, models: Models, parts: Parts, rng: np.random.Ge
         if chosen:
             raised = _by_rules(problem, models, found, place, chosen, rng)
             if raised is None:
+                raised = _by_program(problem, models, found, place, chosen)
+            if raised is None:
                 return None
             found = raised
     if parts.records.sum() < models.rules.records or not models.others_accept(found):
@@ -317,6 +326,64 @@ def _by_rules(
         if accompanied is parts:
             return parts
         parts = accompanied
+
+
+def _by_program(problem: Problem, models: Models, parts: Parts, place: int, chosen: tuple[int, ...]) -> Parts | None:
+    """Lift so many records of each part to each node that all rules on an attribute hold, at the least loss.
+
+    None if there is no way. With unequal weights a mixture of lifted and kept records may hold where everything at the
+    root does not. How many go where, x, is an integer program. The k largest of the frequencies u have at most k t and
+    the sum of max(u - t, 0), and exactly that for the best t: so each limit adds t and the excesses as unknowns. What
+    the solver finds is judged exactly again, here and at the end.
+    """
+    from scipy.linalg import block_diag
+    from scipy.optimize import LinearConstraint, milp
+
+    rules, tree, steps = models.rules, problem.sensitive[place].taxonomy, models.steps[place]
+    leaves = {r: rules.weights[rules.first_leaf[r] : rules.first_leaf[r + 1]] for r in chosen}
+    if all(len(np.unique(weights[weights > 0])) <= 1 for weights in leaves.values()):
+        return None  # all values are equally frequent at the root, and nothing else is as good
+    ways = list(enumerate(parts.nodes[:, place].tolist()))  # parts and nodes
+    for part, node in ways:
+        if steps[node] != node:
+            ways.append((part, int(steps[node])))
+    part, node = np.array(ways).T
+    moved = parts.take(part)
+    moved.nodes[:, place] = node
+    own, m, total = moved.own_values(problem)[:, place], tree.n_leaves, int(parts.records.sum())
+    of_x, of_limits, most = [np.zeros((0, len(ways)))], [], [np.zeros(0)]
+    capped = []
+    for r, weights in leaves.items():
+        inside = (np.arange(m) >= tree.lo[node, np.newaxis]) & (np.arange(m) < tree.hi[node, np.newaxis])
+        units = np.where(node[:, np.newaxis] < m, 1, weights) * inside
+        shares = (units / units.sum(axis=1, keepdims=True)).T  # (n_leaves, n_ways)
+        for k, limit in enumerate(range(rules.first_limit[r], rules.first_limit[r + 1]), start=1):
+            of_x.append(np.vstack([shares, np.zeros(len(ways))]))
+            of_limits.append(np.block([[-np.ones((m, 1)), -np.eye(m)], [np.full((1, 1), k), np.ones((1, m))]]))
+            most.append(np.append(np.zeros(m), total * (rules.top[limit] / rules.bottom[limit])))
+        if models.defend:
+            caps = rules.cap_top[rules.first_leaf[r] :][:m] / rules.cap_bottom[rules.first_leaf[r] :][:m]
+            labels = [(label, v) for label in np.unique(node[node >= m]) for v in np.unique(own[node == label])]
+            capped += [(node == label) * ((own == v) - caps[v]) for label, v in labels]
+    limits = np.hstack([np.vstack(of_x), block_diag(*of_limits)])
+    more = limits.shape[1] - len(ways)
+    once = np.arange(len(parts.cell))[:, np.newaxis] == part
+    constraints = [
+        LinearConstraint(limits, -np.inf, np.concatenate(most)),
+        LinearConstraint(np.pad(once.astype(np.float64), ((0, 0), (0, more))), parts.records, parts.records),
+    ]
+    if capped:
+        constraints.append(LinearConstraint(np.pad(np.array(capped), ((0, 0), (0, more))), -np.inf, 0))
+    told = np.append(1 / (tree.hi - tree.lo)[node], np.zeros(more))
+    answer = milp(-told, integrality=np.arange(len(told)) < len(ways), constraints=constraints)
+    if answer.x is None:
+        return None
+    found = moved._replace(records=np.rint(answer.x[: len(ways)]).astype(np.int64))
+    found = found.take(found.records > 0)
+    by_node = kernels.sum_groups(found.nodes[:, place].copy(), found.records, tree.n_nodes)
+    lifted = np.zeros(tree.n_nodes, dtype=np.int64)
+    holds = lift(rules, np.array(chosen), steps, (tree.hi - tree.lo).astype(np.int64), by_node, lifted)
+    return found if holds and not lifted.any() else None
 
 
 def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng: np.random.Generator) -> Parts | None:

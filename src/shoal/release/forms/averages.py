@@ -11,10 +11,10 @@ import pyarrow as pa
 from shoal.core.arrays import IntArray
 from shoal.methods.base import Method
 from shoal.methods.microaggregation import Microaggregation
-from shoal.methods.microaggregation.mdav import Grouping
-from shoal.methods.microaggregation.planning import centres
+from shoal.methods.microaggregation.planning import centres, group_records, place_centres
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
+from shoal.plan.problem import Problem
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
@@ -48,6 +48,11 @@ class Averages(Classes):
         """Return the centres of the classes in one quasi attribute."""
         del counted
         return centre_column(place, encoding, plan, policy.method)
+
+    @classmethod
+    def read_classes(cls, policy: Policy, problem: Problem, plan: Plan) -> Plan:
+        """Return the plan with every class at its centres."""
+        return place_centres(problem, plan, policy.method) if isinstance(policy.method, Microaggregation) else plan
 
     def _describe_row(self) -> str:
         return (
@@ -85,20 +90,13 @@ class Averages(Classes):
         grouped = f".groupby(data[{quote(by_role['sensitive'][0])}])" if by_role["sensitive"] else ""
         return f"print(data[{quote(numbers[0])}]{grouped}.mean())\n"
 
-    def _describe_kept(self, evidence: Mapping[str, Any]) -> str:
-        return f"Variation kept: {1 - evidence['search']['variation_lost']:.1%}."
-
 
 def centre_column(place: int, encoding: Encoding, plan: Plan, method: Method) -> PublishedColumn:
     """Average the source's values of the quasi attribute at *place*, class by class."""
     if not isinstance(method, Microaggregation):
         raise TypeError(f"method {method.name} does not say how numbers are averaged")
     problem = encoding.problem
-    cell, class_of, records, _ = plan.pieces(problem.cells.counts)
-    shown = class_of >= 0
-    cells = np.repeat(cell[shown], records[shown])
-    grouping = Grouping(np.repeat(class_of[shown], records[shown]), plan.n_classes)
-    found = centres(problem, place, cells, grouping, method)
+    found = centres(problem, place, *group_records(problem, plan), method)
     steps = np.unique(found.steps[~found.missing])
     index = np.where(found.missing, -1, np.searchsorted(steps, found.steps)).astype(np.int32)
     return PublishedColumn(index, _spell_centres(problem.quasi[place].taxonomy, steps, method.decimals))

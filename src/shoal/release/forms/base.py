@@ -294,14 +294,10 @@ class Form(ABC):
         return f'data = pd.read_csv("{self.file}"{options})\n'
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
-        """Say to the data holder how well records hide and what is kept, in sentences without Markdown."""
+        """Say to the data holder how well records hide, in sentences without Markdown."""
         before, after = evidence["risk_before"]["unique_records"], evidence["risk_after"]["unique_records"]
         whom = "People" if "counts" in evidence["risk_before"] else "Records"
-        unique = f"{whom} unique by their quasi-identifiers: {before:,} before, {after:,} after."
-        return [f"{unique} {kept}" if (kept := self._describe_kept(evidence)) else unique]
-
-    def _describe_kept(self, evidence: Mapping[str, Any]) -> str:  # noqa: ARG002
-        return f"Information kept: {self.manifest['utility']['um']:.1%}."
+        return [f"{whom} unique by their quasi-identifiers: {before:,} before, {after:,} after."]
 
 
 def quote(value: object) -> str:

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
+from shoal.core.arrays import FloatArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance, Shuffler
 from shoal.methods.base import AnyPlan
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Dealer, Plan
+from shoal.plan.problem import Problem
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
@@ -26,9 +28,10 @@ from shoal.release.publication import ClassPublication, Engine, Hiding, People, 
 from shoal.release.rows import RowColumns, RowNumbers
 from shoal.release.witness import ROW
 from shoal.sources.base import Source
+from shoal.utility.analyses import measure_rows
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility, measure
-from shoal.utility.rows import rows_published
+from shoal.utility.rows import Rows, view_plan
 
 _RANGES = """
 labels = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attributes"][{name}]["labels"]
@@ -49,11 +52,20 @@ most = sum(count for label, count in counts.items() if possibly(labels[label]))
 print("from", edge, "on: at least", least, "and at most", most, "records")
 """
 _SETS = """
-labels = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attributes"][{name}]["labels"]
+entry = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attributes"][{name}]
 value = {value}
+
+
+def listed(cover):  # its values, or where runs of them begin and end among those of the column
+    if isinstance(cover, dict):
+        return cover.get("values", [])
+    return [one for start, end in zip(cover[::2], cover[1::2]) for one in entry["values"][start:end]]
+
+
 counts = data[{name}].value_counts()
-fits = [label for label, cover in labels.items() if cover.get("any") or value in cover.get("values", [])]
-alone = [label for label in fits if labels[label].get("values") == [value]]
+every = [label for label, cover in entry["labels"].items() if cover == {{"any": True}}]
+fits = [*every, *(label for label, cover in entry["labels"].items() if value in listed(cover))]
+alone = [label for label in fits if listed(entry["labels"][label]) == [value]]
 print("at least", counts.reindex(alone).sum(), "and at most", counts.reindex(fits).sum(), "records have", value)
 """
 _LABEL_IMPORTS = f"import json\nfrom pathlib import Path\n\n{IMPORTS}"
@@ -89,6 +101,12 @@ class Classes(Form):
         known = np.concatenate([cell[class_of >= 0], np.flatnonzero(cells.counts == 0)])  # the last: populations'
         shown = kernels.occurring(cells.codes[place][known])
         return PublishedColumn.of_ranges(encoding.problem.quasi[place], plan.lo[:, place], plan.hi[:, place], shown)
+
+    @classmethod
+    def read_classes(cls, policy: Policy, problem: Problem, plan: Plan) -> Plan:
+        """Return the plan with the leaf ranges that readers take from what classes publish."""
+        del policy, problem
+        return plan
 
     def _describe_row(self) -> str:
         attributes = self.manifest["attributes"]
@@ -166,7 +184,17 @@ class GeneralizedPublication(ClassPublication):
 
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return every measure, in detail."""
-        return measure(self.encoding.problem, self.plan, expensive=expensive, detail=True)
+        found = measure(self.encoding.problem, self.plan, expensive=expensive, detail=True)
+        return found | measure_rows(*self.view()[:2]) if expensive and self.policy.method.averages else found
+
+    def view(self, weights: FloatArray | None = None) -> tuple[Problem, Rows, FloatArray | None]:
+        """Return the counted table and what somebody reads from the rows, by their weights if there are any."""
+        own = weights if weights is None or self.encoding.kept is None else weights[self.encoding.kept]
+        return self.encoding.problem, view_plan(self.encoding.problem, self._read(), own), own
+
+    def _read(self) -> Plan:
+        form, problem = find_form(self.policy.method.form), self.encoding.problem
+        return form.read_classes(self.policy, problem, self.plan) if issubclass(form, Classes) else self.plan
 
     def hiding(self) -> Hiding:
         """Return the sizes of classes, and whose records they have if people are counted."""
@@ -181,7 +209,7 @@ class GeneralizedPublication(ClassPublication):
     def associations(self, most_work: float) -> list[dict[str, Any]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
-        return compare_pairs(problem, lambda: rows_published(problem, self.plan), most_work)
+        return compare_pairs(problem, lambda: view_plan(problem, self._read()), most_work)
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
         """Return the rows in random order."""

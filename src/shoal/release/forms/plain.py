@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,6 +52,3 @@ class Plain(Classes):
     def examples(self) -> list[tuple[str, str]]:
         """Return a count."""
         return Form.examples(self)
-
-    def _describe_kept(self, evidence: Mapping[str, Any]) -> str:  # noqa: ARG002
-        return ""

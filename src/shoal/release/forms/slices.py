@@ -28,11 +28,12 @@ from shoal.release.columns import PublishedColumn
 from shoal.release.figures import Guarantee, LevelTally, bucket_shares
 from shoal.release.forms.base import Form, OwnColumn, Section, quote
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
-from shoal.release.sliced.expected import SlicedRows, measure_slices
+from shoal.release.sliced.expected import measure_slices
 from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
 from shoal.sources.base import Source
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility
+from shoal.utility.rows import SlicedRows
 
 _BATCH_ROWS = 1 << 20
 _NOTHING_SENSITIVE = (

@@ -27,6 +27,7 @@ from shoal.release.figures import Guarantee
 from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
 from shoal.sources.base import Source
+from shoal.utility.analyses import measure_rows
 from shoal.utility.base import Utility
 
 _BATCH_ROWS = 1 << 20
@@ -233,9 +234,9 @@ class SyntheticPublication(PlannedPublication):
         """Return none: no file can show what is claimed."""
         return ()
 
-    def utility(self, *, expensive: bool = False) -> Utility:  # noqa: ARG002
-        """Return nothing: measures look at the records without noise."""
-        return {}
+    def utility(self, *, expensive: bool = False) -> Utility:
+        """Return what analysts find in the rows, for the data holder alone; else nothing: it would be without noise."""
+        return measure_rows(*self.view()[:2]) if expensive else {}
 
     def hiding(self) -> None:
         """Return nothing: no class of rows hides a person."""

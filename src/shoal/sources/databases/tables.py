@@ -47,7 +47,7 @@ def open_database(asked: DatabaseTable, options: SourceOptions) -> SnapshotSourc
         name=asked.name,
         schema=normal_schema(pa.schema([(column.name, column.kind or pa.binary()) for column in columns])),
         n_rows=snapshot.n_rows,
-        missing=tuple(options.missing),
+        cleaning=options.cleaning,
         snapshot=snapshot,
         sha256=snapshot.sha256,
         refused={
@@ -185,7 +185,7 @@ class Delivery:
             arrays = []
             for field, given in zip(target, batch.columns, strict=True):
                 try:
-                    arrays.append(normal_column(given, coded=False, missing=()).cast(field.type))
+                    arrays.append(normal_column(given, coded=False).cast(field.type))
                 except pa.ArrowInvalid:
                     raise UsageError(
                         f"column {field.name!r} holds values that the database's {field.type} cannot keep exactly"

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import KeyArray
 from shoal.sources.base import Source
+from shoal.sources.columns import Cleaning
 from shoal.sources.spark.session import quiet
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class PartitionForm:
 
     name: str
     schema: pa.Schema
-    missing: tuple[str, ...]
+    cleaning: Cleaning
 
     def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PartitionSource | None:  # noqa: ARG002
         """Return the rows of one partition as a source; None if there are none."""
@@ -84,7 +85,7 @@ class PartitionForm:
         if first is None:
             return None
         rows = (self.convert(batch.columns) for batch in itertools.chain([first], some))
-        return PartitionSource(self.name, self.schema, None, self.missing, gather(rows))
+        return PartitionSource(self.name, self.schema, None, self.cleaning, gather(rows))
 
     def convert(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
         """Return columns in the table's own types: Spark tells the time zone of its session instead of UTC."""
@@ -291,7 +292,7 @@ class PackedForm:
 
     name: str
     schema: pa.Schema
-    missing: tuple[str, ...]
+    cleaning: Cleaning
     places: tuple[int, ...]  # of the columns among those that are packed
 
     def open(self, number: int, batches: Iterator[pa.RecordBatch]) -> PartitionSource | None:  # noqa: ARG002
@@ -301,7 +302,7 @@ class PackedForm:
         if first is None:
             return None
         rows = (unpack_message(message, self.places) for message in itertools.chain([first], messages))
-        return PartitionSource(self.name, self.schema, None, self.missing, rows)
+        return PartitionSource(self.name, self.schema, None, self.cleaning, rows)
 
 
 def digest_of(names: Sequence[str], n_rows: int, sums: Sequence[bytes]) -> str:

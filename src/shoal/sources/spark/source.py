@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError, UsageError
 from shoal.sources.base import Source, SourceOptions
-from shoal.sources.columns import check_names, normal_schema
+from shoal.sources.columns import UNCHANGED, check_names, normal_schema
 from shoal.sources.parquet import ENDINGS, ParquetSource, open_parquet
 from shoal.sources.spark.session import explain_failures
 from shoal.sources.spark.shipping import (
@@ -71,7 +71,7 @@ class SparkFrame(SparkSource):
         """Return the pieces, and how some columns of them are read."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         places = tuple(self.places[name] for name in columns)
-        return self.frame.select("message"), PackedForm(self.name, schema, self.missing, places)
+        return self.frame.select("message"), PackedForm(self.name, schema, self.cleaning, places)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         with explain_failures(self.name):
@@ -96,7 +96,7 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
         schema = normal_schema(arrow_schema(frame))
         flat = [place for place, field in enumerate(schema) if not pa.types.is_nested(field.type)]
         names = [schema.names[place] for place in flat]
-        form = PartitionForm(name, pa.schema([schema.field(place) for place in flat]), ())
+        form = PartitionForm(name, pa.schema([schema.field(place) for place in flat]), UNCHANGED)
         pieces = keep(on_partitions(_add_hashes(frame, flat), PackPartition(form), PACKED))
         waiting = HeldPieces.of(pieces)
         sums = pieces.select("sums").toArrow().column(0).to_pylist()
@@ -107,7 +107,7 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
         name,
         schema,
         sum(waiting.entries),
-        tuple((options or SourceOptions()).missing),
+        (options or SourceOptions()).cleaning,
         pieces,
         tuple(rows.get(number, 0) for number in range(max(rows) + 1)),
         waiting,
@@ -210,10 +210,11 @@ def open_spark_files(path: Path, session: SparkSession, options: SourceOptions |
     if not path.is_dir() and path.suffix.lower() not in ENDINGS:
         raise UsageError(f"the Spark engine reads Parquet, not {path.name}; convert it, or take the local engine")
     file = open_parquet(path.absolute(), options or SourceOptions())
+    (options or SourceOptions()).check_columns(file)
     with explain_failures(file.name):
         parts, rows = _divide(file)
         frame = session.range(0, len(parts), 1, len(parts))
-    return SparkFiles(file.name, file.schema, file.n_rows, file.missing, frame, rows, file, parts)
+    return SparkFiles(file.name, file.schema, file.n_rows, file.cleaning, frame, rows, file, parts)
 
 
 def _divide(file: ParquetSource) -> tuple[tuple[tuple[FilePart, ...], ...], tuple[int, ...]]:

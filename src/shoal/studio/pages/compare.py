@@ -26,7 +26,6 @@ from shoal.studio.pages.run import (
     describe_promises,
     evidence_of,
     find_job,
-    list_measures,
     list_solutions,
     name_of,
     refuse_problems,
@@ -117,7 +116,7 @@ def _solution(job: Job) -> dict[str, Any]:
         "rows": job.answer["rows"],
         "withheld": job.answer["withheld"],
         "highest": evidence["risk_after"].get("prosecutor_highest"),
-        "kept": {name: value for name, _, value in list_measures(evidence["utility"]) if name in ("um", "ncp")},
+        "kept": evidence["marginals"][-1] if evidence["marginals"] else None,
     }
 
 

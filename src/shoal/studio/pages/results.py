@@ -22,6 +22,7 @@ from shoal.studio.pages.run import (
     show_solution,
 )
 from shoal.studio.tables import OpenedTable, TableCache, bars_of, first_rows, label_order, open_released
+from shoal.utility.marginals import describe_marginals
 
 _HERE = "/results"
 _ROWS = 12
@@ -45,6 +46,7 @@ def show(visit: Visit) -> Response:
             "checks": evidence["verification"]["checks"],
             "warnings": evidence["warnings"],
             "source_rows": evidence["source"]["rows"],
+            "kept": describe_marginals(evidence["marginals"]),
             "measures": list_measures(single),
             "plots": release_plots(evidence),
             **content,

@@ -6,6 +6,8 @@ comes with a schema of its own.
 
 from __future__ import annotations
 
+from typing import Any
+
 from alembic import op
 from sqlalchemy import (
     BigInteger,
@@ -21,6 +23,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
+from sqlalchemy.schema import SchemaItem
 
 revision = "0002"  # databases of the one before were never released, and are refused
 down_revision: str | None = None
@@ -28,35 +31,12 @@ branch_labels = None
 depends_on = None
 
 _FINAL = ("audit", "plans", "releases")  # rows of these are never changed and never deleted
-_KEYS: dict[str, list[tuple[str, ...]]] = {
-    "audit": [("number",)],
-    "plans": [("campaign_id",)],
-    "releases": [("id",), ("campaign_id", "owner", "files_digest")],
-    "campaigns": [("id",)],
-    "tokens": [("id",), ("digest",)],
-}
+_CHANGED = {"campaigns": ("state", "revision"), "tokens": ("expires_at", "revoked_at")}  # all else of these is fixed
 _RANK = "CASE {0}.state WHEN 'draft' THEN 0 WHEN 'collecting' THEN 1 WHEN 'planned' THEN 2 WHEN 'closed' THEN 3 END"
 _BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
 _REVIVED = "OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL"
-_FIXED = {  # what never changes of rows that otherwise do
-    "campaigns": (
-        "id",
-        "name",
-        "domain",
-        "model",
-        "least",
-        "delta",
-        "eta",
-        "point_order",
-        "arrangement",
-        "records",
-        "created_at",
-    ),
-    "tokens": ("id", "name", "role", "digest", "created_at"),
-}
 _DEEDS = ("update", "delete")
-
-
+_TIME = String(32)  # ISO 8601, UTC
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -67,8 +47,10 @@ metadata = MetaData(
 )
 
 
-def _id() -> Column[int]:
-    return Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+def _make_table(name: str, *items: SchemaItem) -> Table:
+    """Return a table whose rows are numbered."""
+    number = Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+    return Table(name, metadata, number, *items, sqlite_autoincrement=True)
 
 
 def _campaign(*, only: bool = False) -> Column[int]:
@@ -79,153 +61,119 @@ def _token() -> Column[int]:
     return Column("token_id", ForeignKey("tokens.id"), nullable=False)
 
 
-def _at(name: str = "at", *, nullable: bool = False) -> Column[str]:
-    return Column(name, String(32), nullable=nullable)  # ISO 8601, UTC
+def _owner() -> list[Column[Any]]:
+    return [_campaign(), _column("owner", String(200)), _token()]
 
 
-tokens = Table(
+def _column(name: str, kind: Any) -> Column[Any]:
+    return Column(name, kind, nullable=False)
+
+
+def _at(name: str = "at") -> Column[str]:
+    return _column(name, _TIME)
+
+
+tokens = _make_table(
     "tokens",
-    metadata,
-    _id(),
-    Column("name", String(200), nullable=False),
-    Column("role", String(10), nullable=False),
-    Column("digest", String(64), nullable=False),
+    _column("name", String(200)),
+    _column("role", String(10)),
+    _column("digest", String(64)),
     _at("created_at"),
     _at("expires_at"),
-    _at("revoked_at", nullable=True),
+    Column("revoked_at", _TIME),
     UniqueConstraint("digest"),
     CheckConstraint("role IN ('agency', 'owner', 'client')", name="role"),
-    sqlite_autoincrement=True,
 )
-
-campaigns = Table(
+campaigns = _make_table(
     "campaigns",
-    metadata,
-    _id(),
-    Column("name", String(200), nullable=False),
-    Column("state", String(10), nullable=False),
-    Column("domain", Text, nullable=False),
-    Column("model", String(40), nullable=False),
-    Column("least", Float(53), nullable=False),  # l or k
-    Column("delta", Float(53), nullable=False),
-    Column("eta", Float(53), nullable=False),
-    Column("point_order", String(20), nullable=False),
-    Column("arrangement", String(20), nullable=False),
-    Column("records", String(10), nullable=False),
-    Column("revision", BigInteger, nullable=False),  # grows with everything that a plan rests on
+    _column("name", String(200)),
+    _column("state", String(10)),
+    _column("domain", Text),
+    _column("model", String(40)),
+    _column("least", Float(53)),  # l or k
+    _column("delta", Float(53)),
+    _column("eta", Float(53)),
+    _column("point_order", String(20)),
+    _column("arrangement", String(20)),
+    _column("records", String(10)),
+    _column("revision", BigInteger),  # grows with everything that a plan rests on
     _at("created_at"),
     CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
-    sqlite_autoincrement=True,
 )
-
 distributions = Table(
-    "distributions",
-    metadata,
-    _campaign(only=True),
-    Column("rows", BigInteger, nullable=False),
-    Column("data", LargeBinary, nullable=False),
-    _at(),
+    "distributions", metadata, _campaign(only=True), _column("rows", BigInteger), _column("data", LargeBinary), _at()
 )
-
-contributions = Table(
+contributions = _make_table(
     "contributions",
-    metadata,
-    _id(),
-    _campaign(),
-    Column("owner", String(200), nullable=False),
-    _token(),
-    Column("rows", BigInteger, nullable=False),
-    Column("records", BigInteger, nullable=False),
-    Column("data", LargeBinary, nullable=False),
+    *_owner(),
+    _column("rows", BigInteger),
+    _column("records", BigInteger),
+    _column("data", LargeBinary),
     _at(),
     UniqueConstraint("campaign_id", "owner"),
-    sqlite_autoincrement=True,
 )
-
 plans = Table(
     "plans",
     metadata,
     _campaign(only=True),
-    Column("digest", String(64), nullable=False),
-    Column("n", BigInteger, nullable=False),
-    Column("n_tight", BigInteger, nullable=False),
-    Column("records", BigInteger, nullable=False),
-    Column("m", Float(53), nullable=False),
-    Column("p", Float(53), nullable=False),
-    Column("classes", BigInteger, nullable=False),
-    Column("document", Text, nullable=False),
+    _column("digest", String(64)),
+    _column("n", BigInteger),
+    _column("n_tight", BigInteger),
+    _column("records", BigInteger),
+    _column("m", Float(53)),
+    _column("p", Float(53)),
+    _column("classes", BigInteger),
+    _column("document", Text),
     _at(),
 )
-
-reports = Table(
-    "reports",
-    metadata,
-    _id(),
-    _campaign(),
-    Column("owner", String(200), nullable=False),
-    _token(),
-    Column("records", BigInteger, nullable=False),
-    _at(),
-    UniqueConstraint("campaign_id", "owner"),
-    sqlite_autoincrement=True,
+reports = _make_table(
+    "reports", *_owner(), _column("records", BigInteger), _at(), UniqueConstraint("campaign_id", "owner")
 )
-
-releases = Table(
+releases = _make_table(
     "releases",
-    metadata,
-    _id(),
-    _campaign(),
-    Column("owner", String(200), nullable=False),
-    _token(),
-    Column("files_digest", String(64), nullable=False),
-    Column("files", Text, nullable=False),
-    Column("rows", BigInteger, nullable=False),
-    Column("manifest", Text, nullable=False),
+    *_owner(),
+    _column("files_digest", String(64)),
+    _column("files", Text),
+    _column("rows", BigInteger),
+    _column("manifest", Text),
     Column("achieved", Float(53)),  # what the weakest class reaches by the counts
     Column("counts", LargeBinary),  # class by value; NULL: the release is declared by its owner
     _at(),
     UniqueConstraint("campaign_id", "owner", "files_digest"),
-    sqlite_autoincrement=True,
 )
-
 linkages = Table(  # what all releases with counts leave together
     "linkages",
     metadata,
     _campaign(only=True),
-    Column("releases", BigInteger, nullable=False),
-    Column("l", BigInteger, nullable=False),  # values that remain in the worst class
-    Column("data", LargeBinary, nullable=False),
+    _column("releases", BigInteger),
+    _column("l", BigInteger),  # values that remain in the worst class
+    _column("data", LargeBinary),
 )
-
-requests = Table(
+requests = _make_table(
     "requests",
-    metadata,
-    _id(),
-    Column("client", String(200), nullable=False),
+    _column("client", String(200)),
     _token(),
     Column("campaign_id", ForeignKey("campaigns.id")),
-    Column("attributes", Text, nullable=False),
+    _column("attributes", Text),
     Column("l", Float(53)),
     Column("delta", Float(53)),
-    Column("purpose", Text, nullable=False),
-    Column("state", String(10), nullable=False),
-    Column("reason", Text, nullable=False),
+    _column("purpose", Text),
+    _column("state", String(10)),
+    _column("reason", Text),
     _at(),
-    _at("decided_at", nullable=True),
+    Column("decided_at", _TIME),
     CheckConstraint("state IN ('open', 'approved', 'refused')", name="state"),
-    sqlite_autoincrement=True,
 )
-
 audit = Table(
     "audit",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
     _at(),
     _token(),
-    Column("role", String(10), nullable=False),
-    Column("action", String(60), nullable=False),
-    Column("subject", String(200), nullable=False),
-    Column("outcome", Integer, nullable=False),
+    _column("role", String(10)),
+    _column("action", String(60)),
+    _column("subject", String(200)),
+    _column("outcome", Integer),
 )
 
 
@@ -251,15 +199,15 @@ def _sqlite_triggers() -> None:
     for table in _FINAL:
         for deed in _DEEDS:
             _sqlite_refusal(f"{table}_no_{deed}", f"BEFORE {deed} ON {table}", f"rows of {table} are final")
-    for table, keys in _KEYS.items():  # INSERT OR REPLACE deletes without asking other triggers
-        for place, key in enumerate(keys):
+    for table in (*_FINAL, *_CHANGED):  # INSERT OR REPLACE deletes without asking other triggers
+        for place, key in enumerate(_list_keys(metadata.tables[table])):
             same = " AND ".join(f"{name} = NEW.{name}" for name in key)
             there = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - own names
             name = f"{table}_no_replace_{place}"
             _sqlite_refusal(name, f"BEFORE INSERT ON {table} WHEN {there}", f"rows of {table} are not replaced")
-    for table in ("campaigns", "tokens"):
+    for table in _CHANGED:
         _sqlite_refusal(f"{table}_no_delete", f"BEFORE DELETE ON {table}", f"rows of {table} are not deleted")
-        changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _FIXED[table])
+        changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _list_fixed(table))
         when = f"BEFORE UPDATE ON {table} WHEN {changed}"
         _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
     _sqlite_refusal("campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {_BACK}", "a campaign never goes back")
@@ -271,18 +219,28 @@ def _sqlite_triggers() -> None:
         _sqlite_refusal(name, when, "the campaign is not collecting")
 
 
+def _list_keys(table: Table) -> list[list[str]]:
+    """Return what tells the rows of a table apart: its primary key, and what else must be unique."""
+    unique = [each for each in table.constraints if isinstance(each, UniqueConstraint)]
+    return [[column.name for column in each.columns] for each in (table.primary_key, *unique)]
+
+
+def _list_fixed(table: str) -> list[str]:
+    return [column.name for column in metadata.tables[table].c if column.name not in _CHANGED[table]]
+
+
 def _sqlite_refusal(name: str, when: str, why: str) -> None:
     op.execute(f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END")
 
 
 def _postgresql_triggers() -> None:
     _function("shoal_refuse", "TRUE", "'rows of this table are final'")
-    for table in (*_FINAL, *_FIXED):
-        deeds = "DELETE" if table in _FIXED else "UPDATE OR DELETE"
+    for table in (*_FINAL, *_CHANGED):
+        deeds = "DELETE" if table in _CHANGED else "UPDATE OR DELETE"
         _trigger(f"{table}_final", f"BEFORE {deeds} ON {table} FOR EACH ROW", "shoal_refuse")
         _trigger(f"{table}_no_truncate", f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", "shoal_refuse")
     for table, back in (("campaigns", _BACK), ("tokens", _REVIVED)):
-        changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _FIXED[table])
+        changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _list_fixed(table))
         _function(f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'")
         _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
     state = "(SELECT state FROM campaigns WHERE id = COALESCE(NEW.campaign_id, OLD.campaign_id))"

@@ -1,4 +1,4 @@
-"""The two comparisons of the documentation: ``python -m shoal.compare.pages docs`` writes both pages anew."""
+"""The two comparisons of the documentation: ``python -m experiments.comparison_pages docs`` writes both pages anew."""
 
 from __future__ import annotations
 

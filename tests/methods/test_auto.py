@@ -1,0 +1,123 @@
+"""The choice of a method: what is tried, on which records, and that the best by the marginals is taken."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import event
+from pyarrow.csv import write_csv
+from tests import tables
+from typer.testing import CliRunner
+
+import shoal
+from shoal.cli import app
+from shoal.core.errors import UnreachableError
+from shoal.methods import auto
+from shoal.methods.auto import list_methods
+
+COLUMNS = "age sex zip illness"
+
+
+def policy(*privacy: dict[str, Any], method: Any = "auto", **other: Any) -> dict[str, Any]:
+    return {"attributes": tables.attributes(COLUMNS), "privacy": list(privacy), "method": method, **other}
+
+
+def tried(release: Any) -> dict[str, Any]:
+    return {(one["method"], *one["parameters"].values()): one for one in release.evidence["choice"]["tried"]}
+
+
+def test_the_best_by_its_score_is_published_under_its_own_name() -> None:
+    people = tables.people(400, 3, COLUMNS)
+    release = shoal.anonymize(people, policy({"k-anonymity": {"k": 4}}), seed=5)
+    trials = tried(release)
+    assert set(trials) == {
+        (method.name, *method.model_dump(mode="json", exclude_defaults=True).values()) for method in list_methods()
+    }
+    scores = {name: one["score"] for name, one in trials.items() if "score" in one}
+    best = max(scores, key=lambda name: scores[name])
+    assert (release.manifest["method"], release.evidence["choice"]["method"]) == (best[0], best[0])
+    assert release.evidence["choice"]["records"] == 400
+    assert "score" not in str(release.manifest)
+    assert release.verification.verified
+    # What was scored is what is published: the headline's score of the same method alone is near.
+    assert release.evidence["marginals"][-1]["release"] == pytest.approx(scores[best], abs=30)
+
+
+def test_methods_that_promise_something_else_or_nothing_are_not_tried() -> None:
+    assert not {"plain", "synthetic", "auto"} & {method.name for method in list_methods()}
+
+
+def test_who_cannot_keep_the_promise_says_why() -> None:
+    release = shoal.anonymize(tables.people(400, 3, COLUMNS), policy({"column-frequency": {"k": 3}}))
+    trials = tried(release)
+    assert release.manifest["method"] == "slicing"
+    assert "parts of a sliced table" in trials["mondrian",]["reason"]
+
+
+def test_a_seed_repeats_the_sample_the_choice_and_the_rows() -> None:
+    people = tables.people(600, 4, COLUMNS)
+    asked = policy({"k-anonymity": {"k": 3}}, method={"auto": {"sample": 200}})
+    one, same = (shoal.anonymize(people, asked, seed=8) for _ in range(2))
+    assert one.evidence["choice"] == same.evidence["choice"]
+    assert one.evidence["choice"]["records"] <= 200
+    assert one.data.equals(same.data)
+
+
+def test_what_a_sample_cannot_reach_is_tried_on_all_records() -> None:
+    asked = policy({"k-anonymity": {"k": 250}}, method={"auto": {"sample": 100}})
+    release = shoal.anonymize(tables.people(300, 4, COLUMNS), asked)
+    assert release.evidence["choice"]["records"] == 300
+
+
+def test_if_no_method_can_keep_the_promises_all_reasons_are_given() -> None:
+    with pytest.raises(UnreachableError, match=r"no method keeps .*hilbert: .*mondrian: .*sweep: "):
+        shoal.anonymize(tables.people(40, 4, COLUMNS), policy({"k-anonymity": {"k": 41}}))
+
+
+def test_people_are_counted_only_by_methods_that_can() -> None:
+    people = tables.people(300, 4, COLUMNS)
+    people = people.append_column("person", [[f"p{i // 2}" for i in range(300)]])
+    asked = policy({"k-anonymity": {"k": 3}}, unit="person")
+    asked["attributes"]["person"] = {"role": "identifier"}
+    release = shoal.anonymize(people, asked)
+    assert {name[0] for name in tried(release)} == {"incognito", "mondrian"}
+    assert release.manifest["guarantees"][0]["counts"] == "unit"
+
+
+def test_the_command_lists_what_was_tried_the_best_first(tmp_path: Path) -> None:
+    write_csv(tables.people(200, 3, COLUMNS), tmp_path / "people.csv")
+    (tmp_path / "policy.json").write_text(json.dumps(policy({"k-anonymity": {"k": 4}})))
+    data, asked, out = (str(tmp_path / name) for name in ("people.csv", "policy.json", "out"))
+    said = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["anonymize", data, "-p", asked, "-o", out]).output
+    chosen, scores = re.search(r"Method (\w+) was chosen by .* of 200 records: (.*)\.\n", said).groups()  # type: ignore[union-attr]
+    found = [float(score) for score in re.findall(r" (\d+)(?:,|$)", scores)]
+    assert scores.startswith(chosen)
+    assert found == sorted(found, reverse=True)
+    assert "These could not be used: anatomy, slicing; internal/evidence.json says why." in said
+
+
+def test_a_method_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(np.arange(0.0, 1e6, 20.0).tolist())
+    monkeypatch.setattr(auto.time, "monotonic", lambda: next(clock))
+    step = auto._Deadline(10.0)
+    with pytest.raises(UnreachableError, match="longer than 10 seconds"), step.step("planning") as opened:
+        opened.advance(1)
+
+
+def test_the_time_that_kernels_take_to_compile_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the first run on a machine would choose another method than the second."""
+    seconds = iter([0.0, 15.0])
+    monkeypatch.setattr(event, "timer", lambda: next(seconds))
+    clock = iter([0.0, 20.0, 26.0])
+    monkeypatch.setattr(auto.time, "monotonic", lambda: next(clock))
+    deadline = auto._Deadline(10.0)
+    with event.install_listener("numba:compile", deadline.compiling), event.trigger_event("numba:compile"):
+        pass
+    deadline.advance(1)
+    with pytest.raises(UnreachableError, match="longer than 10 seconds"):
+        deadline.advance(1)

@@ -1,0 +1,77 @@
+"""Drafts of tables that look like real ones: how many roles, types and missing markers are right."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.policy.draft_tables import HELD_OUT, N_ROWS, TABLES, make_table
+
+from shoal.anonymize import anonymize
+from shoal.policy.drafting import draft_policy
+from shoal.sources.base import SourceOptions
+
+EVERY = (*TABLES, *HELD_OUT)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("drafts")
+
+
+@cache
+def draft(maker, folder):
+    table = make_table(maker)
+    path = table.write(folder / maker.__name__)
+    return table, path, draft_policy(path, options=SourceOptions(**table.options))
+
+
+def compare(maker, folder):
+    """Return what was right, a list of truths for each of roles, types and markers, and what was not in words.
+
+    Columns that have no marker and got none would flatter the score: the others are a list of their own.
+    """
+    table, _, drafted = draft(maker, folder)
+    source = drafted.policy.get("source", {})
+    everywhere, own = set(source.get("missing", ())) - {""}, source.get("missing_in", {})
+    right = {"roles": [], "types": [], "markers": [], "columns with markers": []}
+    wrong = []
+    for column in drafted.columns:
+        truth = table.columns[column.name]
+        values = {value.strip() for value in truth.values}
+        markers = everywhere & values | set(own.get(column.name, ()))
+        checks = {
+            "roles": (column.role in truth.role.split("|"), column.role, truth.role),
+            "types": (column.type in truth.type.split("|"), column.type, truth.type),
+            "markers": (markers == truth.missing, sorted(markers), sorted(truth.missing)),
+        }
+        if markers or truth.missing:
+            right["columns with markers"].append(markers == truth.missing)
+        for what, (correct, got, expected) in checks.items():
+            right[what].append(correct)
+            if not correct:
+                wrong.append(f"{maker.__name__}.{column.name}: {what} {got}, not {expected}")
+    return right, wrong
+
+
+def share(truths):
+    return sum(truths) / len(truths) if truths else 1.0
+
+
+@pytest.mark.parametrize("maker", EVERY, ids=lambda maker: maker.__name__)
+def test_most_of_each_table_is_right(maker, folder):
+    right, wrong = compare(maker, folder)
+    assert all(share(right[what]) >= 0.75 for what in ("roles", "types", "markers")), "\n".join(wrong)
+
+
+@pytest.mark.parametrize("what", ["roles", "types", "markers", "columns with markers"])
+def test_nine_of_ten_are_right(what, folder):
+    right = [each for maker in EVERY for each in compare(maker, folder)[0][what]]
+    assert share(right) >= 0.9
+
+
+@pytest.mark.parametrize("maker", EVERY, ids=lambda maker: maker.__name__)
+def test_a_draft_runs_as_it_is(maker, folder):
+    _, path, drafted = draft(maker, folder)
+    assert len(drafted.names("quasi")) <= 12
+    assert anonymize(path, drafted.policy, seed=1).manifest["rows"] == N_ROWS

@@ -1,0 +1,245 @@
+"""Scores of marginals: against slow counting of single records, and what the two baselines mean."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.tables import original_rows
+
+from shoal.anonymize import anonymize
+from shoal.core.arrays import CodeArray
+from shoal.core.errors import InputError
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem
+from shoal.plan.synthetic import Domain, SyntheticPlan
+from shoal.release.release import Release
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.construct import from_levels
+from shoal.taxonomies.files import from_nested
+from shoal.taxonomies.scales import Categories
+from shoal.utility.marginals import (
+    MOST_BINS,
+    UNWEIGHTED,
+    Marginals,
+    choose_sets,
+    describe_marginals,
+    find_edges,
+    score_marginals,
+)
+from shoal.utility.rows import view_plan
+
+SIZES = (4, 5, 3, 3)  # leaves of three quasi attributes and a sensitive one
+
+
+def attribute(n_leaves: int) -> Attribute:
+    tree = from_nested({"*": {"low": ["0", "1"], "high": [str(leaf) for leaf in range(2, n_leaves)]}})
+    return Attribute(f"of {n_leaves}", tree)
+
+
+def dependent_records(rng: np.random.Generator, n_records: int) -> CodeArray:
+    codes = np.stack([rng.integers(0, size, n_records) for size in SIZES])
+    codes[1] = np.where(rng.random(n_records) < 0.5, codes[0], codes[1])
+    codes[3] = np.where(rng.random(n_records) < 0.7, codes[0] % 3, codes[3])
+    return codes.astype(np.int32)
+
+
+def problem_of(codes: CodeArray) -> Problem:
+    distinct, counts = np.unique(codes, axis=1, return_counts=True)
+    attributes = [attribute(size) for size in SIZES]
+    return Problem(tuple(attributes[:3]), (attributes[3],), Cells(tuple(distinct), counts.astype(np.int64)), ())
+
+
+def unchanged(problem: Problem) -> Plan:
+    lo = np.stack(problem.cells.codes[:3], axis=1).astype(np.int32)
+    return Plan.of_cells(lo, lo + 1, np.arange(len(lo), dtype=np.int32), problem.cells.counts)
+
+
+def halves(problem: Problem, rng: np.random.Generator) -> Plan:
+    """Each cell under its values or under their groups, as it happens."""
+    codes = np.stack(problem.cells.codes[:3], axis=1).astype(np.int32)
+    wide = rng.random(codes.shape) < 0.5
+    lo = np.where(wide, np.where(codes < 2, 0, 2), codes).astype(np.int32)
+    hi = np.where(wide, np.where(codes < 2, 2, np.array(SIZES[:3])), codes + 1).astype(np.int32)
+    return Plan.of_cells(lo, hi, np.arange(len(lo), dtype=np.int32), problem.cells.counts)
+
+
+def slow_score(problem: Problem, plan: Plan, size: int) -> float:
+    """The same by dictionaries: every label is spread as all evenly spread labels of its column suggest."""
+    n_quasi, total = len(problem.quasi), int(problem.cells.counts.sum())
+    cells = list(zip(*(codes.tolist() for codes in problem.cells.codes), problem.cells.counts.tolist(), strict=True))
+
+    def covered(cell: int, place: int) -> range:
+        own = cells[cell][place]
+        return range(plan.lo[cell, place], plan.hi[cell, place]) if place < n_quasi else range(own, own + 1)
+
+    suggested = [dict.fromkeys(range(length), 0.0) for length in SIZES]
+    for cell, place in itertools.product(range(len(cells)), range(len(SIZES))):
+        for leaf in covered(cell, place):
+            suggested[place][leaf] += cells[cell][-1] / len(covered(cell, place))
+    distances = []
+    for places in itertools.combinations(range(len(SIZES)), size):
+        found: dict[tuple[int, ...], float] = {}
+        for cell, (*values, records) in enumerate(cells):
+            own = tuple(values[place] for place in places)
+            found[own] = found.get(own, 0.0) - records / total
+            for leaves in itertools.product(*(covered(cell, place) for place in places)):
+                share = 1.0
+                for leaf, place in zip(leaves, places, strict=True):
+                    share *= suggested[place][leaf] / sum(suggested[place][other] for other in covered(cell, place))
+                found[leaves] = found.get(leaves, 0.0) + share * records / total
+        distances.append(sum(map(abs, found.values())) / 2)
+    return 1000 * (1 - sum(distances) / len(distances))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_generalized_labels_are_spread_as_the_release_suggests(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = problem_of(dependent_records(rng, 80))
+    plan = halves(problem, rng)
+    for found in score_marginals(problem, view_plan(problem, plan)):
+        assert found.release == pytest.approx(slow_score(problem, plan, found.size), abs=1e-5)
+
+
+def test_an_unchanged_table_is_perfect_and_better_than_a_fresh_sample() -> None:
+    problem = problem_of(dependent_records(np.random.default_rng(5), 500))
+    for found in score_marginals(problem, view_plan(problem, unchanged(problem))):
+        assert found.release == pytest.approx(1000)
+        assert found.fresh < 1000
+        assert not found.below_shuffled
+    assert (found.size, found.n_sets, found.n_all) == (3, 4, 4)
+    assert found.shuffled < found.fresh
+
+
+def test_independent_columns_score_the_shuffled_baseline() -> None:
+    """A synthetic table of independent columns with the right margins: as many rows as make chance small."""
+    rng = np.random.default_rng(6)
+    problem = problem_of(dependent_records(rng, 400))
+    rows = np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts)
+    domains = tuple(Domain(one.name, one.taxonomy) for one in (*problem.quasi, *problem.sensitive))
+    codes = tuple(column[np.tile(rows, 500)[rng.permutation(500 * len(rows))]] for column in problem.cells.codes)
+    plan = SyntheticPlan(domains, codes, (), 1.0, 0.0, {}, ())
+    for found in score_marginals(problem, view_plan(problem, plan)):
+        # the standard deviation of a cell's share is at most 0.5 / sqrt(200,000), and there are at most 60 cells
+        assert found.release == pytest.approx(found.shuffled, abs=1000 * 60 * 0.5 / math.sqrt(200_000) / 2)
+
+
+def test_one_class_is_below_the_shuffled_baseline() -> None:
+    codes = dependent_records(np.random.default_rng(7), 400)
+    codes[0] = np.where(codes[0] > 1, 0, codes[0])  # so that an even spread is far away
+    problem = problem_of(codes)
+    hi = np.array([SIZES[:3]], dtype=np.int32)
+    plan = Plan.of_cells(np.zeros_like(hi), hi, np.zeros(problem.cells.n_cells, np.int32), problem.cells.counts)
+    alone, *together = score_marginals(problem, view_plan(problem, plan))
+    assert not alone.below_shuffled  # single columns are as they are, shuffled or not
+    assert all(found.below_shuffled for found in together)
+
+
+def test_the_fresh_baseline_is_what_another_sample_scores() -> None:
+    """Of 20 pairs of samples of one population; both are means over many cells, so that they agree within a tenth."""
+    rng = np.random.default_rng(8)
+    stated, reached = [], []
+    for _ in range(20):
+        one, other = (problem_of(dependent_records(rng, 2000)) for _ in range(2))
+        stated.append(1000 - score_marginals(one, original_rows(one))[-1].fresh)
+        reached.append(1000 - score_marginals(one, original_rows(other))[-1].release)
+    assert np.mean(stated) == pytest.approx(np.mean(reached), rel=0.1)
+
+
+def test_weights_count_as_so_many_records() -> None:
+    rng = np.random.default_rng(9)
+    problem = problem_of(dependent_records(rng, 60))
+    times = rng.integers(1, 4, problem.cells.n_cells)
+    repeated = Problem(problem.quasi, problem.sensitive, Cells(problem.cells.codes, problem.cells.counts * times), ())
+    plan, again = (halves(one, np.random.default_rng(1)) for one in (problem, repeated))
+    weighted = score_marginals(problem, view_plan(problem, plan, times.astype(float)), times.astype(float))
+    for one, other in zip(weighted, score_marginals(repeated, view_plan(repeated, again)), strict=True):
+        assert one.release == pytest.approx(other.release)
+        assert one.shuffled == pytest.approx(other.shuffled)
+
+
+def weigh(sexes: list[str | None], weights: list[Any], method: str = "mondrian") -> Release:
+    """Publish records of all sexes in one class, whose label says nothing of how many are of which."""
+    illness = ["flu", "gout"] * (len(sexes) // 2) + ["flu"] * (len(sexes) % 2)
+    table = pa.table({"sex": sexes, "illness": illness, "weight": weights})
+    roles = {"sex": "quasi", "illness": "sensitive", "weight": "insensitive"}
+    policy = {
+        "attributes": {name: {"role": role} for name, role in roles.items()},
+        "privacy": [{"k-anonymity": {"k": 4}}] if method == "mondrian" else [{"distinct-l-diversity": {"l": 2}}],
+        "method": method,
+        "missing": "drop",
+        "survey_weight": "weight",
+    }
+    return anonymize(table, policy, seed=1)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
+def test_a_run_scores_by_the_survey_weights_that_its_policy_names(kind: pa.DataType) -> None:
+    weights = pa.array([5, 1, 1, 9, 9]).cast(kind)
+    release = weigh([None, "F", "F", "M", "M"], weights)  # a dropped record weighs nothing
+    alone = release.evidence["marginals"][0]
+    assert alone["weighted"]
+    assert alone["release"] == pytest.approx(1000 * (1 - 0.4 / 2))  # half of the weight is not nine tenths of it
+    assert "by survey weights" in describe_marginals(release.evidence["marginals"])[0]
+    assert UNWEIGHTED not in release.evidence["warnings"]
+
+
+def test_a_sliced_release_says_that_its_score_is_unweighted() -> None:
+    evidence = weigh(["F", "F", "M", "M"], [1, 1, 9, 9], "anatomy").evidence
+    assert not evidence["marginals"][0]["weighted"]
+    assert UNWEIGHTED in evidence["warnings"]
+
+
+@pytest.mark.parametrize(
+    "weights", [[1, 2, -1, 3], [1.0, None, 2.0, 3.0], ["1", "2", "x", "4"], [0, 0, 0, 0], [True] * 4]
+)
+def test_survey_weights_that_are_none_are_refused(weights: list[Any]) -> None:
+    with pytest.raises(InputError, match="survey_weight: 'weight' must be a number of at least 0 in every record"):
+        weigh(["F", "F", "M", "M"], weights)
+
+
+def test_of_many_sets_different_ones_are_drawn_and_stated() -> None:
+    drawn = list(choose_sets(30, 3, 50, np.random.default_rng(0)))
+    assert len(set(drawn)) == 50
+    assert all(list(places) == sorted(set(places)) for places in drawn)
+    problem = problem_of(dependent_records(np.random.default_rng(1), 50))
+    *_, found = score_marginals(problem, original_rows(problem), most_sets=3)
+    assert (found.n_sets, found.n_all) == (3, 4)
+
+
+def test_bins_end_where_groups_do_and_have_about_as_many_records() -> None:
+    ages = IntervalsTaxonomy(min=0, max=999, widths=(10, 100)).build(None)
+    records = np.zeros(1000)
+    records[:100] = 50.0  # all but a few records are below 100
+    records[100:] = 0.1
+    edges = find_edges(ages, records)
+    assert len(edges) <= MOST_BINS + 1
+    assert set(edges.tolist()) <= set(range(0, 1001, 10))
+    assert len(edges[edges <= 100]) > MOST_BINS / 2
+
+
+def test_many_values_without_groups_are_compared_in_bins_too() -> None:
+    flat = from_levels([f"v{leaf:03}" for leaf in range(300)], [], Categories(None), declared=False).with_missing()
+    edges = find_edges(flat, np.ones(301))
+    assert len(edges) == MOST_BINS + 2
+    assert edges[-2:].tolist() == [300, 301]
+
+
+def test_nothing_published_is_no_better_than_anything() -> None:
+    problem = problem_of(dependent_records(np.random.default_rng(2), 50))
+    nobody = np.full(problem.cells.n_cells, -1, dtype=np.int32)
+    lo = np.zeros((0, 3), dtype=np.int32)
+    plan = Plan.of_cells(lo, lo, nobody, problem.cells.counts)
+    assert [found.release for found in score_marginals(problem, view_plan(problem, plan))] == [0, 0, 0]
+
+
+def test_the_same_draw_every_time() -> None:
+    problem = problem_of(dependent_records(np.random.default_rng(3), 90))
+    first, again = (score_marginals(problem, original_rows(problem)) for _ in range(2))
+    assert first == again
+    assert isinstance(first[0], Marginals)
