@@ -26,19 +26,21 @@ def distance(one: Point, other: Point, unequal: list[int]) -> int:
     return apart + sum(w for a, b, w in zip(one[1], other[1], unequal, strict=True) if a != b)
 
 
-def from_centre(one: Point, everybody: list[Point], unequal: list[int]) -> float:
+def from_centre(everybody: list[Point], unequal: list[int]) -> list[float]:
     """In floats, as the kernel has it: of two records equally far from the centre, rounding may decide."""
     n = len(everybody)
-    away = 0.0
-    for j, x in enumerate(one[0]):
-        away += (x - sum(p[0][j] for p in everybody) / n) ** 2
-    for j, code in enumerate(one[1]):
-        shares = {c: m / n for c, m in sorted(Counter(p[1][j] for p in everybody).items())}
-        squares = 0.0
-        for share in shares.values():
-            squares += share * share
-        away += unequal[j] * (1.0 - 2.0 * shares[code] + squares) / 2.0
-    return away
+    means = [sum(column) / n for column in zip(*(p[0] for p in everybody), strict=True)]
+    records = [Counter(column) for column in zip(*(p[1] for p in everybody), strict=True)]
+    squares = [sum(m * m for m in counts.values()) / (n * n) for counts in records]
+    found = []
+    for numbers, codes in everybody:
+        away = 0.0
+        for x, mean in zip(numbers, means, strict=True):
+            away += (x - mean) ** 2
+        for j, code in enumerate(codes):
+            away += unequal[j] * (1.0 - 2.0 * (records[j][code] / n) + squares[j]) / 2.0
+        found.append(away)
+    return found
 
 
 def slow_mdav(space: Space, k: int) -> set[frozenset[int]]:
@@ -56,8 +58,8 @@ def slow_mdav(space: Space, k: int) -> set[frozenset[int]]:
 
     while len(left) >= 2 * k:
         both = len(left) >= 3 * k
-        everybody = [place[i] for i in left]
-        first = max(left, key=lambda i: (from_centre(place[i], everybody, unequal), -i))
+        away = dict(zip(left, from_centre([place[i] for i in left], unequal), strict=True))
+        first = max(left, key=lambda i: (away[i], -i))
         around(first)
         if both:
             around(max(left, key=lambda i: (distance(place[i], place[first], unequal), -i)))
@@ -88,6 +90,17 @@ def test_ties_go_to_the_first_record(seed: int, k: int) -> None:
     rng = np.random.default_rng(100 + seed)
     codes = [rng.integers(0, 2, 40).astype(np.int32)] if seed % 2 else []
     space = Space.of([rng.integers(0, 4, 40).astype(float), rng.integers(0, 4, 40).astype(float)], codes)
+    assert fast(space, k) == slow_mdav(space, k)
+
+
+@pytest.mark.parametrize(("k", "values"), [(2, 3), (5, 100), (10, 300)])
+def test_a_deep_tree_finds_what_looking_at_every_record_finds(k: int, values: int) -> None:
+    """More values than a node tells apart, many equal records, and so many groups that points are ranked again."""
+    rng = np.random.default_rng(k)
+    numbers = [rng.normal(size=500), rng.exponential(size=500) ** 3, rng.integers(0, 9, 500).astype(float)]
+    codes = [rng.integers(0, values, 500).astype(np.int32), rng.integers(0, 4, 500).astype(np.int32)]
+    twice = [np.append(column, column[:100]) for column in (*numbers, *codes)]
+    space = Space.of(twice[:3], twice[3:])
     assert fast(space, k) == slow_mdav(space, k)
 
 

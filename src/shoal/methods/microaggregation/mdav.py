@@ -4,17 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.core.kernels import inline_kernel, kernel, places_ascending
+from shoal.core.kernels import kernel
 from shoal.core.progress import Step
+from shoal.methods.microaggregation.centre import (
+    RANK_AGAIN,
+    count_rest,
+    find_farthest_from_centre,
+    leave_out,
+    rank_points,
+)
+from shoal.methods.microaggregation.tree import (
+    Points,
+    find_farthest,
+    find_nearest,
+    grow_tree,
+    make_search,
+    record_distance,
+    start_search,
+)
 
 UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, so that sums are exact
-BLOCK_RECORDS = 50_000
+BLOCK_RECORDS = 125_000
 MOST_NEIGHBOURS = 20_000  # groups that are looked at for each
 
 
@@ -135,9 +151,9 @@ class Grouping:
 def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, step: Step | None = None) -> Grouping:
     """Return groups of k to 2k - 1 records that lie near each other, the same for every order of the rows.
 
-    The work grows with the square of the records over k. A table of more than *block_records* is therefore first cut
-    in halves at medians, each time along the attribute that varies most there, until no part has more; groups then
-    never reach over a cut, which costs a little nearness and nothing else.
+    A table of more than *block_records* is first cut in halves at medians, each time along the attribute that varies
+    most there, until no part has more, for the work grows faster than the records; groups then never reach over a cut,
+    which costs a little nearness and nothing else.
     """
     if k < 1:
         raise UnreachableError(f"microaggregation: k must be at least 1; received {k}")
@@ -269,153 +285,60 @@ def _unequal(column: CodeArray, weight: float) -> float:
     return float(np.rint(2.0 * UNITS * UNITS * weight / differing)) if differing > 0 else 0.0
 
 
-class Points(NamedTuple):
-    """Records, or centres of groups, as points in a space of numbers and categories."""
-
-    numbers: FloatArray  # (n, n_numbers)
-    categories: CodeArray  # (n, n_categories)
-    first_value: IntArray  # (n_categories + 1,) where the values of each categorical attribute begin among all of them
-    unequal: FloatArray  # (n_categories,) squared distance of two different values
-
-
-class Left(NamedTuple):
-    """Records that are in no group yet, the first of ``records``, and what was computed of them."""
-
-    records: IntArray  # (n,)
-    sums: FloatArray  # (n_numbers,) of the numbers of records left
-    counts: IntArray  # (n_values of all categories,) of records left
-    distances: FloatArray  # (n,) from the record that was last grouped around
-    nearest: IntArray  # (k,) places of the records nearest to it
-    near: FloatArray  # (k,) how near these are
-
-
-@inline_kernel
-def record_distance(points: Points, a: int, b: int) -> float:
-    """Return the squared distance of two points."""
-    total = 0.0
-    for j in range(points.numbers.shape[1]):
-        difference = points.numbers[a, j] - points.numbers[b, j]
-        total += difference * difference
-    for j in range(points.categories.shape[1]):
-        if points.categories[a, j] != points.categories[b, j]:
-            total += points.unequal[j]
-    return total
-
-
-@kernel
-def _farthest_from_centre(points: Points, left: Left, n_left: int) -> int:
-    """Return the place among those left of the record farthest from their centre; of several, the first record.
-
-    The centre has the mean of each number, and of each categorical attribute the shares of its values: half the
-    squared distance between them and a value's indicator stands for the distance from a category.
-    """
-    numbers, categories, first_value = points.numbers, points.categories, points.first_value
-    records, counts, centre = left.records, left.counts, left.sums / n_left
-    away = np.empty(len(counts))
-    for j in range(categories.shape[1]):
-        squares = 0.0
-        for value in range(first_value[j], first_value[j + 1]):
-            share = counts[value] / n_left
-            squares += share * share
-        for value in range(first_value[j], first_value[j + 1]):
-            away[value] = points.unequal[j] * (1.0 - 2.0 * (counts[value] / n_left) + squares) / 2.0
-    best, most = 0, -1.0
-    for place in range(n_left):
-        record = records[place]
-        total = 0.0
-        for j in range(numbers.shape[1]):
-            difference = numbers[record, j] - centre[j]
-            total += difference * difference
-        for j in range(categories.shape[1]):
-            total += away[first_value[j] + categories[record, j]]
-        if total > most or (total == most and record < records[best]):
-            best, most = place, total
-    return best
-
-
-@kernel
-def _farthest_from_last(left: Left, n_left: int) -> int:
-    """Return the place among those left of the record farthest from the one that was last grouped around."""
-    records, distances, best = left.records, left.distances, 0
-    for place in range(1, n_left):
-        if distances[place] > distances[best] or (
-            distances[place] == distances[best] and records[place] < records[best]
-        ):
-            best = place
-    return best
-
-
-@kernel
-def _take_nearest(points: Points, left: Left, n_left: int, centre: int) -> None:
-    """Find the records left that are nearest to the one at *centre*, itself first, and the distances of all.
-
-    Of records equally near those of smaller number come first.
-    """
-    records, nearest, near, k = left.records, left.nearest, left.near, len(left.nearest)
-    target = records[centre]
-    nearest[0], near[0] = centre, -1.0
-    found = 1
-    for place in range(n_left):
-        record = records[place]
-        distance = record_distance(points, record, target)
-        left.distances[place] = distance
-        if place == centre or k == 1:
-            continue
-        if found == k:
-            last = records[nearest[k - 1]]
-            if distance > near[k - 1] or (distance == near[k - 1] and record > last):
-                continue
-            found -= 1
-        at = found
-        while at > 1 and (near[at - 1] > distance or (near[at - 1] == distance and records[nearest[at - 1]] > record)):
-            near[at], nearest[at] = near[at - 1], nearest[at - 1]
-            at -= 1
-        near[at], nearest[at] = distance, place
-        found += 1
-
-
-@kernel
-def _remove(points: Points, left: Left, n_left: int, group: CodeArray, number: int) -> int:
-    """Make the nearest records a group, and return how many are left."""
-    places = left.nearest[places_ascending(left.nearest)]
-    for i in range(len(places) - 1, -1, -1):  # from the end, so that what fills a gap is never one of the group
-        record = left.records[places[i]]
-        group[record] = number
-        for j in range(points.numbers.shape[1]):
-            left.sums[j] -= points.numbers[record, j]
-        for j in range(points.categories.shape[1]):
-            left.counts[points.first_value[j] + points.categories[record, j]] -= 1
-        n_left -= 1
-        left.records[places[i]] = left.records[n_left]
-        left.distances[places[i]] = left.distances[n_left]
-    return n_left
-
-
 @kernel
 def mdav(points: Points, k: int) -> tuple[CodeArray, int]:
-    """Return (n_records,) groups of k to 2k - 1 of at least k records, and the number of groups.
+    """Return (n_records,) groups of k to 2k - 1 of at least k records in ascending order, and the number of groups.
 
     Domingo-Ferrer and Torra, "Ordinal, continuous and heterogeneous k-anonymity through microaggregation", DMKD 11(2),
-    2005: around the record farthest from the centre of what is left, and around the one farthest from that.
+    2005: around the record farthest from the centre of what is left, and around the one farthest from that. Records
+    with the same values are one point of a tree, and are taken in their order.
     """
-    n_left = len(points.numbers)
-    sums, counts = np.zeros(points.numbers.shape[1]), np.zeros(points.first_value[-1], dtype=np.int64)
-    for record in range(n_left):
-        for j in range(points.numbers.shape[1]):
-            sums[j] += points.numbers[record, j]
-        for j in range(points.categories.shape[1]):
-            counts[points.first_value[j] + points.categories[record, j]] += 1
-    left = Left(np.arange(n_left), sums, counts, np.empty(n_left), np.empty(k, dtype=np.int64), np.empty(k))
-    group, n_groups = np.empty(n_left, dtype=np.int32), 0
+    n_left, n_groups, work = len(points.numbers), 0, 0
+    first = _find_distinct(points)
+    distinct = Points(points.numbers[first], points.categories[first], points.first_value, points.unequal)
+    counts = np.diff(np.append(first, n_left))
+    tree = grow_tree(distinct, counts)
+    end = (first + counts)[tree.number]  # (n_points,) of each point's records
+    rest, search, nearest = count_rest(tree), make_search(tree), np.empty(k + 1, dtype=np.int64)
+    ranks = rank_points(tree, rest, n_left)
+    group = np.full(n_left, -1, dtype=np.int32)
     while n_left >= 2 * k:
-        both = n_left >= 3 * k
-        _take_nearest(points, left, n_left, _farthest_from_centre(points, left, n_left))
-        n_left = _remove(points, left, n_left, group, n_groups)
-        n_groups += 1
-        if both:  # of those that are left: all the same records may have been equally far
-            _take_nearest(points, left, n_left, _farthest_from_last(left, n_left))
-            n_left = _remove(points, left, n_left, group, n_groups)
+        n_turns = 2 if n_left >= 3 * k else 1
+        if work > RANK_AGAIN * len(ranks.point):
+            ranks, work = rank_points(tree, rest, n_left), 0
+        point, looked_at = find_farthest_from_centre(tree, rest, ranks, n_left)
+        work += looked_at
+        for turn in range(n_turns):
+            if turn:  # of those that are left: all the same records may have been equally far
+                point = find_farthest(tree, search)
+            start_search(tree, search, point)
+            group[end[point] - tree.left[point]] = n_groups
+            leave_out(tree, rest, point)
+            wanted = k - 1
+            for place in range(find_nearest(tree, search, wanted, nearest)):
+                for _ in range(min(tree.left[nearest[place]], wanted)):
+                    group[end[nearest[place]] - tree.left[nearest[place]]] = n_groups
+                    leave_out(tree, rest, nearest[place])
+                    wanted -= 1
             n_groups += 1
-    for place in range(n_left):
-        group[left.records[place]] = n_groups
+            n_left -= k
+    for record in range(len(group)):
+        if group[record] < 0:
+            group[record] = n_groups
     return group, n_groups + 1
+
+
+@kernel
+def _find_distinct(points: Points) -> IntArray:
+    """Return the first of each run of records with the same values."""
+    starts, n_starts = np.empty(len(points.numbers), dtype=np.int64), 0
+    for record in range(len(points.numbers)):
+        same = record > 0
+        for j in range(points.numbers.shape[1]):
+            same = same and points.numbers[record, j] == points.numbers[record - 1, j]
+        for j in range(points.categories.shape[1]):
+            same = same and points.categories[record, j] == points.categories[record - 1, j]
+        if not same:
+            starts[n_starts] = record
+            n_starts += 1
+    return starts[:n_starts].copy()
