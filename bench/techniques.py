@@ -33,7 +33,15 @@ def techniques(_: Path) -> Iterator[Measured]:
         yield Measured(f"Adult, {name}: in process, verified", seconds, "-", True)
     million = perturbed(table, 1_000_000, base["attributes"], np.random.default_rng(5))
     noisy = {**base["attributes"], "age": {**base["attributes"]["age"], "technique": AGE_NOISE}}
-    for name, attributes in (("as it is", base["attributes"]), ("with Laplace noise on age", noisy)):
+    ranked = {
+        **base["attributes"],
+        "age": {**base["attributes"]["age"], "technique": {"rank-swapping": {"window": 0.05}}},
+    }
+    for name, attributes in (
+        ("as it is", base["attributes"]),
+        ("with Laplace noise on age", noisy),
+        ("with rank swapping on age", ranked),
+    ):
         policy = {**base, "attributes": attributes, "privacy": KEPT, "method": {"mondrian": {}}}
         seconds = timed(lambda policy=policy: anonymize(million, policy), 3)
         yield Measured(f"1 million perturbed rows of Adult, Mondrian, k = 5, {name}: verified", seconds, "-", True)

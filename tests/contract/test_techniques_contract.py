@@ -32,6 +32,7 @@ EXAMPLES = {
     ],
     "permutation": [{}, {"within": ["sex"]}],
     "pseudonym": [{"key": "key"}],
+    "rank-swapping": [{"window": 0.1}],
     "rounding": [{"base": 5}, {"base": 2.5, "random": True}],
     "swapping": [{"share": 0.5}, {"share": 1, "within": ["sex", "town"]}],
     "token": [{"length": 16}],
@@ -111,7 +112,7 @@ def test_coded_columns_hold_the_same_values(technique: Technique) -> None:
 
 
 def takes_text(technique: Technique) -> bool:
-    return technique.name not in ("coding", "noise", "rounding") and "town" not in technique.needs
+    return technique.name not in ("coding", "noise", "rank-swapping", "rounding") and "town" not in technique.needs
 
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
@@ -167,6 +168,7 @@ def test_verdicts_are_those_of_the_opinion() -> None:
         "noise": ("yes", "may not", "may not"),
         "permutation": ("yes", "yes", "may not"),
         "pseudonym": ("yes", "yes", "yes"),
+        "rank-swapping": ("yes", "yes", "may not"),
         "rounding": None,
         "swapping": ("yes", "yes", "may not"),
         "token": ("yes", "yes", "may not"),

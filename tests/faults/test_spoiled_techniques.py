@@ -37,6 +37,7 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "normal noise": {"wage": {"noise": {"gaussian": {"sd": 20}, "decimals": 1}}},
     "bounded noise": {"age": {"noise": {"laplace": {"scale": 2}, "min": 0, "max": 119, "edges": "reflect"}}},
     "swapping": {"ward": {"swapping": {"share": 0.5, "within": ["sex"]}}},
+    "rank swapping": {"wage": {"rank-swapping": {"window": 0.1}}},
     "permutation": {"ward": {"permutation": {"within": ["sex"]}}},
     "moved secret": {"illness": {"permutation": {}}},
     "tokens": {"doctor": {"token": {}}},
@@ -143,6 +144,18 @@ def exchange(column: str, key: str, one: Any, other: Any) -> Spoil:
     return spoil
 
 
+def exchange_ends(column: str) -> Spoil:
+    """Exchange the least and the greatest value."""
+
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
+        own = columns[column]
+        known = [value for value in own if value is not None]
+        first, second = own.index(min(known)), own.index(max(known))
+        own[first], own[second] = own[second], own[first]
+
+    return spoil
+
+
 def declare(column: str, **entries: Any) -> Spoil:
     def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
         manifest["techniques"][column] |= entries
@@ -222,6 +235,12 @@ SPOILED: list[tuple[str, str, str, Spoil]] = [
     ("bounded noise", "slicing", "parts", put("ward", 0, "q")),
     ("permutation", "slicing", "parts", put("sex", 0, "q")),
     ("swapping", "plain", "technique", put("ward", 0, "q")),
+    ("rank swapping", "plain", "technique", put("wage", 0, 1)),
+    ("rank swapping", "plain", "technique", put("wage", 0, None)),
+    ("rank swapping", "plain", "technique", exchange_ends("wage")),
+    ("rank swapping", "plain", "technique", declare("wage", window=0.02)),
+    ("rank swapping", "plain", "technique", declare("wage", distance=1.0)),
+    ("rank swapping", "slicing", "technique", put("wage", 0, 1)),
     ("permutation", "plain", "technique", exchange("ward", "sex", "f", "m")),
     ("permutation", "plain", "technique", put("ward", 0, None)),
     ("moved secret", "plain", "technique", put("illness", 0, "plague")),

@@ -89,6 +89,8 @@ class Treatments:
             return math.erf(far / math.sqrt(2))
         if "base" in entry:  # a number between two multiples goes to each by how near it is
             return 1 - max(0.0, 1 - far) ** 2
+        if "window" in entry:  # ranks differ by up to twice as much as they usually do
+            return min(1.0, far / 2)
         return 1 - math.exp(-far)
 
     def apply(self, name: str, values: pa.Array, published: tuple[float, float] | None) -> pa.Array:

@@ -29,6 +29,7 @@ _MANY_ALONE = 0.05  # of the rows
 class CodedRows:
     """A column as codes, and which rows have the same values in some others."""
 
+    column: str
     values: pa.Array  # value i has code i + 1; 0 is missing
     codes: CodeArray  # (n_rows,)
     groups: CodeArray  # (n_rows,)
@@ -51,7 +52,7 @@ def read_codes(source: Source, column: str, within: Sequence[str]) -> CodedRows:
                 f"column {column!r}: every record is alone in its group, so that no value can be moved; let records "
                 f"agree in fewer columns than {', '.join(map(repr, within))}"
             )
-    return CodedRows(dictionaries[0].values, codes, groups, n_groups)
+    return CodedRows(column, dictionaries[0].values, codes, groups, n_groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +96,7 @@ class MovingTechnique(Technique):
     def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
         """Return (n_rows,) the row whose value each row gets."""
 
-    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> MovedTreatment:  # noqa: ARG002
         """Read the column once and move its values."""
         rows = read_codes(source, column, self.needs)
         moved = rows.codes[self.find_origins(rows, chance)]

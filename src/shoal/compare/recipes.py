@@ -31,6 +31,7 @@ NOISE = 0.05  # scale, as a share of the declared domain
 ROUNDED = 0.1  # base, as a share of the declared domain
 CODED = 0.05  # of the records, at each end
 SWAPPED = 0.2  # of the records
+WINDOW = 0.05  # of the records, between the ranks of exchanged numbers
 SAMPLED = 0.1  # of the records
 DIVERSITIES = ("simple-l-diversity", "entropy-l-diversity", "recursive-cl-diversity", "distinct-l-diversity")
 ABSENT = {  # why a technique has nothing to change
@@ -239,6 +240,16 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
             "quasi",
             f"{SWAPPED:.0%} of the records, each quasi attribute on its own",
             lambda *_: {"swapping": {"share": SWAPPED}},
+        ),
+        SUBSTITUTION,
+    ),
+    Recipe(
+        "rank-swapping",
+        "quasi numbers exchanged between records of near ranks",
+        _treat(
+            "numbers",
+            f"{{names}}: ranks at most {WINDOW:.0%} of the records apart",
+            lambda *_: {"rank-swapping": {"window": WINDOW}},
         ),
         SUBSTITUTION,
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from shoal.core.arrays import FloatArray, KeyArray
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
@@ -19,8 +20,8 @@ from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_un
 from shoal.verify.numbering import LabelReader, Tally
 from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
-from shoal.verify.techniques.base import ColumnValues, Declared, gather_values, missing_values
-from shoal.verify.techniques.declared import Moved, Tokens
+from shoal.verify.techniques.base import ColumnValues, Declared, as_numbers, gather_values, missing_values
+from shoal.verify.techniques.declared import Moved, RankSwapping, Tokens
 from shoal.verify.truth import check_values
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def check_techniques(
         fault = _find_fault(declared, manifest, shown[name], original.get(name))
         if fault is None and isinstance(declared, Moved) and expected is not None:
             fault = _find_strange(declared, manifest, rows, expected)
+            if fault is None and isinstance(declared, RankSwapping):
+                fault = _find_far(declared, manifest, rows, expected)
         checks.append(_check(declared, fault))
     return checks
 
@@ -106,10 +109,8 @@ def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, sour
 
     Groups are given by those columns *within* that stand beside the value and follow from the source.
     """
-    part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
-    columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
-    exact = {a.name for a in manifest.attributes if not a.boxed and manifest.is_traced(a)}
-    names = [declared.column, *(name for name in declared.within if name in exact and name in columns)]
+    columns, exact = _find_traced(declared, manifest)
+    names = [declared.column, *(name for name in declared.within if name in exact)]
     kinds = [common_type(rows.schema.field(columns[n]).type, source.schema.field(n).type) for n in names]
     contents = Contents(names, kinds, manifest.missing_tokens)
     stated, held = Tally(), Tally()
@@ -122,6 +123,48 @@ def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, sour
         return None
     groups = " in the groups that they stay in" if len(names) > 1 else ""
     return f"has {strange} values more often than the source{groups}"
+
+
+def _find_traced(declared: Moved, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
+    """Return the columns of attributes beside a moved one, and those that follow from the source."""
+    part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
+    columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
+    return columns, [a.name for a in manifest.attributes if not a.boxed and manifest.is_traced(a) and a.name in columns]
+
+
+def _find_far(declared: RankSwapping, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
+    """Return a fault if a number's rank cannot be as near to that of its row's own number as the window says.
+
+    Rows that agree in all columns that follow from the source are compared in the order of their numbers: if any way
+    to tell whose they are keeps to the window, this one does. Rows that were withheld leave nothing to compare.
+    """
+    columns, names = _find_traced(declared, manifest)
+    contents = Contents(
+        names,
+        [common_type(rows.schema.field(columns[n]).type, source.schema.field(n).type) for n in names],
+        manifest.missing_tokens,
+    )
+    tokens = pa.array(list(manifest.missing_tokens), type=pa.string())
+
+    def read(batches: Iterator[pa.RecordBatch]) -> tuple[KeyArray, FloatArray]:
+        keys, numbers = [], []
+        for batch in batches:
+            keys.append(contents.hashes(pa.RecordBatch.from_arrays(batch.columns[1:], names=names)))
+            values, places = encode(batch.column(0))
+            found = np.where(missing_values(values, tokens), np.nan, as_numbers(values))
+            numbers.append(np.append(found, np.nan)[places])
+        key, number = np.concatenate(keys), np.concatenate(numbers)
+        order = np.lexsort((number, key))
+        return key[order], number[order]
+
+    if not names:
+        return None
+    wanted = [declared.column, *names]
+    own_keys, own = read(rows.batches([columns[name] for name in wanted]))
+    keys, numbers = read(source.batches(wanted, dictionary=wanted))
+    if not np.array_equal(own_keys, keys) or not declared.find_far(own, numbers):
+        return None
+    return "has numbers whose ranks are farther from the source's than the window"
 
 
 def _check_labelled(

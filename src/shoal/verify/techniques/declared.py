@@ -7,6 +7,7 @@ technique's name in the entry point group ``shoal.declared``. Without it no rele
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
+from shoal.core.arrays import FloatArray
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
 from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding
@@ -50,6 +52,54 @@ class Swapping(Moved):
     """A share of the rows of a group exchanged their values in pairs."""
 
     share: Annotated[float, Field(gt=0, le=1)]
+
+
+class RankSwapping(Moved):
+    """Numbers were exchanged in pairs of records whose ranks are near."""
+
+    numeric: ClassVar[bool] = True
+    compared: ClassVar[bool] = True
+    finding: ClassVar[str] = (
+        "numbers are among the source's, each no more often than there, and as far as other columns tell whose a row "
+        "is, no rank is farther from its own than the window allows"
+    )
+
+    window: Annotated[float, Field(gt=0, lt=1)]
+    distance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    def find_fault(self, published: ColumnValues) -> str | None:
+        """What was exchanged are numbers."""
+        return "has values that are no numbers" if published.numbers() is None else None
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """No row lost or got a number; those half a window apart are as far from each other as declared.
+
+        Of a sample, or if rows were withheld, which numbers were ranked is not known.
+        """
+        if fault := compare_missing(published, original):
+            return fault
+        found = original.numbers()
+        if found is None:
+            return "has values that are no numbers in the source"
+        numbers = np.repeat(*found)
+        half = max(1, math.floor(self.window * len(numbers)) // 2)
+        if published.present < len(numbers) or half >= len(numbers):
+            return None
+        apart = float(np.mean(numbers[half:] - numbers[:-half]))
+        return None if abs(apart - self.distance) <= 1e-5 * apart else "has another distance than the source's numbers"
+
+    def find_far(self, published: FloatArray, original: FloatArray) -> bool:
+        """Whether the ranks of two numbers of (n_rows,) pairs differ by more than the window; NaN are missing ones.
+
+        Ranks are among all numbers of the source. Equal numbers have several ranks, of which the nearest count.
+        """
+        known = np.isfinite(original)
+        if not bool((known == np.isfinite(published)).all()):
+            return True
+        ranked, mine, own = np.sort(original[known]), published[known], original[known]
+        low, high = np.minimum(mine, own), np.maximum(mine, own)
+        apart = np.searchsorted(ranked, high, side="left") - np.searchsorted(ranked, low, side="right") + 1
+        return bool((apart > math.floor(self.window * len(ranked))).any())
 
 
 class Tokens(Declared):
@@ -165,6 +215,7 @@ TECHNIQUES: dict[str, type[Declared]] = {
     "noise": Noise,
     "permutation": Permutation,
     "pseudonym": Pseudonym,
+    "rank-swapping": RankSwapping,
     "rounding": Rounding,
     "swapping": Swapping,
     "token": Token,
