@@ -8,9 +8,9 @@ from math import comb, exp, lgamma, log
 import numpy as np
 import pytest
 
-from shoal.audit import population
-from shoal.audit.population import NoEstimateError, PitmanParameters, Spectrum, estimate_uniqueness
 from shoal.core.errors import UsageError
+from shoal.models import population
+from shoal.models.population import NoEstimateError, PitmanParameters, Spectrum, estimate_uniqueness
 
 SAMPLE = Spectrum.of(np.repeat([1, 2, 3, 5, 8, 20], [400, 60, 20, 8, 4, 2]), 0.05)
 

@@ -9,8 +9,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from shoal.audit.population import Spectrum, estimate_uniqueness, estimate_zayatz
 from shoal.audit.uniqueness import disclosure, special_uniques
+from shoal.models.population import Spectrum, estimate_uniqueness, estimate_zayatz
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))

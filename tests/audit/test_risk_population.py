@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shoal.audit import population
-from shoal.audit.population import Spectrum, estimate_uniqueness
+from shoal.models.population import Spectrum, estimate_uniqueness
 
 SEEDS = range(40)
 

@@ -27,6 +27,7 @@ from shoal.core.errors import ShoalError, UnreachableError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
+from shoal.models.population import estimate_share
 from shoal.release.forms.base import find_form
 from shoal.sources.frames import open_arrow
 
@@ -46,6 +47,12 @@ COLUMNS = "age sex zip day illness job row"
 QUASI = ("age", "sex", "zip", "day")
 MODELS: dict[str, list[dict[str, Any]]] = {
     "k-anonymity": [{"k": 4}],
+    "average-risk": [{"risk": 0.3}],
+    "sample-uniqueness": [{"fraction": 0.1}],
+    "population-uniqueness": [
+        {"fraction": 0.05, "sample_fraction": 0.1},
+        {"fraction": 0.1, "sample_fraction": 0.5, "model": "zayatz"},
+    ],
     "distinct-l-diversity": [{"l": 3}, {"l": 6, "attribute": ["illness", "job"]}],
     "simple-l-diversity": [{"l": 1.8}, {"l": 2, "attribute": "illness"}],
     "entropy-l-diversity": [{"l": 2}],
@@ -238,6 +245,14 @@ def keeps(name: str, given: dict[str, Any], release: Any, everybody: pa.Table) -
     labels = {column: entry["labels"] for column, entry in release.manifest["attributes"].items() if "labels" in entry}
     if name == "k-anonymity":
         return all(len(records) >= given["k"] for records in classes.values())
+    sizes = [len(records) for records in classes.values()]
+    if name == "average-risk":
+        return Fraction(len(sizes), sum(sizes)) <= exactly(given["risk"])
+    if name == "sample-uniqueness":
+        return Fraction(sizes.count(1), sum(sizes)) <= exactly(given["fraction"])
+    if name == "population-uniqueness":
+        found = estimate_share(np.array(sizes), given["sample_fraction"], given.get("model", "dankar"))
+        return found is not None and found <= given["fraction"]
     if name in ("k-map", "delta-presence"):
         persons = everybody.to_pylist()
         for label, records in classes.items():

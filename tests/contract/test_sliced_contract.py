@@ -73,6 +73,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     "alpha-k-anonymity": {"alpha": 0.6, "k": 5},
     "beta-likeness": {"beta": 1.5},
     "delta-disclosure": {"delta": 1.6},
+    "average-risk": {"risk": 0.2},
+    "sample-uniqueness": {"fraction": 0.1},
+    "population-uniqueness": {"fraction": 0.1, "sample_fraction": 0.1},
     "k-map": {"k": 9, "population": "people.csv"},
     "delta-presence": {"min": 0.1, "max": 0.6, "population": "people.csv"},
 }

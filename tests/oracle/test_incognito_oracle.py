@@ -16,7 +16,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
 from shoal.methods.incognito import Incognito, search
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
 from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem, Requirement
@@ -27,6 +27,9 @@ MEASURES = ("um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class
 MODELS = discover("shoal.models", PrivacyModel)
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "k-anonymity": [{"k": 3}],
+    "average-risk": [{"risk": 0.4}],
+    "sample-uniqueness": [{"fraction": 0.1}],
+    "population-uniqueness": [{"fraction": 0.2, "sample_fraction": 0.3, "model": "zayatz"}],
     "distinct-l-diversity": [{"l": 2}],
     "simple-l-diversity": [{"l": 1.5}],
     "entropy-l-diversity": [{"l": 1.8}],
@@ -110,6 +113,21 @@ def kept_labels(problem: Problem, levels: tuple[int, ...]) -> list[tuple[int, ..
     groups = classes_at(problem, levels)
     occupied = [label for label, cells in groups.items() if sum(counts[c] for c in cells)]
     labels = occupied
+    if isinstance(requirement.model, TableModel):
+        trees = [attribute.taxonomy for attribute in problem.quasi]
+
+        def rank(label: tuple[int, ...]) -> tuple[int, list[int]]:  # of equal ones the first in the order of leaves
+            lowest = [int(tree.lo[node]) for tree, node in zip(trees, label, strict=True)]
+            return sum(counts[c] for c in groups[label]), lowest[::-1]
+
+        sized = [(rank(label)[0], label) for label in sorted(occupied, key=rank)]
+        for n_gone in range(len(sized)):  # the smallest go, as few as it takes
+            rest = sized[n_gone:]
+            if sum(size for size, _ in sized[:n_gone]) > problem.max_withheld:
+                return None
+            if requirement.model.holds_together(np.array([size for size, _ in rest])):
+                return [label for _, label in rest]
+        return None
     while True:
         whole = [cell for label in labels for cell in groups[label]]
         good = [label for label in labels if holds(requirement, groups[label], counts, whole)]

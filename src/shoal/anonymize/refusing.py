@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shoal.core.errors import FindingsError, PolicyError, VerificationError
 from shoal.core.results import Finding
 from shoal.core.wording import count_noun
-from shoal.models.base import PopulationModel
+from shoal.models.base import PopulationModel, TableModel
 from shoal.policy.policy import Policy
 from shoal.verify.result import Verification
 
@@ -43,6 +43,8 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
     for model in policy.privacy:
         if isinstance(model, PopulationModel):
             return f"{model.name} compares with a table of records; leave one of the two out"
+        if isinstance(model, TableModel):
+            return f"{model.name} is a share of the records, not of the people; leave one of the two out"
     if any(attribute.items is not None for attribute in policy.attributes.values()):
         return "sets of items are protected by the record; leave one of the two out"
     return None

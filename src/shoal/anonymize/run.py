@@ -27,7 +27,7 @@ from shoal.engines.regions.budget import Budget, refuse_larger
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.manifest import PAGES, pack_labels
 from shoal.methods.auto import Auto, Choice
-from shoal.methods.base import AnyPlan
+from shoal.methods.base import AnyPlan, make_plan
 from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, encode_cells, make_trees, open_populations
 from shoal.policy.policy import Policy
@@ -243,7 +243,7 @@ class Run:
             refusal = self.policy.method.refuses(encoding.problem)
             if refusal is not None:
                 raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
-            plan = self.policy.method.plan(encoding.problem, self.chance.generator, self.progress)
+            plan = make_plan(self.policy.method, encoding.problem, self.chance.generator, self.progress)
         return self.options.publish(self.policy, self.source, counted, encoding, plan)
 
     def _describe(self, publication: Publication) -> dict[str, Any]:

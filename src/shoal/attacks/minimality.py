@@ -15,7 +15,7 @@ from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
 from shoal.core.registry import find
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
 from shoal.release.sliced.table import number_rows
 
 DRAWS = 200  # of who has which value in each class
@@ -57,6 +57,8 @@ class MinimalityAttack(LearnedAttack):
         if len(view.secrets) > 1:
             return "there are several sensitive attributes, and which of them forbade smaller classes is not known"
         models = read_promises(view)
+        if any(isinstance(model, TableModel) for model in models):
+            return "a promise is about all classes together, so which smaller ones it forbade is not known"
         if any(model.sees == "population" or model.knows_values or len(model.attributes) > 1 for model in models):
             return "what the release promises looks beyond how often values occur in a class"
         if not any(model.sees == "values" for model in models):

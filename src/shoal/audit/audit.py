@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.audit.population import estimate_uniqueness
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
 from shoal.audit.result import (
@@ -24,13 +23,14 @@ from shoal.audit.result import (
     population_risk,
     search_risk,
 )
-from shoal.audit.uniqueness import check_fraction, fastest_order, minimal_sets, search_sets
+from shoal.audit.uniqueness import fastest_order, minimal_sets, search_sets
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, show_progress
 from shoal.core.results import Finding
 from shoal.engines.local import LocalEngine
+from shoal.models.population import check_fraction, estimate_uniqueness
 from shoal.plan.problem import Requirement
 from shoal.policy.encoding import check_columns, encode, open_populations
 from shoal.policy.policy import Policy

@@ -12,7 +12,7 @@ from shoal.audit.raw import RawTable
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import count_pairs, gather_entries
 from shoal.core.results import Figures
-from shoal.models.base import ClassHistograms, PrivacyModel, Whole
+from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
 from shoal.models.delta_presence import DeltaPresence
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -123,6 +123,9 @@ def _verdict(raw: RawTable, requirement: Requirement, people: IntArray) -> Model
         classes_of_people = ClassHistograms(people, population=candidates)
         missed = ~model.holds(classes_of_people, whole)
         result = Measured(model.worst(classes_of_people, whole), int(raw.sizes[missed].sum()))
+        if isinstance(model, TableModel):
+            holds = model.holds_together(people)
+            return ModelVerdict(model, holds, model.reach_together(people), 0 if holds else result.n_missed)
     # People whom no class covers are surely not in the table.
     absent = isinstance(model, DeltaPresence) and model.min > 0 and uncovered > 0
     return ModelVerdict(model, result.n_missed == 0 and not absent, result.achieved, result.n_missed)

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.audit.population import PopulationUniqueness
 from shoal.audit.raw import RawTable
 from shoal.audit.requirements import ModelVerdict, SensitiveRisk
 from shoal.audit.uniqueness import CodedColumn, MinimalSet, SetRisk, SpecialUniques, disclosure, record_disclosure
@@ -23,6 +22,7 @@ from shoal.audit.units import HouseholdRisk, PersonRisk
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, show
 from shoal.core.results import Figures, Finding, as_json
+from shoal.models.population import PopulationUniqueness
 from shoal.policy.policy import Policy, Role
 
 ALONE = 0.05  # share of records that a column by itself makes unique

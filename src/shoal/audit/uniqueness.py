@@ -25,6 +25,7 @@ from shoal.core.errors import UsageError
 from shoal.core.kernels import kernel, same_rows
 from shoal.core.progress import Progress, Silent
 from shoal.core.results import Figures
+from shoal.models.population import check_fraction
 
 Members = tuple[int, ...]  # attributes of a set, ascending
 MOST_ATTRIBUTES = 27  # from 28 the exponent is not positive, and higher scores would mean less risk
@@ -373,9 +374,3 @@ def record_disclosure(found: SpecialUniques, fraction: float) -> FloatArray | No
     wrong = (1 - chance) / chance
     out[scored] = 1 / (1 + wrong / (relative * (1 / relative).mean()))
     return out
-
-
-def check_fraction(fraction: float) -> None:
-    """Raise unless this is a share of a population that a sample can be."""
-    if not 0 < fraction <= 1:
-        raise UsageError(f"the sample's fraction of the population is above 0 and at most 1; received {fraction}")

@@ -13,9 +13,9 @@ from shoal.cli.publishing import DataArgument, show_findings
 from shoal.core.wording import parameters_text, range_text
 
 if TYPE_CHECKING:
-    from shoal.audit.population import PopulationUniqueness
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
     from shoal.audit.uniqueness import SetRisk
+    from shoal.models.population import PopulationUniqueness
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}
 MOST_SETS = 10  # of each kind in the terminal; --json has all

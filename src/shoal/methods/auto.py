@@ -15,7 +15,7 @@ from pydantic import Field
 from shoal.core.errors import ShoalError, UnreachableError
 from shoal.core.progress import Progress, Silent, Step
 from shoal.core.registry import discover
-from shoal.methods.base import AnyPlan, Method
+from shoal.methods.base import AnyPlan, Method, make_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.marginals import score_marginals
@@ -51,7 +51,7 @@ class Auto(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
         """Return the plan of the method that is chosen."""
-        return self.choose(problem, rng).method.plan(problem, rng, progress)
+        return make_plan(self.choose(problem, rng).method, problem, rng, progress)
 
     def choose(self, problem: Problem, rng: np.random.Generator, *, by_regions: bool = False) -> Choice:
         """Try every method, or those that can plan a table region by region, and return the best and what was tried."""
@@ -117,7 +117,7 @@ def _try_method(method: Method, problem: Problem, rng: np.random.Generator, seco
         tried = method.model_copy(update={"time_budget": seconds / 2}) if has_own else method
         deadline = _Deadline(seconds)
         with install_listener("numba:compile", deadline.compiling):
-            plan = _read(method, problem, tried.plan(problem, rng, deadline))
+            plan = _read(method, problem, make_plan(tried, problem, rng, deadline))
         *_, largest = score_marginals(problem, view_plan(problem, plan), most_sets=MOST_SETS)
         return Trial(method, largest.release)
     except ShoalError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
-from shoal.models.base import ClassHistograms, Whole
+from shoal.models.base import ClassHistograms, TableModel, Whole
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem, Requirement
 from shoal.plan.slices import SlicedPlan
@@ -48,6 +49,7 @@ class Method(BaseModel, ABC):
     # published of another. None: it decides for all records at once.
     takes_regions: ClassVar[Literal["boxes", "nodes"] | None] = None
     counts_people: ClassVar[bool] = False  # whether it can count people instead of records
+    sees_all_classes: ClassVar[bool] = False  # whether it judges models of all classes together itself
     generalizes_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
 
     @property
@@ -70,6 +72,43 @@ class Method(BaseModel, ABC):
     @abstractmethod
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
         """Return a plan whose classes or buckets meet every requirement, or raise UnreachableError."""
+
+
+def make_plan(method: Method, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
+    """Plan so that each class meets its requirements, and all of them together those of all classes.
+
+    Classes that are large enough meet any model of all classes together. A method that looks at classes one by one is
+    asked for classes of a smallest size; it is the least, found by halving, with which the plan as a whole holds.
+    """
+    asked = [one.model for one in problem.requirements if isinstance(one.model, TableModel)]
+    if not asked or method.sees_all_classes or method.models != "required":
+        return method.plan(problem, rng, progress)
+    from shoal.models.k_anonymity import KAnonymity  # models load where a policy names them
+
+    def plan_from(size: int) -> AnyPlan:
+        replaced = tuple(
+            replace(one, model=KAnonymity(k=min(size, one.model.enough))) if isinstance(one.model, TableModel) else one
+            for one in problem.requirements
+        )
+        return method.plan(replace(problem, requirements=replaced), rng, progress)
+
+    def holds(plan: AnyPlan) -> bool:
+        return isinstance(plan, Plan) and all(model.holds_together(plan.sizes) for model in asked)
+
+    refuse_unreachable(problem, problem.max_withheld)
+    most = max(model.enough for model in asked)
+    low = min(2 if method.averages else 1, most)  # an average of one record would be that record
+    best = plan_from(low)
+    if low < most and not holds(best):
+        best = plan_from(most)
+        while most - low > 1:
+            middle = (low + most) // 2
+            plan = plan_from(middle)
+            if holds(plan):
+                most, best = middle, plan
+            else:
+                low = middle
+    return best
 
 
 def refuse_unreachable(problem: Problem, n_withheld: int) -> None:

@@ -8,7 +8,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import Method
-from shoal.models.base import PopulationModel
+from shoal.models.base import PopulationModel, TableModel
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
@@ -48,7 +48,12 @@ class Plain(Method):
             lo = np.stack([codes[first].astype(np.int32) for codes in problem.quasi_codes], axis=1)
             plan = Plan.of_cells(lo, lo + 1, class_of, problem.cells.counts)
             for requirement, classes, whole in judge_plan(problem, plan):
-                if not requirement.model.holds(classes, whole).all():
+                model = requirement.model
+                if isinstance(model, TableModel):
+                    holds = model.holds_together(plan.sizes)
+                else:
+                    holds = bool(model.holds(classes, whole).all())
+                if not holds:
                     raise UnreachableError(
                         f"{requirement.model.subject}: the rows as they are do not meet it; use a method that makes "
                         "classes (mondrian, sweep, slicing), or promise nothing with an empty privacy list"

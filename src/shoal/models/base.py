@@ -327,6 +327,50 @@ class PopulationModel(PrivacyModel):
         return bool(self.holds(ClassHistograms(np.ones(2, dtype=np.int64), population=people), whole).all())
 
 
+class TableModel(PrivacyModel):
+    """A requirement on all classes together: on the sizes that the classes of a release have.
+
+    Judged class by class it asks of each what is asked of all of them, so classes that hold one by one hold together,
+    and every method can serve it. Methods that look at all classes need less (docs/adr/0054-risk-requirements.md).
+    """
+
+    sees = "sizes"
+    achieved_is = "at most"
+
+    @property
+    @abstractmethod
+    def limit(self) -> Fraction:
+        """The largest share that is allowed."""
+
+    @property
+    @abstractmethod
+    def enough(self) -> int:
+        """Records per class with which any number of classes holds."""
+
+    @property
+    def curve(self) -> Curve:
+        """A class by itself holds if it is large enough."""
+        return Curve(records=self.enough)
+
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+        """Return (n_classes,) the share of each class by itself."""
+        shares: FloatArray = np.where(classes.sizes == 1, 1.0, np.where(classes.sizes == 0, np.inf, 0.0))
+        return shares
+
+    @property
+    def merges_together(self) -> bool:
+        """Whether merging some classes of a table that holds never breaks it."""
+        return True
+
+    @abstractmethod
+    def holds_together(self, sizes: IntArray) -> bool:
+        """Whether a table whose classes have these sizes, each at least 1, meets the requirement."""
+
+    @abstractmethod
+    def reach_together(self, sizes: IntArray) -> float:
+        """Return the share that such a table has."""
+
+
 def number(value: float) -> str:
     """Return the number as a person would write it.
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.models.base import PrivacyModel
+from shoal.models.base import PrivacyModel, TableModel
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
@@ -198,6 +198,13 @@ class Guarantee:
         worse = min if self.model.achieved_is == "at least" else max
         return replace(self, achieved=worse(self.achieved, other.achieved))
 
+    def over_all(self, sizes: Counter[int]) -> Guarantee:
+        """Return the same, of all classes together if the model is about these; *sizes* counts those of each size."""
+        if not isinstance(self.model, TableModel):
+            return self
+        every = np.repeat(np.array(list(sizes.keys())), np.array(list(sizes.values())))
+        return replace(self, achieved=self.model.reach_together(every))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the manifest's entry."""
         parameters = self.model.model_dump(mode="json", exclude_none=True)
@@ -213,7 +220,11 @@ def measure_guarantees(problem: Problem, plan: Plan, policy: Policy) -> tuple[Gu
     reached: dict[tuple[int, str | None], Guarantee] = {}
     for requirement, classes, whole in judge_plan(problem, plan):
         model, place = policy.privacy[requirement.number], (requirement.number, requirement.counts)
-        found = Guarantee(model, requirement.model.worst(classes, whole), requirement.counts)
+        if isinstance(model, TableModel):
+            worst = model.reach_together(plan.sizes)
+        else:
+            worst = requirement.model.worst(classes, whole)
+        found = Guarantee(model, worst, requirement.counts)
         reached[place] = found.weaken(reached.get(place, found))
     return tuple(reached.values())
 
@@ -281,13 +292,16 @@ class Findings:
 
     def __add__(self, other: Findings) -> Findings:
         """Take the regions of both."""
+        sizes = self.sizes + other.sizes
         return Findings(
             n_regions=self.n_regions + other.n_regions,
             n_records=self.n_records + other.n_records,
             n_withheld=self.n_withheld + other.n_withheld,
-            reached=tuple(one.weaken(two) for one, two in zip(self.reached, other.reached, strict=True)),
+            reached=tuple(
+                one.weaken(two).over_all(sizes) for one, two in zip(self.reached, other.reached, strict=True)
+            ),
             utility=self.utility + other.utility,
-            sizes=self.sizes + other.sizes,
+            sizes=sizes,
             sizes_before=self.sizes_before + other.sizes_before,
             warnings=tuple(dict.fromkeys((*self.warnings, *other.warnings))),
             generalized=self.generalized + other.generalized,

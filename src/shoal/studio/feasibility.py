@@ -23,6 +23,7 @@ from shoal.core.kernels import pack
 from shoal.core.progress import Silent
 from shoal.engines.local import LocalEngine
 from shoal.methods.base import Method, failing_as_one_class, refuse_unreachable
+from shoal.models.base import TableModel
 from shoal.plan.counted import CountedCells
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem, Requirement
@@ -193,7 +194,12 @@ def _judge(
     if failure is None:
         if find_form(method.form).as_they_are:
             columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
-            below = _below(problem, [requirement], looked.group("values", columns, counts))
+            grouping = looked.group("values", columns, counts)
+            if isinstance(requirement.model, TableModel):
+                if requirement.model.holds_together(grouping.sizes):
+                    return "possible", "the records as they are meet it"
+                return "impossible", "the records as they are do not meet it, and the method changes none"
+            below = _below(problem, [requirement], grouping)
             if below:
                 return "impossible", f"{below:,} records as they are do not meet it, and the method changes none"
             return "possible", "the records as they are meet it"
@@ -215,11 +221,15 @@ def _judge(
 def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: True) -> Costs | None:
     """Count the records that are below the promises at the finest level, by each attribute and without it.
 
-    Models on a population are left out: whom a label fits shows only in the run. None if nothing else is promised, or
-    once it is not *wanted* any more.
+    Models on a population, and on all classes together, are left out: they show only in the run. None if nothing else
+    is promised, or once it is not *wanted* any more.
     """
     problem = looked.problem(policy)
-    asked = [requirement for requirement in problem.requirements if requirement.population is None]
+    asked = [
+        requirement
+        for requirement in problem.requirements
+        if requirement.population is None and not isinstance(requirement.model, TableModel)
+    ]
     if not asked:
         return None
     every = range(len(problem.quasi))

@@ -38,9 +38,12 @@ class Judged:
     failing: int
     achieved: float
     obstacle: str | None = None  # why it cannot be checked
+    sizes: IntArray | None = None  # (classes,) of a promise about all classes together
 
     def join(self, other: Judged, promise: Promise) -> Judged:
         """Return what both, of different classes, make of it."""
+        if self.sizes is not None and other.sizes is not None:
+            return judge_together(promise, np.concatenate([self.sizes, other.sizes]))
         achieved = worst_of(promise)(self.achieved, other.achieved)
         obstacle = self.obstacle or other.obstacle
         return Judged(self.classes + other.classes, self.failing + other.failing, achieved, obstacle)
@@ -55,6 +58,8 @@ def judge(
     """
     if promise.obstacle:
         return Judged(sizes.shape[0], 0, math.nan, promise.obstacle)
+    if is_together(promise):
+        return judge_together(promise, sizes)
     try:
         found = _evaluate_all(promise, manifest, sizes, histograms, totals)
     except CannotCheckError as obstacle:
@@ -65,6 +70,24 @@ def judge(
     worst = worst_of(promise)
     achieved = worst(float(worst(reached.min(), reached.max())) for _, reached in found)
     return Judged(sizes.shape[0], int(failing.sum()), achieved)
+
+
+def is_together(promise: Promise) -> bool:
+    """Whether a promise is about all classes together, and not about each."""
+    model = find_model(promise.model)
+    return model is not None and model.about == "table"
+
+
+def judge_together(promise: Promise, sizes: IntArray) -> Judged:
+    """Return what classes of these sizes together make of a promise, and keep the sizes for more of them."""
+    n = sizes.shape[0]
+    try:
+        if promise.counts is not None:
+            raise CannotCheckError("it is about records, and the release counts people")
+        holds, reached = evaluate(promise, count_only(sizes), None)
+    except CannotCheckError as obstacle:
+        return Judged(n, 0, math.nan, f"cannot check: {obstacle}", sizes)
+    return Judged(n, 0 if holds.all() else n, float(reached.max()), None, sizes)
 
 
 def _evaluate_all(
@@ -115,13 +138,15 @@ def conclude(
     if uncovered and promise.parameters.get("min", 0) > 0:
         failing = judged.classes  # of whom no class covers, everybody knows that they are not in the table
     if failing:
-        return answer(judged.achieved, False, f"{failing} of {judged.classes} classes do not keep it")
+        which = "all classes together" if is_together(promise) else f"{failing} of {judged.classes} classes"
+        return answer(judged.achieved, False, f"{which} do not keep it")
     if not agrees(promise.claimed, judged.achieved):
         return answer(judged.achieved, False, "the manifest's 'achieved' is not what the rows reach")
     grounds = _grounds(promise, manifest, with_source)
     if promise.counts is not None:
         grounds = f", counted by {promise.counts}"
-    return answer(judged.achieved, True, f"all {judged.classes} classes keep it{grounds}")
+    together = " together" if is_together(promise) else ""
+    return answer(judged.achieved, True, f"all {judged.classes} classes{together} keep it{grounds}")
 
 
 def agrees(claimed: float | None, achieved: float) -> bool:

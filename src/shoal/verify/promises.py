@@ -25,6 +25,7 @@ from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.manifest import Attribute, Listed, ManifestError, NotNegative, Positive, StrictEntry, read_entry
 from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, measure_ordered
 from shoal.verify.exact import (
+    ROUNDING,
     CannotCheckError,
     Histograms,
     at_most,
@@ -34,6 +35,7 @@ from shoal.verify.exact import (
     entropy_at_least,
     widen,
 )
+from shoal.verify.uniqueness import estimate_share
 
 GROUP = "shoal.promises"  # of entry points
 _MOST_LIMITS = 100_000  # of a curve psi; whoever writes a larger l into a manifest wants the checker to be busy
@@ -73,7 +75,7 @@ class Model:
 
     parameters: Mapping[str, tuple[Any, Any]]
     formula: Formula
-    about: Literal["values", "sizes", "population", "parts", "plan"] = "values"
+    about: Literal["values", "sizes", "table", "population", "parts", "plan"] = "values"  # table: all classes together
     worst: Callable[..., float] = max  # of what several classes reach
     mixes: bool = True  # whether a mixture of classes that keep it keeps it too, so that sliced releases can promise it
     labels: bool = False  # whether it may be about labels, by the frequencies that they induce
@@ -250,6 +252,28 @@ def _limit_presence(promise: Promise, classes: Histograms, _: Attribute | None) 
     return holds, reached
 
 
+def _limit_classes(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    return _of_all(classes, Fraction(classes.sizes.shape[0], classes.total), promise.fraction("risk"))
+
+
+def _limit_unique(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    unique = int(np.count_nonzero(classes.sizes == 1))
+    return _of_all(classes, Fraction(unique, classes.total), promise.fraction("fraction"))
+
+
+def _limit_unique_in_population(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    share = estimate_share(classes.sizes, float(promise.fraction("sample_fraction")), promise.parameters["model"])
+    if share is None:
+        raise CannotCheckError("the model has no estimate for this release")
+    return _of_all(classes, Fraction(share) * (1 + Fraction(ROUNDING)), promise.fraction("fraction"))
+
+
+def _of_all(classes: Histograms, share: Fraction, limit: Fraction) -> Found:
+    """Return for each class what all of them together make of a limit."""
+    n = classes.sizes.shape[0]
+    return np.full(n, share <= limit, dtype=np.bool_), np.full(n, float(share))
+
+
 def _refuse(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:  # noqa: ARG001
     raise CannotCheckError("only a sliced release has parts to promise this model of")
 
@@ -268,6 +292,9 @@ _UNIT = Annotated[float, Field(ge=0, le=1)]
 _NAME = Annotated[str, Field(min_length=1)]
 _CURVE = Annotated[Listed[float], AfterValidator(_check_curve)]
 _DISTANCE = Literal["equal", "ordered", "hierarchical"]
+_BELOW_1 = Annotated[float, Field(ge=0, lt=1)]
+_RULE = Literal["dankar", "pitman", "snb", "zayatz"]
+_OF_POPULATION = {"fraction": (_BELOW_1, ...), "sample_fraction": (_PART, ...), "model": (_RULE, "dankar")}
 _K_OF_POPULATION = {"k": (_K, ...), "population": (_NAME, ...)}
 _PRESENCE = {"min": (_UNIT, 0), "max": (_UNIT, ...), "population": (_NAME, ...)}
 _TAU = {"tau": (_PART, ...), "l": (_TWO, ...), "psi": (_CURVE, None), "weights": (dict[str, NotNegative], None)}
@@ -277,6 +304,9 @@ _IN_ORDER = (lambda given: given["min"] <= given["max"], "'min' is greater than 
 
 MODELS: Mapping[str, Model] = {
     "k-anonymity": Model({"k": (_K, ...)}, _count_sizes, "sizes", min),
+    "average-risk": Model({"risk": (_PART, ...)}, _limit_classes, "table"),
+    "sample-uniqueness": Model({"fraction": (_BELOW_1, ...)}, _limit_unique, "table"),
+    "population-uniqueness": Model(_OF_POPULATION, _limit_unique_in_population, "table"),
     "column-frequency": Model({"k": (_K, ...)}, _refuse, "parts", min),
     "k-map": Model(_K_OF_POPULATION, _count_population, "population", min),
     "delta-presence": Model(_PRESENCE, _limit_presence, "population", demands=(_IN_ORDER,)),

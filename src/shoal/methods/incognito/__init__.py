@@ -10,6 +10,7 @@ from pydantic import Field
 
 from shoal.core.progress import Progress
 from shoal.methods.base import Method, refuse_unreachable
+from shoal.models.base import TableModel
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
@@ -25,6 +26,7 @@ class Incognito(Method):
     name: ClassVar[str] = "incognito"
     title: ClassVar[str] = "generalizes every attribute to one level, the best of all combinations"
     counts_people = True
+    sees_all_classes = True
 
     measure: Literal["um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class-size"] = Field(
         default="loss", description="what the best levels lose least of; weights count in um, loss and ncp"
@@ -44,7 +46,8 @@ class Incognito(Method):
         """Labels of several rounds overlap, and only some models bear that."""
         for requirement in problem.requirements if self.recode else ():
             model = requirement.model
-            if model.relative_to_whole or requirement.population is not None or not requirement.merge_monotone:
+            of_all = isinstance(model, TableModel) or requirement.population is not None
+            if model.relative_to_whole or of_all or not requirement.merge_monotone:
                 return f"recode cannot serve {model.subject}, which looks beyond a class's records; leave it out"
         return super().refuses(problem)
 

@@ -18,7 +18,7 @@ from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.kernels import kernel
 from shoal.methods.incognito.groups import Grouping, Groupings, Levels
 from shoal.methods.incognito.measures import NodeMeasure
-from shoal.models.base import Whole
+from shoal.models.base import TableModel, Whole
 from shoal.models.t_closeness import TCloseness
 from shoal.plan.problem import Problem, Requirement
 
@@ -51,25 +51,27 @@ class Verdict:
 class Judge:
     """Checks nodes: cheap tests first, models last; exact under suppression.
 
-    A record is suppressed if its class fails. Beside a model that compares with the whole table, the whole is what
-    remains, and classes that fail against it are suppressed too, until all that remain hold. A model that a union
-    may break allows no suppression, and has to hold for the labels that only a population has.
+    A record is suppressed if its class fails, and the smallest classes are while all classes together fail. Beside a
+    model that compares with the whole table, the whole is what remains, and classes that fail against it are
+    suppressed too, until all that remain hold. A model that a union may break allows no suppression, and has to hold
+    for the labels that only a population has.
     """
 
     def __init__(self, problem: Problem, groupings: Groupings, measure: NodeMeasure, budget: int) -> None:
         self.groupings = groupings
         self.measure = measure
+        self.of_all = [one.model for one in problem.requirements if isinstance(one.model, TableModel)]
+        requirements = [one for one in problem.requirements if not isinstance(one.model, TableModel)]
         self.asked = sorted(
-            ((requirement, requirement.whole(problem.cells.counts)) for requirement in problem.requirements),
+            ((requirement, requirement.whole(problem.cells.counts)) for requirement in requirements),
             key=lambda one: (one[0].model.relative_to_whole, _ORDER[one[0].model.sees]),
         )
-        requirements = problem.requirements
-        self.monotone = all(r.merge_monotone for r in requirements)
+        self.monotone = all(r.merge_monotone for r in requirements) and all(m.merges_together for m in self.of_all)
         self.relative = any(r.model.relative_to_whole for r in requirements)
         # whether classes that remain keep what they have; what remains of a table is not counted in people
         bears = all(r.model.merge_monotone and not (r.people and r.model.relative_to_whole) for r in requirements)
         self.budget = budget if bears else 0
-        self.smallest = problem.smallest_class
+        self.smallest = max((r.model.smallest_class for r in requirements), default=1)
         self.n_checked = 0
         self._bounded = [(requirement, whole) for requirement, whole in self.asked if has_bound(requirement)]
         self._several = int(np.count_nonzero(groupings.base.sizes)) > 1
@@ -137,6 +139,28 @@ class Judge:
                 if self._exceeds(grouping, failing):
                     return None
             changed = int(np.count_nonzero(failing)) > before
+        return self._suppress_smallest(grouping, failing)
+
+    def _suppress_smallest(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
+        """Suppress the smallest classes, as few as it takes, until the others together hold; None: the budget ends."""
+        kept = np.flatnonzero(~failing & (grouping.sizes > 0))
+        kept = kept[np.lexsort((*grouping.keys[kept].T, grouping.sizes[kept]))]  # the order of rows must not matter
+        sizes = grouping.sizes[kept]
+        left = max(self.budget - int(grouping.sizes[failing].sum()), 0)
+
+        def holds(n_gone: int) -> bool:
+            return all(model.holds_together(sizes[n_gone:]) for model in self.of_all)
+
+        most = min(int(np.searchsorted(np.cumsum(sizes), left, side="right")), len(sizes) - 1)
+        if not self.of_all or not len(sizes) or holds(0):
+            return failing
+        if most < 1 or self.relative or not holds(most):
+            return None
+        low = 0
+        while most - low > 1:
+            middle = (low + most) // 2
+            low, most = (low, middle) if holds(middle) else (middle, most)
+        failing[kept[:most]] = True
         return failing
 
     def _judge(self, grouping: Grouping, requirement: Requirement, whole: Whole, failing: BoolArray) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shoal.audit.uniqueness import check_fraction
 from shoal.core.arrays import IntArray
 from shoal.core.errors import ShoalError, UsageError
 from shoal.core.results import Figures
 
 Estimator = Literal["zayatz", "pitman", "snb"]
+Rule = Literal["dankar", "pitman", "snb", "zayatz"]  # dankar: which of the three, by the rule
 SMALL_FRACTION = 0.1  # up to here the rule takes Pitman's model
 _LOWEST, _HIGHEST = 1e-3, 1 - 1e-6  # of Pitman's alpha: at its edges there is no solution
 _LARGEST_THETA = 1e10
@@ -144,6 +144,25 @@ def estimate_uniqueness(sizes: IntArray, fraction: float) -> PopulationUniquenes
     return PopulationUniqueness(
         fraction, spectrum.n, spectrum.population, spectrum.times(1), tuple(estimates.values()), chosen, reason
     )
+
+
+def estimate_share(sizes: IntArray, fraction: float, model: Rule) -> float | None:
+    """Return the estimated share of the population that is unique, by one model or the rule; None: no estimate.
+
+    >>> estimate_share(np.repeat([1, 2, 3, 4], [60, 20, 8, 4]), 0.2, "zayatz")
+    0.20380434782608695
+    """
+    if model == "dankar":
+        return estimate_uniqueness(sizes, fraction).share
+    spectrum = Spectrum.of(sizes, fraction)
+    found = _estimate(model, _ESTIMATORS[model], spectrum).population_uniques
+    return None if found is None else found / spectrum.population
+
+
+def check_fraction(fraction: float) -> None:
+    """Raise unless this is a share of a population that a sample can be."""
+    if not 0 < fraction <= 1:
+        raise UsageError(f"the sample's fraction of the population is above 0 and at most 1; received {fraction}")
 
 
 def _estimate(name: Estimator, model: Callable[[Spectrum], float], spectrum: Spectrum) -> Estimate:
@@ -282,7 +301,7 @@ def count_population_classes(sample: Spectrum) -> float:
     """Return the modified Shlosser estimate of the population's classes."""
     f, i, times = sample.fraction, sample.sizes.astype(np.float64), sample.classes
     squared = float(times @ (i * f**2 * (1 - f**2) ** (i - 1)))
-    shown = float(times @ ((1 - f) ** i * ((1 + f) ** i - 1)))
+    shown = float(times @ ((1 - f**2) ** i - (1 - f) ** i))
     unseen, once = float(times @ (1 - f) ** i), float(times @ (i * f * (1 - f) ** (i - 1)))
     return sample.n_classes + sample.times(1) * squared / shown * (unseen / once) ** 2
 

@@ -1,0 +1,58 @@
+"""Sample uniqueness: the share of records that no other record of the table resembles."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from shoal.core.arrays import IntArray
+from shoal.models.base import SAYS_NOTHING_OF_VALUES, TableModel, Whole
+from shoal.models.exact import fraction
+
+
+class SampleUniqueness(TableModel):
+    """At most the share *fraction* of the published records is unique on its quasi values.
+
+    Skinner and Elliot, "A measure of disclosure risk for microdata", J. Royal Statistical Society B 64, 2002.
+
+    >>> model = SampleUniqueness(fraction=0.1)
+    >>> model.holds_together(np.array([1, 9])), model.holds_together(np.array([1, 8]))
+    (True, False)
+    """
+
+    name = "sample-uniqueness"
+    title = "at most the share fraction of the records is unique on its quasi values"
+    explanation = "Few published records, or none, are the only one with their combination of quasi values."
+    example = "With fraction = 0.01 at most one record in a hundred is alone with its quasi values."
+    usual: ClassVar = {"fraction": 0.01}
+    weaknesses = (
+        "The unique records that it allows can be picked out, and classes of two are not counted. "
+        f"{SAYS_NOTHING_OF_VALUES}"
+    )
+
+    fraction: float = Field(ge=0, lt=1, description="largest share of records that are unique")
+
+    @property
+    def limit(self) -> Fraction:
+        """The share, as it is written."""
+        return fraction(self.fraction)
+
+    @property
+    def enough(self) -> int:
+        """No record of a class of two is unique."""
+        return 2
+
+    def holds_together(self, sizes: IntArray) -> bool:
+        """Whether unique records / records <= fraction, exactly."""
+        return int(np.count_nonzero(sizes == 1)) <= self.limit * int(sizes.sum())
+
+    def reach_together(self, sizes: IntArray) -> float:
+        """Return unique records / records."""
+        return int(np.count_nonzero(sizes == 1)) / int(sizes.sum())
+
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """A single record is always unique."""
+        return "the table has one record only, and it is unique"

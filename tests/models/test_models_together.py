@@ -1,0 +1,163 @@
+"""Models of all classes together: exact limits, the verifier's second formulas, and plans that use what they allow."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import tables
+
+import shoal
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.registry import discover
+from shoal.models.average_risk import AverageRisk
+from shoal.models.base import PrivacyModel, TableModel
+from shoal.models.population import estimate_share
+from shoal.models.population_uniqueness import PopulationUniquenessModel
+from shoal.models.sample_uniqueness import SampleUniqueness
+from shoal.verify import promises, uniqueness
+from shoal.verify.guarantees import judge_together
+
+COLUMNS = "age sex zip illness"
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=40).map(np.array)
+
+
+def release(method: Any, model: dict[str, Any], n: int = 300, **options: Any) -> Any:
+    document = {"attributes": tables.attributes(COLUMNS), "privacy": [model], "method": method, **options}
+    return shoal.anonymize(tables.people(n, 1, COLUMNS), document, seed=1)
+
+
+def sizes_of(found: Any) -> np.ndarray:
+    return np.array(found.data.group_by(["age", "sex", "zip"]).aggregate([([], "count_all")])["count_all"])
+
+
+def test_limits_are_exact() -> None:
+    ten_in_a_hundred = np.repeat([10], 10)
+    assert AverageRisk(risk=0.1).holds_together(ten_in_a_hundred)
+    assert not AverageRisk(risk=0.0999999999999).holds_together(ten_in_a_hundred)
+    three_of_thirty = np.array([1, 1, 1, 27])
+    assert SampleUniqueness(fraction=0.1).holds_together(three_of_thirty)  # 0.1 * 30 < 3 in floating point
+    assert not SampleUniqueness(fraction=0.0999999999999).holds_together(three_of_thirty)
+    assert AverageRisk(risk=0.3).enough == 4
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=SIZES, risk=st.sampled_from([0.05, 0.1, 0.3, 1 / 3, 0.5, 1.0]))
+def test_merging_classes_never_breaks_exact_models_and_large_classes_always_hold(sizes: Any, risk: float) -> None:
+    for model in (AverageRisk(risk=risk), SampleUniqueness(fraction=min(risk, 0.9))):
+        if model.holds_together(sizes) and len(sizes) > 1:
+            assert model.holds_together(np.append(sizes[2:], sizes[0] + sizes[1]))
+        assert model.holds_together(sizes + model.enough)
+    assert PopulationUniquenessModel(fraction=0, sample_fraction=0.05).holds_together(sizes + 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=SIZES, limit=st.sampled_from(["0.1", "0.25", "0.3", "0.5"]))
+def test_the_verifier_counts_the_same(sizes: Any, limit: str) -> None:
+    share = {"average-risk": Fraction(len(sizes), int(sizes.sum()))}
+    share["sample-uniqueness"] = Fraction(int((sizes == 1).sum()), int(sizes.sum()))
+    for name, parameter in (("average-risk", "risk"), ("sample-uniqueness", "fraction")):
+        model = discover("shoal.models", PrivacyModel)[name](**{parameter: float(limit)})
+        assert isinstance(model, TableModel)
+        promise = promises.read_promise(name, {parameter: float(limit)}, None, ())
+        half = len(sizes) // 2
+        found = judge_together(promise, sizes[half:])
+        if half:
+            found = judge_together(promise, sizes[:half]).join(found, promise)
+        assert (found.failing == 0) == model.holds_together(sizes) == (share[name] <= Fraction(limit))
+        assert found.achieved == pytest.approx(model.reach_together(sizes))
+
+
+@pytest.mark.parametrize("model", ["dankar", "pitman", "snb", "zayatz"])
+@pytest.mark.parametrize("fraction", [0.02, 0.1, 0.3, 1.0])
+def test_the_verifier_estimates_the_same_by_its_own_roots(model: Any, fraction: float) -> None:
+    rng, answered = np.random.default_rng(3), 0
+    for shape in (1.3, 1.7, 2.2, 3.0):
+        for n in (60, 2000):
+            sizes = np.minimum(rng.zipf(shape, n), 5000)
+            mine, other = estimate_share(sizes, fraction, model), uniqueness.estimate_share(sizes, fraction, model)
+            assert (mine is None) == (other is None)
+            if mine is not None:
+                answered += 1
+                assert other == pytest.approx(mine, rel=1e-9)
+    assert answered >= 4
+
+
+def test_a_model_without_an_estimate_is_not_believed() -> None:
+    every_one_unique = np.ones(50, dtype=np.int64)
+    assert estimate_share(every_one_unique, 0.05, "pitman") is None
+    assert not PopulationUniquenessModel(fraction=0.99, sample_fraction=0.05, model="pitman").holds_together(
+        every_one_unique
+    )
+    given = {"fraction": 0.99, "sample_fraction": 0.05, "model": "pitman"}
+    promise = promises.read_promise("population-uniqueness", given, None, ())
+    assert "no estimate" in str(judge_together(promise, every_one_unique).obstacle)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "hilbert", "sweep", "microaggregation", "incognito"])
+def test_an_average_leaves_smaller_classes_than_every_class_would(method: str) -> None:
+    found = release(method, {"average-risk": {"risk": 0.1}})
+    assert found.verification.verified
+    sizes = sizes_of(found)
+    assert len(sizes) / sizes.sum() <= 0.1
+    assert found.manifest["guarantees"][0]["achieved"] == len(sizes) / sizes.sum()
+    strict = sizes_of(release(method, {"k-anonymity": {"k": 10}}))
+    assert len(sizes) >= len(strict)  # microaggregation makes groups of just ten
+    assert method == "microaggregation" or sizes.min() < 10
+
+
+def test_incognito_finds_the_best_levels_for_a_share_of_unique_records() -> None:
+    """The optimum with up to 5 % unique records keeps more than any with none."""
+    some = release("incognito", {"sample-uniqueness": {"fraction": 0.05}})
+    none = release("incognito", {"sample-uniqueness": {"fraction": 0}})
+    assert 0 < some.manifest["guarantees"][0]["achieved"] <= 0.05
+    assert none.manifest["guarantees"][0]["achieved"] == 0
+    assert some.manifest["utility"]["ncp"] < none.manifest["utility"]["ncp"]
+    suppressing = release("incognito", {"sample-uniqueness": {"fraction": 0}}, max_withheld=0.05)
+    assert 0 < suppressing.manifest["withheld"] <= 15
+    assert suppressing.manifest["utility"]["ncp"] <= none.manifest["utility"]["ncp"]
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    for method in ("slicing", "anatomy"):
+        with pytest.raises(UnreachableError, match="average-risk"):
+            release(method, {"average-risk": {"risk": 0.1}})
+    with pytest.raises(UnreachableError, match=r"takes at least 1000 records; the table has only 300"):
+        release("mondrian", {"average-risk": {"risk": 0.001}})
+    with pytest.raises(UnreachableError, match="looks beyond"):
+        release({"incognito": {"recode": True}}, {"average-risk": {"risk": 0.1}})
+    document = {"attributes": tables.attributes("row age sex zip illness", row={"role": "identifier"}), "unit": "row"}
+    document["privacy"] = [{"average-risk": {"risk": 0.1}}]
+    with pytest.raises(PolicyError, match="not of the people"):
+        shoal.anonymize(tables.people(50, 1, "row age sex zip illness"), document)
+
+
+def test_rows_as_they_are_are_judged_together() -> None:
+    table = tables.people(40, 1, "sex illness")
+    document = {"attributes": tables.attributes("sex illness"), "method": "plain"}
+    for risk, ok in ((0.2, True), (0.01, False)):
+        policy = document | {"privacy": [{"average-risk": {"risk": risk}}]}
+        if ok:
+            assert shoal.anonymize(table, policy, seed=1).verification.verified
+        else:
+            with pytest.raises(UnreachableError, match="the rows as they are do not meet it"):
+                shoal.anonymize(table, policy, seed=1)
+
+
+def test_the_audit_judges_all_classes_together() -> None:
+    table = tables.people(40, 1, "sex illness")
+    for risk, holds in ((0.2, True), (0.01, False)):
+        document = {"attributes": tables.attributes("sex illness"), "privacy": [{"average-risk": {"risk": risk}}]}
+        verdict = shoal.audit(table, document).models[0]
+        assert (verdict.holds, verdict.records_missed == 0) == (holds, holds)
+        assert verdict.achieved == pytest.approx(2 / 40)
+
+
+def test_every_model_of_all_classes_is_one_for_the_verifier() -> None:
+    together = {name for name, kind in discover("shoal.models", PrivacyModel).items() if issubclass(kind, TableModel)}
+    assert together == {name for name, model in promises.MODELS.items() if model.about == "table"}
+    assert len(together) >= 3
