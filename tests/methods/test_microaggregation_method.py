@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.core.errors import InputError, UnreachableError
+import shoal
+from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
@@ -342,3 +343,46 @@ def test_joining_makes_pairs_of_neighbours() -> None:
     assert one.n_groups == 1
     near = join_groups(space, Grouping(group, 5), np.array([False, False, False, False, True]), most=2)
     assert near.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
+
+
+def test_groups_never_reach_over_strata() -> None:
+    rng = np.random.default_rng(8)
+    people = pa.table(
+        {
+            "age": rng.integers(18, 80, 400),
+            "wage": rng.integers(1000, 5000, 400),
+            "sex": rng.choice(["f", "m"], 400),
+            "grade": rng.integers(1, 4, 400),
+        }
+    )
+    policy = {
+        "attributes": {name: {"role": "quasi"} for name in people.column_names},
+        "privacy": [{"k-anonymity": {"k": 4}}],
+        "method": {"microaggregation": {"strata": ["sex", "grade"]}},
+    }
+    release = shoal.anonymize(people, policy)
+    assert release.verification.verified
+    for name in ("sex", "grade"):
+        before, after = (sorted(table[name].to_pylist()) for table in (people, release.data))
+        assert before == after
+    sums = [table.group_by(["sex", "grade"]).aggregate([("wage", "sum")]) for table in (people, release.data)]
+    before, after = ({(r["sex"], r["grade"]): r["wage_sum"] for r in each.to_pylist()} for each in sums)
+    assert before.keys() == after.keys()
+    for stratum, total in before.items():
+        assert after[stratum] == pytest.approx(total, abs=0.05 * 400)
+
+
+def test_strata_must_be_quasi_attributes_of_enough_records() -> None:
+    people = pa.table({"age": list(range(30)), "town": ["a"] * 28 + ["b"] * 2})
+    policy = {
+        "attributes": {name: {"role": "quasi"} for name in people.column_names},
+        "privacy": [{"k-anonymity": {"k": 4}}],
+        "method": {"microaggregation": {"strata": ["twon"]}},
+    }
+    with pytest.raises(ShoalError, match=r"strata names 'twon', which is no quasi attribute; did you mean 'town'\?"):
+        shoal.anonymize(people, policy)
+    policy["method"] = {"microaggregation": {"strata": ["town"]}}
+    with pytest.raises(UnreachableError, match=r"2 records .* are in strata of too few"):
+        shoal.anonymize(people, policy)
+    release = shoal.anonymize(people, policy | {"max_withheld": 0.1})
+    assert set(release.data["town"].to_pylist()) == {"a"}

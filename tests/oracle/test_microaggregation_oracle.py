@@ -104,17 +104,17 @@ def test_a_deep_tree_finds_what_looking_at_every_record_finds(k: int, values: in
     assert fast(space, k) == slow_mdav(space, k)
 
 
-def partitions(records: tuple[int, ...], k: int) -> list[list[tuple[int, ...]]]:
-    """All ways to make groups of k to 2k - 1."""
+def partitions(records: tuple[int, ...], k: int, most: int | None = None) -> list[list[tuple[int, ...]]]:
+    """All ways to make groups of k to 2k - 1, or *most*."""
     if not records:
         return [[]]
     first, rest = records[0], records[1:]
     found = []
-    for size in range(k, min(2 * k, len(records) + 1)):
+    for size in range(k, min((most or 2 * k - 1) + 1, len(records) + 1)):
         for others in combinations(rest, size - 1):
             left = tuple(r for r in rest if r not in others)
             if len(left) == 0 or len(left) >= k:
-                found += [[(first, *others), *more] for more in partitions(left, k)]
+                found += [[(first, *others), *more] for more in partitions(left, k, most)]
     return found
 
 
@@ -136,6 +136,20 @@ def test_it_is_near_the_best_grouping_of_eight_records(seed: int) -> None:
     best = min(error(space, groups) for groups in partitions(tuple(range(8)), 2))
     reached = sum_squares(space, microaggregate(space, 2))[0]
     assert best - 1e-9 <= reached <= 1.8 * best
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_one_number_is_grouped_in_the_best_of_all_ways(seed: int, k: int) -> None:
+    """Against every partition into groups of k or more, not only into runs of neighbours, nor up to 2k - 1."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(max(k, 3), 9))
+    numbers = rng.normal(size=n) if seed % 2 else rng.integers(0, 5, n).astype(float)
+    space = Space.of([numbers], [])
+    grouping = microaggregate(space, k)
+    assert grouping.sizes.min() >= k
+    best = min(error(space, groups) for groups in partitions(tuple(range(n)), k, most=n))
+    assert sum_squares(space, grouping)[0] == pytest.approx(best, abs=1e-9)
 
 
 def test_squared_errors_are_sums_over_pairs() -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from shoal.core.errors import did_you_mean
 from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.plan.plan import Plan
@@ -20,7 +21,8 @@ class Microaggregation(Method):
     (DMKD 11(2), 2005), with k the smallest size that the models allow. Where models of sensitive values ask for more, a
     group is joined with its nearest until it has that, as in Soria-Comas, Domingo-Ferrer, Sanchez and Martinez,
     "t-closeness through microaggregation" (TKDE 27(11), 2015, Algorithm 1). Which of several records with the same
-    quasi values are in which group is left to chance, so that groups tell nothing of their sensitive values.
+    quasi values are in which group is left to chance, so that groups tell nothing of their sensitive values. A single
+    number is grouped in the best of all ways (Hansen and Mukherjee, TKDE 15(4), 2003).
     """
 
     name: ClassVar[str] = "microaggregation"
@@ -34,6 +36,10 @@ class Microaggregation(Method):
         "middle one; of categories it is the most frequent one",
     )
     decimals: int = Field(default=1, ge=0, le=9, description="decimals of published numbers; 0 gives whole numbers")
+    strata: tuple[str, ...] = Field(
+        default=(),
+        description="quasi attributes in which all records of a group agree, so that these keep their values",
+    )
 
     def refuses(self, problem: Problem) -> str | None:
         """Averages cover nobody of a population, and groups of one are records as they are."""
@@ -43,6 +49,10 @@ class Microaggregation(Method):
             )
         if problem.smallest_class < 2:
             return "the models allow groups of one record, whose averages are its values; add k-anonymity"
+        quasi = [attribute.name for attribute in problem.quasi]
+        for name in self.strata:
+            if name not in quasi:
+                return f"strata names {name!r}, which is no quasi attribute{did_you_mean(name, quasi)}"
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:

@@ -151,6 +151,8 @@ class Grouping:
 def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, step: Step | None = None) -> Grouping:
     """Return groups of k to 2k - 1 records that lie near each other, the same for every order of the rows.
 
+    One number alone is grouped in the best of all ways, and everything else by MDAV.
+
     A table of more than *block_records* is first cut in halves at medians, each time along the attribute that varies
     most there, until no part has more, for the work grows faster than the records; groups then never reach over a cut,
     which costs a little nearness and nothing else.
@@ -160,9 +162,9 @@ def microaggregate(space: Space, k: int, *, block_records: int = BLOCK_RECORDS, 
     if space.n_records < k:
         raise UnreachableError(f"microaggregation: k = {k} but the table has only {space.n_records} records")
     by_record = np.empty(space.n_records, dtype=np.int32)
-    n_groups = 0
-    for members in _blocks(space, max(block_records, 2 * k)):
-        group, found = mdav(space.points(members), k)
+    n_groups, alone = 0, space.numbers.shape[1] == 1 and space.categories.shape[1] == 0
+    for members in _blocks(space, space.n_records if alone else max(block_records, 2 * k)):
+        group, found = group_line(space.numbers[:, 0], k) if alone else mdav(space.points(members), k)
         by_record[members] = group + n_groups
         n_groups += found
         if step is not None:
@@ -326,6 +328,36 @@ def mdav(points: Points, k: int) -> tuple[CodeArray, int]:
         if group[record] < 0:
             group[record] = n_groups
     return group, n_groups + 1
+
+
+@kernel
+def group_line(numbers: FloatArray, k: int) -> tuple[CodeArray, int]:
+    """Return (n,) the groups of at least k that have the least sum of squares of ascending numbers, and how many.
+
+    Hansen and Mukherjee, "A polynomial algorithm for optimal univariate microaggregation" (TKDE 15(4), 2003): the best
+    groups are runs of k to 2k - 1 neighbours, and the best ones of the first i numbers end with one that follows the
+    best ones of fewer. Of equally good last groups the smallest is taken.
+    """
+    n = len(numbers)
+    least = np.full(n + 1, np.inf)
+    least[0] = 0.0
+    size = np.zeros(n + 1, dtype=np.int64)  # of the last group of the first i numbers
+    for end in range(k, n + 1):
+        total = squares = 0.0
+        for length in range(1, min(2 * k - 1, end) + 1):
+            apart = numbers[end - 1] - numbers[end - length]  # from the last number, so that sums stay small
+            total += apart
+            squares += apart * apart
+            if length >= k and least[end - length] < np.inf:
+                error = least[end - length] + max(squares - total * total / length, 0.0)
+                if error < least[end]:
+                    least[end], size[end] = error, length
+    group, n_groups, end = np.empty(n, dtype=np.int32), 0, n
+    while end > 0:
+        group[end - size[end] : end] = n_groups
+        end -= size[end]
+        n_groups += 1
+    return (n_groups - 1 - group).astype(np.int32), n_groups
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UnreachableError
-from shoal.core.kernels import same_rows
+from shoal.core.kernels import group_items, same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
 from shoal.methods.microaggregation.mdav import (
@@ -34,7 +34,7 @@ _FARTHEST = 2.0**52  # steps from 0, beyond which floats skip some
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Records that have the same numbers missing: only these can have a common average."""
+    """Records that have the same numbers missing and are in the same stratum: these can have a common average."""
 
     members: IntArray  # (n_members,) places among the records
     space: Space
@@ -50,7 +50,7 @@ def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Gener
     refuse_unreachable(problem, problem.max_withheld)
     cells = rng.permutation(np.repeat(np.arange(problem.cells.n_cells), problem.cells.counts))
     with progress.step("grouping", len(cells), unit="records") as step:
-        parts, n_groups = _parts(problem, cells), 0
+        parts, n_groups = _parts(problem, method, cells), 0
         owner = np.empty(len(cells), dtype=np.int32)
         for part in parts:  # one of fewer records than a class needs is one group
             grouping = microaggregate(part.space, min(problem.smallest_class, len(part.members)), step=step)
@@ -67,14 +67,20 @@ def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Gener
     return replace(plan, search=search).warn(*_too_coarse(problem, method))
 
 
-def _parts(problem: Problem, cells: IntArray) -> list[_Part]:
-    """Cut the records into those with the same numbers missing, and measure how near they are to each other."""
+def _parts(problem: Problem, method: Microaggregation, cells: IntArray) -> list[_Part]:
+    """Cut the records into those of a stratum with the same numbers missing, and measure how near they are."""
     columns = [None if column is None else column[cells] for column in problem.numbers]
-    absent = [np.isnan(column).astype(np.int32) for column in columns if column is not None]
-    first, pattern = same_rows(absent) if absent else (np.zeros(1, dtype=np.int64), np.zeros(len(cells), np.int32))
+    common: list[AnyIntArray] = [np.isnan(column).astype(np.int32) for column in columns if column is not None]
+    common += [
+        np.unique(problem.quasi_codes[place] if column is None else column, return_inverse=True)[1].reshape(-1)[cells]
+        for place, (attribute, column) in enumerate(zip(problem.quasi, problem.numbers, strict=True))
+        if attribute.name in method.strata
+    ]
+    first, pattern = same_rows(common) if common else (np.zeros(1, dtype=np.int64), np.zeros(len(cells), np.int32))
+    start, order = group_items(pattern.astype(np.int32), len(first))
     parts = []
     for number in range(len(first)):
-        members = np.flatnonzero(pattern == number)
+        members = order[start[number] : start[number + 1]]
         numbers, categories, weights, other_weights = [], [], [], []
         for attribute, column, codes in zip(problem.quasi, columns, problem.quasi_codes, strict=True):
             if column is None:
@@ -165,9 +171,10 @@ def _unmet(problem: Problem, n_parts: int, records: int) -> str:
     if n_parts == 1:
         return f"microaggregation: even all records as one group do not meet {models}; use slicing, or ask for less"
     return (
-        f"microaggregation: {records} records have numbers missing that too few others have missing, so that no group "
-        f"of them meets {models}; max_withheld allows {problem.max_withheld} of them to be left out. Allow more, say "
-        "missing: drop, or give the columns that have gaps a taxonomy of categories"
+        f"microaggregation: {records} records have numbers missing that too few others have missing, or are in strata "
+        f"of too few, so that no group of them meets {models}; max_withheld allows {problem.max_withheld} of them to "
+        "be left out. Allow more, name fewer strata, say missing: drop, or give the columns that have gaps a taxonomy "
+        "of categories"
     )
 
 
