@@ -1,4 +1,4 @@
-"""Thirty tables that look like real ones, with the roles, types and missing markers that their columns truly have.
+"""Tables that look like real ones, with the roles, types and missing markers that their columns truly have.
 
 All are drawn from the same made-up people, so that age, schooling, work, income and health hang together. Roles follow
 what outsiders could know: quasi are demography, places, dates, household and occupation; sensitive are diagnoses,
@@ -27,6 +27,7 @@ class Truth:
     role: str
     type: str
     missing: frozenset[str] = frozenset()
+    looks: str | None = None  # what the values show it to be, "" if nothing; None: not asked
 
 
 @dataclass(frozen=True)
@@ -1077,6 +1078,233 @@ HELD_OUT: tuple[Callable[[People], Table], ...] = (
     beneficiaries,
     clinic,
 )
+
+
+# Tables whose names say nothing: what a column is shows in its values alone. ``Truth.looks`` says what must be seen.
+
+SURNAMES = (
+    "Smith Johnson Brown Taylor Wilson Evans Thomas Hughes Walker Wright Clarke Harris Ashworth Pemberton Okafor "
+    "Drinkwater Featherstone Osei Quigley Tunnicliffe Vaughan Womersley"
+)
+GIVEN = "Oliver Emily Jack Sophie Harry Jessica George Charlotte Thomas Hannah Daniel Lucy Imran Bronwyn Callum Niamh"
+NACHNAMEN = "Müller Schmidt Schneider Fischer Weber Meyer Wagner Becker Schulz Hoffmann Krüger Lange Zimmerer Habicht"
+VORNAMEN = "Lukas Anna Felix Lena Maximilian Katharina Jürgen Ursula Stefan Sabine Torben Heike Malte Silke Yusuf Aylin"
+
+
+def seen(looks: str, role: str, values, kind: str) -> Truth:
+    return Truth(values, role, kind, looks=looks)
+
+
+def _digits(p: People, n: int, *, first: str = "") -> list[str]:
+    return [first + "".join(map(str, row)) for row in p.rng.integers(0, 10, (p.n, n - len(first)))]
+
+
+def _luhn(body: str) -> str:
+    total = sum(sum(divmod(int(d) * (2 if i % 2 == 0 else 1), 10)) for i, d in enumerate(reversed(body)))
+    return body + str(-total % 10)
+
+
+def _iban(country: str, body: str) -> str:
+    number = int("".join(str(int(c, 36)) for c in body + country + "00"))
+    return f"{country}{98 - number % 97:02d}{body}"
+
+
+def _bsn(p: People) -> list[str]:
+    found: list[str] = []
+    while len(found) < p.n:
+        body = p.rng.integers(0, 10, 8)
+        check = int((body * np.arange(9, 1, -1)).sum()) % 11
+        if check < 10:
+            found.append("".join(map(str, body)) + str(check))
+    return found
+
+
+def _pesel(p: People) -> list[str]:
+    bodies = [
+        f"{day.year % 100:02d}{day.month + (20 if day.year >= 2000 else 0):02d}{day.day:02d}{i:04d}"
+        for day, i in zip(p.born, p.rng.integers(0, 10_000, p.n), strict=True)
+    ]
+    weights = (1, 3, 7, 9, 1, 3, 7, 9, 1, 3)
+    return [body + str(-sum(int(d) * w for d, w in zip(body, weights, strict=True)) % 10) for body in bodies]
+
+
+def _mails(p: People) -> list[str]:
+    hosts = p.pick("example.org mail.example.com post.example.net")
+    who = p.names()
+    return [f"{n.lower().replace(' ', '.')}{i % 97}@{h}" for i, (n, h) in enumerate(zip(who, hosts, strict=True))]
+
+
+def _plates(p: People, form: str) -> list[str]:
+    letters, digits = p.rng.integers(0, 26, (p.n, 6)), p.rng.integers(1, 10, (p.n, 6))
+    return [
+        "".join(
+            chr(65 + letters[i, j % 6]) if c == "A" else str(digits[i, j % 6]) if c == "9" else c
+            for j, c in enumerate(form)
+        )
+        for i in range(p.n)
+    ]
+
+
+def headless_english(p: People) -> Table:
+    flats = p.streets("{} Mill Lane|{} High Street|Flat 2, {} Park Road|{} Station Road|{} Elm Avenue|{}b Castle Close")
+    return Table(
+        {
+            "v01": seen("given names", "identifier", p.pick(GIVEN), "text"),
+            "v02": seen("family names", "identifier", p.pick(SURNAMES), "text"),
+            "v03": seen("e-mail addresses", "identifier", _mails(p), "text"),
+            "v04": seen(
+                "telephone numbers", "identifier", ["+44 7" + d[:3] + " " + d[3:] for d in _digits(p, 9)], "key|text"
+            ),
+            "v05": seen("street addresses", "identifier", flats, "text"),
+            "v06": seen("postcodes", "quasi", _plates(p, "AA9 9AA"), "postcode"),
+            "v07": seen("national insurance numbers", "identifier", _plates(p, "JK999999C"), "key"),
+            "v08": seen("dates of birth", "quasi", p.births("%d/%m/%Y"), "date"),
+            "v09": seen("licence plates", "identifier", _plates(p, "AA99 AAA"), "key|text"),
+            "v10": either("insensitive|quasi", p.truth(0.3, "Y", "N"), "truth"),
+            "v11": either("insensitive|quasi", p.whole(1, 9), "number"),
+        }
+    )
+
+
+def headless_american(p: People) -> Table:
+    ssn = [f"{a:03d}-{b:02d}-{c:04d}" for a, b, c in p.rng.integers([100, 10, 1000], [650, 99, 9999], (p.n, 3))]
+    return Table(
+        {
+            "a": seen("social security numbers", "identifier", ssn, "key"),
+            "b": seen(
+                "names of people",
+                "identifier",
+                [f"{m}, {n}" for n, m in zip(p.pick(GIVEN), p.pick(SURNAMES), strict=True)],
+                "text",
+            ),
+            "c": seen(
+                "telephone numbers",
+                "identifier",
+                [f"({x[:3]}) {x[3:6]}-{x[6:]}" for x in _digits(p, 10, first="5")],
+                "key|text",
+            ),
+            "d": seen("payment card numbers", "identifier", [_luhn(x) for x in _digits(p, 15, first="4")], "key"),
+            "e": seen("web addresses", "identifier", [f"https://example.org/people/{i}" for i in p.keys()], "text|key"),
+            "f": seen(
+                "IP addresses",
+                "identifier",
+                [".".join(map(str, row)) for row in p.rng.integers(1, 255, (p.n, 4))],
+                "key|text",
+            ),
+            "g": seen(
+                "MAC addresses",
+                "identifier",
+                [":".join(f"{x:02x}" for x in row) for row in p.rng.integers(0, 256, (p.n, 6))],
+                "key",
+            ),
+            "h": seen("file names", "identifier", [f"IMG_{i}.jpg" for i in p.keys()], "key|text"),
+            "i": either("quasi|insensitive|sensitive", p.days("2021-01-01", "2023-12-30"), "date"),
+            "j": seen(
+                "short remarks",
+                "identifier",
+                p.notes("pt")[:300] + p.pick(["doing well", "see chart", "none today, call back", "ok"])[:300],
+                "text",
+            ),
+        }
+    )
+
+
+def headless_german(p: People) -> Table:
+    strassen = [
+        f"{s} {n}"
+        for s, n in zip(
+            p.pick("Hauptstraße|Gartenweg|Lindenallee|Am Markt|Bahnhofstr.|Schulgasse".split("|")),
+            p.whole(1, 90),
+            strict=True,
+        )
+    ]
+    return Table(
+        {
+            "feld1": seen("family names", "identifier", p.pick(NACHNAMEN), "text"),
+            "feld2": seen("given names", "identifier", p.pick(VORNAMEN), "text"),
+            "feld3": seen("street addresses", "identifier", strassen, "text"),
+            "feld4": seen("bank account numbers (IBAN)", "identifier", [_iban("DE", x) for x in _digits(p, 18)], "key"),
+            "feld5": seen(
+                "telephone numbers", "identifier", [f"0{x[:3]}/{x[3:]}" for x in _digits(p, 10, first="17")], "key|text"
+            ),
+            "feld6": seen("dates of birth", "quasi", p.births("%d.%m.%Y"), "date"),
+            "feld7": seen("licence plates", "identifier", _plates(p, "AA-AA 999"), "key|text"),
+            "feld8": either("insensitive|quasi", p.pick("rot blau grün gelb"), "category"),
+        },
+        delimiter=";",
+    )
+
+
+def headless_european(p: People) -> Table:
+    dni = [f"{x}{'TRWAGMYFPDXBNJZSQVHLCKE'[int(x) % 23]}" for x in _digits(p, 8)]
+    nir = [f"{x}{97 - int(x) % 97:02d}" for x in _digits(p, 13, first="1")]
+    return Table(
+        {
+            "x1": seen("Dutch citizen service numbers (BSN)", "identifier", _bsn(p), "key"),
+            "x2": seen("Spanish identity numbers (DNI, NIE)", "identifier", dni, "key"),
+            "x3": seen("Polish identity numbers (PESEL)", "identifier", _pesel(p), "key"),
+            "x4": seen("French social security numbers (NIR)", "identifier", nir, "key"),
+            "x5": seen(
+                "bank account numbers (IBAN)", "identifier", [_iban("NL", "ABNA" + x) for x in _digits(p, 10)], "key"
+            ),
+            "x6": seen(
+                "IP addresses",
+                "identifier",
+                ["2001:db8::" + ":".join(f"{x:x}" for x in row) for row in p.rng.integers(1, 65535, (p.n, 3))],
+                "key|text",
+            ),
+            "x7": seen(
+                "street addresses",
+                "identifier",
+                [
+                    f"{n} {s}"
+                    for n, s in zip(
+                        p.whole(1, 60),
+                        p.pick("rue des Lilas|avenue Foch|place du Marché|bd Victor Hugo".split("|")),
+                        strict=True,
+                    )
+                ],
+                "text",
+            ),
+            "x8": seen("keys of one shape", "identifier", p.persons("MRN-{:07d}"), "key"),
+            "x9": seen("postcodes", "quasi", _plates(p, "9999 AA"), "postcode"),
+        }
+    )
+
+
+def lookalikes(p: People) -> Table:
+    """Nothing here names anybody: short codes, towns, firms, versions, amounts and measures."""
+    return Table(
+        {
+            "p1": seen(
+                "",
+                "insensitive|quasi",
+                p.pick("Paris London Berlin Madrid Rome Florence Vienna Austin Charlotte Houston Leeds"),
+                "category",
+            ),
+            "p2": seen(
+                "", "insensitive|quasi", p.pick("Baker Cook Miller Teacher Driver Nurse Clerk Farmer"), "category"
+            ),
+            "p3": seen("", "insensitive|quasi", p.pick("2.1.0 2.1.3 2.2.0 3.0.1"), "category"),
+            "p4": seen("", "insensitive|quasi", p.pick("A-12 A-13 B-07 C-99 D-01"), "category"),
+            "p5": seen("", "insensitive|quasi|sensitive", p.whole(100_000_000, 999_999_999), "number|key|category"),
+            "p6": seen("", "insensitive|quasi", p.decimal(0, 100, 2), "number"),
+            "p7": seen("", "insensitive|quasi", p.pick("May June April August"), "month|category"),
+            "p8": seen(
+                "",
+                "insensitive|quasi",
+                p.pick("North Ward|South Ward|St Mary|St Thomas|King George|Queen Charlotte".split("|")),
+                "category",
+            ),
+            "p9": seen("", "quasi|insensitive", p.days("2022-01-01", "2023-12-30"), "date"),
+            "p10": seen("", "sensitive|quasi", p.pick(ICD10), "prefix"),
+        }
+    )
+
+
+HEADLESS: tuple[Callable[[People], Table], ...] = (
+    headless_english, headless_american, headless_german, headless_european, lookalikes,
+)  # fmt: skip
 
 
 def make_table(maker: Callable[[People], Table]) -> Table:
