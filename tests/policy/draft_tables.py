@@ -1184,7 +1184,7 @@ def headless_american(p: People) -> Table:
                 "key|text",
             ),
             "d": seen("payment card numbers", "identifier", [_luhn(x) for x in _digits(p, 15, first="4")], "key"),
-            "e": seen("web addresses", "identifier", [f"https://example.org/people/{i}" for i in p.keys()], "text|key"),
+            "e": seen("web addresses", "identifier", p.keys("https://example.org/people/{}"), "text|key"),
             "f": seen(
                 "IP addresses",
                 "identifier",
@@ -1197,7 +1197,7 @@ def headless_american(p: People) -> Table:
                 [":".join(f"{x:02x}" for x in row) for row in p.rng.integers(0, 256, (p.n, 6))],
                 "key",
             ),
-            "h": seen("file names", "identifier", [f"IMG_{i}.jpg" for i in p.keys()], "key|text"),
+            "h": seen("file names", "identifier", p.keys("IMG_{}.jpg"), "key|text"),
             "i": either("quasi|insensitive|sensitive", p.days("2021-01-01", "2023-12-30"), "date"),
             "j": seen(
                 "short remarks",
@@ -1213,7 +1213,7 @@ def headless_german(p: People) -> Table:
     strassen = [
         f"{s} {n}"
         for s, n in zip(
-            p.pick("Hauptstraße|Gartenweg|Lindenallee|Am Markt|Bahnhofstr.|Schulgasse".split("|")),
+            p.pick(["Hauptstraße", "Gartenweg", "Lindenallee", "Am Markt", "Bahnhofstr.", "Schulgasse"]),
             p.whole(1, 90),
             strict=True,
         )
@@ -1260,7 +1260,7 @@ def headless_european(p: People) -> Table:
                     f"{n} {s}"
                     for n, s in zip(
                         p.whole(1, 60),
-                        p.pick("rue des Lilas|avenue Foch|place du Marché|bd Victor Hugo".split("|")),
+                        p.pick(["rue des Lilas", "avenue Foch", "place du Marché", "bd Victor Hugo"]),
                         strict=True,
                     )
                 ],
@@ -1293,7 +1293,7 @@ def lookalikes(p: People) -> Table:
             "p8": seen(
                 "",
                 "insensitive|quasi",
-                p.pick("North Ward|South Ward|St Mary|St Thomas|King George|Queen Charlotte".split("|")),
+                p.pick(["North Ward", "South Ward", "St Mary", "St Thomas", "King George", "Queen Charlotte"]),
                 "category",
             ),
             "p9": seen("", "quasi|insensitive", p.days("2022-01-01", "2023-12-30"), "date"),

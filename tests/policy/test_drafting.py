@@ -7,6 +7,7 @@ import math
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
@@ -148,8 +149,8 @@ def test_identifiers_by_name_and_evidence():
         "patient age": "quasi",
         "remark": "identifier",
     }
-    person = next(column for column in draft.columns if column.name == "person")
-    assert "several records belong to one person" in person.questions[0]
+    assert draft.policy["unit"] == "person"
+    assert any("which of these names the people" in question for question in draft.questions)
 
 
 @pytest.mark.parametrize("name", ["Bemerkung", "comment", "remarks", "note", "Observaciones", "remarque", "uwagi"])
@@ -172,6 +173,68 @@ def test_survey_weights_are_named_if_every_record_has_one(weights, expected, tmp
     draft = draft_policy(table)
     assert draft.policy.get("survey_weight") == expected
     assert runs(table, draft, tmp_path).manifest["rows"] == 60
+
+
+def test_codes_of_several_lengths_are_grouped_by_how_they_begin(tmp_path):
+    stems, ends = ["A01", "C10", "G47", "Q86"], ["", ".1", ".11", ".2"]
+    industries = [stem + end for stem in stems for end in ends]
+    occupations = [1, 2, 25, 251, 2511, 2512, 252, 26, 263, 2631, 3, 33, 331, 3311, 4, 41, 411, 4110]
+    rng = np.random.default_rng(3)
+    table = pa.table(
+        {
+            "nace": rng.choice(industries, 600),
+            "isco": rng.choice(occupations, 600),
+            "points": rng.choice(occupations, 600),  # the same numbers under a name that says nothing
+            "age": rng.integers(20, 60, 600),
+        }
+    )
+    draft = draft_policy(table)
+    entries = draft.policy["attributes"]
+    assert entries["nace"] == entries["isco"] == {"role": "quasi", "taxonomy": {"mask": {}}}
+    assert next(column.type for column in draft.columns if column.name == "points") != "prefix"
+    labels = set(runs(table, draft, tmp_path).data["nace"].to_pylist())
+    assert any(label.endswith("*") and label != "*" for label in labels)
+
+
+def repeating(n_people, column="patient_id"):
+    """Stays of people of whom everybody has ten records, with any of six illnesses each."""
+    rng = np.random.default_rng(n_people)
+    who = np.repeat(np.arange(n_people), 10)
+    return pa.table(
+        {
+            column: [f"P{person:05d}" for person in who],
+            "age": rng.integers(18, 90, n_people)[who],
+            "diagnosis": rng.choice(
+                ["flu", "gout", "cold", "burn", "cut", "mumps"], len(who), p=[0.4, 0.2, *[0.1] * 4]
+            ),
+        }
+    )
+
+
+def test_people_with_several_records_are_counted(tmp_path):
+    table = repeating(40).slice(0, 40)  # four people
+    assert draft_policy(table).policy.get("unit") is None  # too few to be people
+    draft = draft_policy(repeating(80))
+    assert draft.policy["unit"] == "patient_id"
+    assert draft.policy["sample"] == {"one_per": "unit"}  # nearly everybody had the flu once
+    assert "One record of each person" in draft.text
+    release = runs(repeating(80), draft, tmp_path)
+    assert release.manifest["rows"] == 80
+
+
+def test_people_with_one_illness_each_need_no_sample(tmp_path):
+    table = repeating(80)
+    ill = np.repeat(np.array(["flu", "gout", "cold", "burn"])[np.arange(80) % 4], 10)
+    table = table.set_column(2, "diagnosis", pa.array(ill))
+    draft = draft_policy(table)
+    assert (draft.policy["unit"], draft.policy.get("sample")) == ("patient_id", None)
+    assert {entry["counts"] for entry in runs(table, draft, tmp_path).manifest["guarantees"]} == {"unit"}
+
+
+@pytest.mark.parametrize("column", ["provider_id", "batch_no"])
+def test_other_keys_that_repeat_stay_a_question(column):
+    draft = draft_policy(repeating(80, column))
+    assert "unit" not in draft.policy
 
 
 def test_no_quasi_attribute_is_still_yaml():

@@ -13,7 +13,7 @@ from shoal.core.progress import Silent
 from shoal.policy.policy import Policy
 from shoal.policy.profiling import profile_columns
 from shoal.sources.opening import open_source
-from shoal.studio.pages.columns import BARS, draw_values, with_role
+from shoal.studio.pages.columns import BARS, TYPES, draw_values, with_role
 
 
 def column(**values):
@@ -65,6 +65,7 @@ def test_the_page_shows_each_column_with_its_suggestion_and_reason(browser, proj
     for drafted in project.draft.columns:
         assert f'<span class="column-name">{drafted.name}</span>' in page
         assert f"Suggested {drafted.role}" in page
+        assert f"Type: {TYPES[drafted.type]}" in page
     assert not re.search(r"\sstyle=", page)
     assert "p17" not in page, "names of people are not shown"
 
@@ -117,6 +118,15 @@ def test_every_role_of_every_column_gives_a_policy_that_loads(project):
             if profile.name == "age":
                 document["attributes"]["sex"] = {"role": "quasi"}
             assert Policy.load(document).attributes[profile.name].role == role
+
+
+def test_a_column_that_names_people_no_longer_counts_them_in_another_role(project):
+    patient = project.profile[number(project, "patient")]
+    counting = {**project.document, "unit": "patient", "sample": {"one_per": "unit"}}
+    document, said = with_role(counting, patient, "insensitive", {})
+    assert not document.keys() & {"unit", "sample"}
+    assert "records are counted now" in said
+    assert with_role(counting, patient, "identifier", {})[0]["unit"] == "patient"
 
 
 def test_what_a_role_had_no_use_for_comes_back_with_it(browser, project):

@@ -325,6 +325,15 @@ class TestMask:
         assert places.encode(pa.array(["47119", "1234", "x*345"])).tolist() == [1, -1, -1]
         assert not places.declared
 
+    def test_codes_of_any_length_are_grouped_by_how_they_begin(self) -> None:
+        tree = MaskTaxonomy().build(pa.array(["E11", "E11.9", "E11.65", "E119", "I10", None, ""]))
+        assert set(tree.labels) - set(tree.leaf_labels) >= {"E*", "E11*", "E11.6*", "I*", "*"}
+        assert "E11.*" not in tree.labels  # the point alone makes no group
+        assert tree.cover(0, 4) == {"prefixes": ["E11"]}
+        assert tree.cover(0, 1) == {"values": ["E11"]}  # and none of the codes below it
+        assert tree.encode(pa.array(["E119", "E1", "x"])).tolist() == [3, -1, -1]
+        assert MaskTaxonomy(keep=(3, 1)).build(pa.array([25, 2512, 251, 31])).labels[4:] == ("251*", "2*", "3*", "*")
+
     def test_no_label_tells_the_smallest_or_largest_text(self) -> None:
         places = MaskTaxonomy(length=3).build(pa.array(["104", "217", "333", "902"]))
         assert [places.label(*ends) for ends in ((0, 2), (1, 3), (2, 4))] == ["<= 217", "[217, 333]", ">= 333"]

@@ -229,3 +229,16 @@ def test_masks(values: list[str], keep: set[int]) -> None:
         check_covers(tree, [*values, None])
     heights = {kept for kept in keep if 0 < kept < 3}
     assert taxonomy.height == len(heights) + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text("01.a", min_size=1, max_size=4), min_size=1, max_size=8, unique=True),
+    st.none() | st.sets(st.integers(0, 5), max_size=3),
+)
+def test_codes_of_any_length(values: list[str], keep: set[int] | None) -> None:
+    taxonomy = MaskTaxonomy(keep=None if keep is None else tuple(keep)).build(pa.array(values))
+    for tree in (taxonomy, taxonomy.with_missing()):
+        check_tree(tree)
+        check_labels(tree)
+        check_covers(tree, [*values, None])

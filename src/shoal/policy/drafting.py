@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import encode_columns
 from shoal.core.errors import InputError, did_you_mean
 from shoal.core.progress import Progress, Silent
 from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
+from shoal.plan.problem import most_concentrated
 from shoal.policy.guessing import (
     CODES,
     MOST_CATEGORIES,
@@ -31,6 +34,7 @@ from shoal.policy.guessing import (
     guess_type,
     guess_unknown_role,
     how_many,
+    names_people,
     type_of_names,
 )
 from shoal.policy.policy import Role
@@ -152,7 +156,15 @@ def draft_from_profiles(
     secret = [profile for profile, column in pairs if column.role == "sensitive"]
     weights = [profile for profile, column in pairs if column.type == "weight" and column.role == "insensitive"]
     weights = [profile for profile in weights if profile.lowest >= 0 < profile.highest and not profile.n_missing]
-    models = [ask_k_anonymity(profiles[0].n_rows), *map(ask_diversity, secret)]
+    people = [profile for profile, column in pairs if column.role == "identifier" and column.type == "key"]
+    people = sorted(filter(names_people, people), key=lambda profile: -profile.n_distinct)
+    diverse = [ask_diversity(profile.name, count_records(profile)) for profile in secret]
+    one_each = False
+    if people and secret:
+        by_people = _ask_by_people(source, people[0].name, secret)
+        one_each = any(mine.choice is None is not all_.choice for mine, all_ in zip(by_people, diverse, strict=True))
+        diverse = diverse if one_each else by_people
+    models = [ask_k_anonymity(people[0].n_distinct if people else profiles[0].n_rows), *diverse]
     reading = chosen.model_dump(exclude_defaults=True)
     policy: dict[str, Any] = {
         "attributes": {column.name: column.entry for column in columns},
@@ -161,11 +173,18 @@ def draft_from_profiles(
         "missing": "category",
         "max_withheld": 0,
     }
+    if people:
+        policy["unit"] = people[0].name
+    if one_each:
+        policy["sample"] = {"one_per": "unit"}
     if weights:
         policy["survey_weight"] = weights[0].name
     if reading:
         policy["source"] = reading
     asked = _table_questions(columns, profiles, chosen)
+    if len(people) > 1:
+        names = ", ".join(scalar(profile.name) for profile in people)
+        asked = (*asked, f"which of these names the people: {names}? unit is the one with the most values.")
     text = _text(name, profiles, columns, models, policy, asked)
     every = (*asked, *(question for model in models for question in model.questions))
     return Draft(name, profiles[0].n_rows, columns, every, policy, text)
@@ -279,7 +298,19 @@ def _text(
         lines += questions(model.questions, "  ")
         lines += [f"  - {name}: {flow(parameters)}" for name, parameters in (model.choice or {}).items()]
     lines.append("")
-    lines += [f"{key}: {flow(entry)}" for key, entry in policy.items() if key not in ("attributes", "privacy")]
+    repeated = next((profile for profile in profiles if profile.name == policy.get("unit")), profiles[0])
+    why = {
+        "unit": f"{repeated.n_rows:,} records have {how_many(repeated)} of this column: it seems to name people, some "
+        "of whom have several records. With unit, every promise counts people; without it a class of k records may be "
+        "fewer than k people. Delete the line if every record is another person.",
+        "sample": "One record of each person is published: so many people have several sensitive values that no class "
+        "of all their records could be diverse. Without the sample, weaker models have to be asked for.",
+    }
+    for key, entry in policy.items():
+        if key in why:
+            lines += comment(why[key], "")
+        if key not in ("attributes", "privacy"):
+            lines.append(f"{key}: {flow(entry)}")
     return "\n".join(lines) + "\n"
 
 
@@ -291,19 +322,34 @@ def ask_k_anonymity(n_rows: int) -> Guess[Options | None]:
     return Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
 
 
-def ask_diversity(column: ColumnProfile) -> Guess[Options | None]:
-    """Ask that the values of every class differ, as far as those of the whole table do."""
-    counts = column.records
-    if column.n_missing:  # missing is a value too
-        counts = np.append(counts, column.n_missing)
+def count_records(column: ColumnProfile) -> IntArray:
+    """Return the records of each value, missing among them."""
+    return np.append(column.records, column.n_missing) if column.n_missing else column.records
+
+
+def _ask_by_people(source: Source, unit: str, secret: Sequence[ColumnProfile]) -> list[Guess[Options | None]]:
+    """Ask for diversity among people: each counts once, with the value of theirs that makes the table least diverse."""
+    names = [profile.name for profile in secret]
+    _, (person, *columns) = encode_columns(source.batches([unit, *names], dictionary=[unit, *names]))
+    size = np.array([len(np.unique(person))])
+    asked = []
+    for name, values in zip(names, columns, strict=True):
+        pairs = np.unique(values.astype(np.int64) << 32 | person) >> 32
+        counts = most_concentrated(np.bincount(pairs)[np.newaxis], size)[0]
+        asked.append(ask_diversity(name, counts[counts > 0]))
+    return asked
+
+
+def ask_diversity(name: str, counts: IntArray) -> Guess[Options | None]:
+    """Ask that the values of every class differ, as far as *counts*, those of the whole table, do."""
     whole = Whole(int(counts.sum()), counts)
     reached = EntropyLDiversity(l=1).worst(whole.as_class(), whole)
     for l in (3, 2):
         if reached >= ROOM * l:
-            asked = {EntropyLDiversity.name: {"l": l, "attribute": column.name}}
+            asked = {EntropyLDiversity.name: {"l": l, "attribute": name}}
             return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the most there is")
     if len(counts) > 1:
-        asked = {DistinctLDiversity.name: {"l": 2, "attribute": column.name}}
+        asked = {DistinctLDiversity.name: {"l": 2, "attribute": name}}
         return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} only, so that two values are all that is asked for")
     return Guess(
         None,

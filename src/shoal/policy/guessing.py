@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -39,6 +40,7 @@ _EPOCH = date(1970, 1, 1)
 _BAND = re.compile(
     r"[\[(]?\s*[<>]?=?\s*\d+\s*(-|–|to|bis|a|,)\s*\d+\s*[\])]?|[<>]=?\s*\d+|\d+\s*(\+|and over|or more|plus)"
 )
+_CODE = re.compile(r"[A-Z]{0,2}\d{1,6}([.-]?\d{1,4}){0,3}[A-Z]?")
 _PREFIXED = re.compile(r"[A-Z]\d{2}([.]?\d{1,4})?|\d{3}([.]\d{1,2})?|[EV]\d{2,3}([.]\d{1,2})?")
 
 # What others could know of a person comes first where there are more quasi-identifiers than anybody can keep.
@@ -107,6 +109,8 @@ def _type_of_texts(column: ColumnProfile) -> ColumnType:
     coded = bool(few) and all(map(_PREFIXED.fullmatch, few)) and len(few) > 4
     if coded and (any("." in text for text in few) or "health" in known.find_topics(column.name)):
         return "prefix"
+    if _has_stems(column):
+        return "prefix"
     if _is_free_text(column):
         return "text"
     if column.distinct_share >= NEARLY_UNIQUE:
@@ -134,6 +138,8 @@ def _type_of_numbers(column: ColumnProfile) -> ColumnType:
         return "weekday"
     if not whole or column.leading_zeros:
         return "category" if column.leading_zeros and whole else "number"
+    if "nomenclature" in topics and _has_stems(column):
+        return "prefix"
     if n > FEW_CODES:
         long = len(column.lengths) == 1 and high >= 1e6 and column.distinct_share < 0.5
         return "category" if "code" in topics or long else "number"
@@ -146,6 +152,30 @@ def _type_of_numbers(column: ColumnProfile) -> ColumnType:
     gaps = high - low + 1 > n
     few = n == 2 or (low == 1 and high <= 7) or (n <= FEW_TEXTS and (gaps or low >= 100))
     return "category" if few or not topics.isdisjoint(_CODED) else "number"
+
+
+def _has_stems(column: ColumnProfile) -> bool:
+    """Whether values are codes of several lengths of which longer ones begin with shorter ones, or share a stem.
+
+    Half of the longer codes begin with another value of the column, or have a point behind what another has in front
+    of its own.
+    """
+    if not column.exact or not FEW_TEXTS < column.n_distinct <= MOST_CATEGORIES or len(column.lengths) < 2:
+        return False
+    codes = set(texts(column.values).to_pylist())
+    if column.distinct_share >= NEARLY_UNIQUE or not all(map(_CODE.fullmatch, codes)):
+        return False
+    shortest = min(map(len, codes))
+    longer = [code for code in codes if len(code) > shortest]
+    stems = Counter(code.partition(".")[0] for code in codes if "." in code)
+    below = sum(
+        stems[code.partition(".")[0]] > 1 or any(code[:end] in codes for end in range(shortest, len(code)))
+        for code in longer
+    )
+    # Numbers behind one letter are those of records, and bare ones quantities.
+    several = len({code[0] for code in codes if code[0].isalpha()}) > 1
+    known = "nomenclature" in read_vocabulary().find_topics(column.name)
+    return (several or known or bool(stems)) and below >= len(longer) / 2
 
 
 def type_of_names(column: ColumnProfile) -> ColumnType:
@@ -193,7 +223,7 @@ def guess_role(column: ColumnProfile, kind: ColumnType) -> Guess[Role] | None:
         return Guess("identifier", f"free text ({how_many(column)})", (question,))
     if topics & SENSITIVE == {"health"} and words(column.name) & _COUNTING:
         return Guess("insensitive", f"a count, by its name ({how_many(column)})")
-    if topics & SENSITIVE or kind == "prefix":
+    if topics & SENSITIVE or (kind == "prefix" and not topics & frozenset(QUASI)):
         return Guess("sensitive", f"by its {'name' if topics & SENSITIVE else 'codes'} ({how_many(column)})")
     if column.n_distinct == 1:
         return Guess("insensitive", "every record has the same value")
@@ -222,15 +252,22 @@ def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]
     if (
         told
         and (kind != "number" or ends or not words(column.name) & _COUNTING)
-        and column.distinct_share >= 0.1
+        and (column.distinct_share >= 0.1 or (ends and "people" in topics))
         and column.n_distinct > FEW_CONTACTS
     ):
         question = (
             "do several records belong to one person? Then a class of k records may be fewer than k people: "
             "name this column as unit, and people are counted."
         )
-        return Guess("identifier", f"by its name, with {how_many(column)}", (question,))
+        asked = () if names_people(column) else (question,)
+        return Guess("identifier", f"by its name, with {how_many(column)}", asked)
     return None
+
+
+def names_people(column: ColumnProfile) -> bool:
+    """Whether an identifier is a key of people, by its name, of whom some have several records and all have one."""
+    known = "people" in read_vocabulary().find_topics(column.name)
+    return known and column.exact and column.n_distinct < column.n_rows and not column.n_missing
 
 
 def guess_unknown_role(column: ColumnProfile, *, careful: bool) -> Guess[Role]:
@@ -301,8 +338,10 @@ def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
 
 
 def _mask(column: ColumnProfile) -> Guess[Options] | None:
-    if column.length is None or not 2 <= column.length <= 12 or column.kind not in ("whole", "text"):
+    if column.kind not in ("whole", "text") or not 2 <= max(column.lengths, default=0) <= 12 or column.wordy:
         return None
+    if column.length is None or (len(column.lengths) > 1 and guess_type(column) == "prefix"):
+        return Guess({"mask": {}}, "codes of several lengths, grouped by how they begin")
     return Guess({"mask": {"length": column.length}}, f"codes of {column.length} characters, masked from the end")
 
 

@@ -48,7 +48,9 @@ class Categories(Scale):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefixes(Scale):
-    """Texts of one length whose tails are masked: a node covers its prefix, any other range the texts in between.
+    """Texts whose tails are masked: a node covers its prefix, any other range the texts in between.
+
+    Where they have no common length, a code may be the beginning of others, and a leaf covers itself alone.
 
     In a scale ``derived`` from the data such a range has no end beyond the first and last text, so that no label
     tells the smallest or largest one of the data.
@@ -56,7 +58,7 @@ class Prefixes(Scale):
 
     kind: ClassVar[Kind] = "prefix"
     leaves: pa.Array  # (n_leaves,) texts of that length, none with the mask character
-    length: int
+    length: int | None
     character: str
     derived: bool = False
 
@@ -70,6 +72,8 @@ class Prefixes(Scale):
         if node < 0:
             first, last = self._ends(taxonomy, lo, hi)
             return {"from": first, "through": last}
+        if self.length is None and node < len(self.leaves):
+            return {"values": [taxonomy.labels[node]]}
         return {"prefixes": [taxonomy.labels[node].rstrip(self.character)]}
 
     def locate(self, values: pa.Array) -> CodeArray:
@@ -77,8 +81,8 @@ class Prefixes(Scale):
         return index_in(pad_to_length(values, self.length), self.leaves)
 
     def reading(self) -> dict[str, Any]:
-        """Whole numbers are padded with zeros to this length."""
-        return {"length": self.length}
+        """Whole numbers are padded with zeros to this length, if there is one."""
+        return {} if self.length is None else {"length": self.length}
 
     def _ends(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[str | None, str | None]:
         first = None if self.derived and lo == 0 else taxonomy.labels[lo]
@@ -205,9 +209,11 @@ def index_in(values: pa.Array, leaves: pa.Array) -> CodeArray:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int32)
 
 
-def pad_to_length(values: pa.Array, length: int) -> pa.Array:
+def pad_to_length(values: pa.Array, length: int | None) -> pa.Array:
     """Return texts as they are and whole numbers padded with zeros; null where there is no such text."""
     as_text = texts(values)
+    if length is None:
+        return pc.if_else(pc.equal(as_text, ""), None, as_text)
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
         numbers, valid = whole_numbers(values)
         whole = pa.array(numbers, mask=~valid | (numbers < 0)).cast(pa.string())

@@ -230,10 +230,10 @@ class _Condition:
 def _interval(cover: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, float, bool] | None:
     """Return the first number or day of a cover, the one after the last, and whether only whole ones count."""
     if "prefixes" in cover:
-        if len(cover["prefixes"]) > 1:
+        if len(cover["prefixes"]) > 1 or "length" not in entry:  # codes of any length are no numbers
             return None
         prefix = cover["prefixes"][0]
-        rest = entry.get("length", len(prefix)) - len(prefix)
+        rest = entry["length"] - len(prefix)
         cover = {"from": prefix + "0" * rest, "through": prefix + "9" * rest}
     if "from" not in cover:
         return None

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
-from shoal.policy.drafting import ask_diversity
-from shoal.policy.guessing import guess_quasi_taxonomy
+from shoal.policy.drafting import ask_diversity, count_records
+from shoal.policy.guessing import ColumnType, guess_quasi_taxonomy
 from shoal.policy.policy import Role
 from shoal.policy.profiling import ColumnProfile
 from shoal.reports.plots import Plot, histogram
@@ -32,6 +32,22 @@ KINDS = {
     "decimal": "decimal numbers",
     "date": "dates",
     "text": "texts",
+}
+TYPES: dict[ColumnType, str] = {
+    "key": "keys: numbers or codes of people or records",
+    "text": "text",
+    "date": "dates",
+    "year": "years",
+    "month": "months",
+    "weekday": "days of the week",
+    "age": "ages in years",
+    "postcode": "postcodes",
+    "prefix": "codes whose first characters say the most",
+    "truth": "yes or no",
+    "ordered": "steps of a scale, in order",
+    "category": "categories, without an order",
+    "weight": "survey weights",
+    "number": "numbers",
 }
 ROLES: tuple[tuple[Role, str, str], ...] = (
     ("identifier", "Identifier", "Names a person, such as a name or a number; it is never published."),
@@ -97,6 +113,7 @@ def _describe(project: Project, number: int) -> dict[str, Any]:
         "profile": profile,
         "kind": KINDS[profile.kind],
         "draft": project.draft.columns[number],
+        "type": TYPES[project.draft.columns[number].type],
         "plot": drawn[number],
         "entry": entry_of(project.document, profile.name),
     }
@@ -175,6 +192,9 @@ def with_role(
     attributes[column.name] = {**changed, **kept}
     privacy, said = _privacy(document.get("privacy"), column, role, own)
     result = {**document, "attributes": attributes}
+    if role != "identifier" and document.get("unit") == column.name:
+        result = {key: value for key, value in result.items() if key not in ("unit", "sample")}
+        said = "; ".join(filter(None, [said, "records are counted now, not people"]))
     if privacy is not None:
         result["privacy"] = privacy
     return result, said
@@ -189,7 +209,7 @@ def _privacy(given: Any, column: ColumnProfile, role: Role, put_away: dict[str, 
         put_away["models"] = own
         return [model for model in given if model not in own], f"{_names(own)} about {column.name} was removed"
     if role == "sensitive" and not own:
-        guessed = ask_diversity(column).choice
+        guessed = ask_diversity(column.name, count_records(column)).choice
         added = put_away.pop("models", None) or ([] if guessed is None else [dict(guessed)])
         if added:
             return [*given, *added], f"{_names(added)} about {column.name} was added"

@@ -191,7 +191,7 @@ def _read_intervals(typed: Mapping[str, str], column: ColumnProfile) -> dict[str
 
 
 def _read_mask(typed: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"length": _whole(typed.get("length", ""), "length")}
+    found: dict[str, Any] = {"length": _whole(typed["length"], "length")} if typed.get("length") else {}
     if typed.get("keep"):
         found["keep"] = sorted({_whole(part, "keep") for part in _BETWEEN.split(typed["keep"]) if part}, reverse=True)
     if typed.get("character") not in (None, "", "*"):

@@ -32,7 +32,7 @@ _WRONG = {
     "intervals": "intervals are for numbers, and not every value of this column is one",
     "numbers": "this kind is for whole numbers, and not every value of this column is one",
     "dates": "not every value of this column is a date that we can read; take another kind",
-    "mask": "masks are for texts of one length, from 2 to 12 characters, and the values of this column differ in it",
+    "mask": "masks are for codes of 2 to 12 characters, and this column has other values",
     "file": "choose the file under Import a tree",
 }
 LONGEST_NAME = 200

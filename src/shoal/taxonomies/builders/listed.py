@@ -176,12 +176,21 @@ class MaskTaxonomy(TaxonomyBuilder):
     >>> places = MaskTaxonomy(length=5).build(pa.array(["47110", "47119", "48000"]))
     >>> places.label(0, 2), places.cover(0, 2)
     ('4711*', {'prefixes': ['4711']})
+    >>> illnesses = MaskTaxonomy().build(pa.array(["E11", "E11.9", "E119", "E10.1", "I10"]))
+    >>> illnesses.label(1, 4), illnesses.label(0, 4), illnesses.cover(1, 2)
+    ('E11*', 'E*', {'values': ['E11']})
     """
 
     name: ClassVar[str] = "mask"
-    title: ClassVar[str] = "texts of one length, masked from the end"
+    title: ClassVar[str] = "texts of one length, or codes of any length, masked from the end"
 
-    length: int = Field(ge=1, le=256, description="number of characters of every value")
+    length: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="number of characters of every value; without it values are codes of any length, and E11* stands "
+        "for all that begin with E11",
+    )
     keep: tuple[int, ...] | None = Field(
         default=None, description="numbers of leading characters that levels keep; every number by default"
     )
@@ -193,7 +202,9 @@ class MaskTaxonomy(TaxonomyBuilder):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for kept in self.keep or ():
-            if not 0 <= kept <= self.length:
+            if kept < 0:
+                raise TaxonomyError(f"mask: keep has {kept}, but numbers of characters are not negative")
+            if self.length is not None and kept > self.length:
                 raise TaxonomyError(f"mask: keep has {kept}, but values have {self.length} characters")
         if self.alphabet == "digits" and self.character.isdigit():
             raise TaxonomyError("mask: a digit cannot mask digits; choose another character")
@@ -201,15 +212,17 @@ class MaskTaxonomy(TaxonomyBuilder):
 
     def build(self, values: pa.Array) -> Taxonomy:
         """Sort the texts of the right length, or list all numbers of that many digits."""
-        declared = self.alphabet == "digits" and 10**self.length <= MOST_LEAVES
-        if declared:
-            every = pa.array(np.arange(10**self.length)).cast(pa.string())
+        n_digits = self.length if self.alphabet == "digits" else None
+        declared = n_digits is not None and n_digits < len(str(MOST_LEAVES))
+        if n_digits is not None and declared:
+            every = pa.array(np.arange(int(10**n_digits))).cast(pa.string())
             leaves = pc.utf8_lpad(every, width=self.length, padding="0")
         else:
             leaves = self._find_texts(values)
-        texts = np.array(leaves.to_pylist(), dtype=f"U{self.length}")  # (n_leaves,) sorted
-        kept = range(self.length) if self.keep is None else set(self.keep)
-        lengths = sorted((number for number in kept if 0 < number < self.length), reverse=True)
+        longest = self.length or pc.max(pc.utf8_length(leaves)).as_py()
+        texts = np.array(leaves.to_pylist(), dtype=f"U{longest}")  # (n_leaves,) sorted
+        kept = range(longest) if self.keep is None else set(self.keep)
+        lengths = sorted((number for number in kept if 0 < number < longest), reverse=True)
         levels = [self._level(texts, number) for number in lengths]
         scale = Prefixes(leaves, self.length, self.character, derived=not declared)
         return from_levels(leaves.to_pylist(), levels, scale, declared=declared)
@@ -217,8 +230,13 @@ class MaskTaxonomy(TaxonomyBuilder):
     def _level(self, texts: np.ndarray[tuple[int], np.dtype[np.str_]], kept: int) -> Level:
         heads = texts.astype(f"U{kept}")
         lo = np.flatnonzero(np.append(True, heads[1:] != heads[:-1]))
-        tail = self.character * (self.length - kept)
-        return Level(lo, np.append(lo[1:], len(texts)), [head + tail for head in heads[lo].tolist()])
+        hi = np.append(lo[1:], len(texts))
+        if self.length is not None:
+            tail = self.character * (self.length - kept)
+            return Level(lo, hi, [head + tail for head in heads[lo].tolist()])
+        # A shorter code has no group here, and one that ends in a point is that of the level above.
+        whole = np.array([len(head) == kept and head[-1].isalnum() for head in heads[lo].tolist()], dtype=bool)
+        return Level(lo[whole], hi[whole], [head + self.character for head in heads[lo[whole]].tolist()])
 
     def _find_texts(self, values: pa.Array) -> pa.Array:
         found = pc.drop_null(pc.unique(pad_to_length(values, self.length)))
@@ -228,6 +246,8 @@ class MaskTaxonomy(TaxonomyBuilder):
             found = found.filter(pc.match_substring_regex(found, "^[0-9]+$"))
         if not len(found):
             raise TaxonomyError(
-                f"mask: no value of the column has exactly {self.length} characters; correct the length"
+                "mask: the column has no codes; correct the alphabet or the character"
+                if self.length is None
+                else f"mask: no value of the column has exactly {self.length} characters; correct the length"
             )
         return found.take(pc.sort_indices(found))
