@@ -1200,7 +1200,7 @@ def headless_american(p: People) -> Table:
             "h": seen("file names", "identifier", p.keys("IMG_{}.jpg"), "key|text"),
             "i": either("quasi|insensitive|sensitive", p.days("2021-01-01", "2023-12-30"), "date"),
             "j": seen(
-                "short remarks",
+                "remarks of several words",
                 "identifier",
                 p.notes("pt")[:300] + p.pick(["doing well", "see chart", "none today, call back", "ok"])[:300],
                 "text",

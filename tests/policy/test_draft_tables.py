@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import pytest
-from tests.policy.draft_tables import HELD_OUT, N_ROWS, TABLES, make_table
+from tests.policy.draft_tables import HEADLESS, HELD_OUT, N_ROWS, TABLES, make_table
 
 from shoal.anonymize import anonymize
 from shoal.policy.drafting import draft_policy
@@ -68,6 +69,22 @@ def test_most_of_each_table_is_right(maker, folder):
 def test_nine_of_ten_are_right(what, folder):
     right = [each for maker in EVERY for each in compare(maker, folder)[0][what]]
     assert share(right) >= 0.9
+
+
+@pytest.mark.parametrize("maker", HEADLESS, ids=lambda maker: maker.__name__)
+def test_values_show_what_names_do_not_say(maker, folder):
+    table, path, drafted = draft(maker, folder)
+    right, wrong = compare(maker, folder)
+    assert all(share(right[what]) >= 0.9 for what in ("roles", "types")), "\n".join(wrong)
+    for column in drafted.columns:
+        expected = table.columns[column.name].looks
+        shown = "" if column.look is None else column.look.what
+        assert expected is None or shown.partition(":")[0] == expected, column.name
+    told = drafted.text + json.dumps(drafted.as_dict())
+    values = {value for truth in table.columns.values() if truth.looks for value in truth.values}
+    assert not [value for value in values if len(value) > 6 and value in told]
+    if drafted.names("quasi"):
+        assert anonymize(path, drafted.policy, seed=1).manifest["rows"] == N_ROWS
 
 
 @pytest.mark.parametrize("maker", EVERY, ids=lambda maker: maker.__name__)

@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -37,6 +37,7 @@ from shoal.policy.guessing import (
     names_people,
     type_of_names,
 )
+from shoal.policy.identifying import Look, look_at
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source
 from shoal.policy.vocabulary import read_vocabulary
@@ -44,6 +45,10 @@ from shoal.sources.base import Source, SourceOptions
 
 LARGE_TABLE = 10_000
 SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"
+LINKING = (
+    "do records have to be linked with other tables of yours? Then add technique: {pseudonym: {key: linking.key}} to "
+    "this column (shoal key new linking.key makes the key); without it the column is left out."
+)
 ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
 WIDTH = 110
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./%-]*")
@@ -61,6 +66,7 @@ class DraftColumn:
     taxonomy: Options | None
     questions: tuple[str, ...]
     description: str | None = None
+    look: Look | None = None  # what its values look like, if that names people
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -75,6 +81,7 @@ class DraftColumn:
             "type": self.type,
             **self.entry,
             "reason": self.reason,
+            "evidence": None if self.look is None else self.look.as_dict(),
             "questions": list(self.questions),
         }
 
@@ -146,18 +153,25 @@ def draft_from_profiles(
     types: Mapping[str, ColumnType] | None = None,
 ) -> Draft:
     """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
-    kinds = [(types or {}).get(profile.name) or guess_type(profile) for profile in profiles]
-    guesses = _choose_roles(profiles, kinds)
+    said = types or {}
+    looks = [None if profile.name in said else look_at(profile) for profile in profiles]
+    kinds = [
+        said.get(profile.name) or (look.type if look else guess_type(profile))
+        for profile, look in zip(profiles, looks, strict=True)
+    ]
+    guesses = _choose_roles(profiles, kinds, looks)
     columns = tuple(
-        _column(profile, kind, guess, source.meaning(profile.name))
-        for profile, kind, guess in zip(profiles, kinds, guesses, strict=True)
+        replace(_column(profile, kind, guess, source.meaning(profile.name)), look=look)
+        for profile, kind, guess, look in zip(profiles, kinds, guesses, looks, strict=True)
     )
     pairs = list(zip(profiles, columns, strict=True))
     secret = [profile for profile, column in pairs if column.role == "sensitive"]
     weights = [profile for profile, column in pairs if column.type == "weight" and column.role == "insensitive"]
     weights = [profile for profile in weights if profile.lowest >= 0 < profile.highest and not profile.n_missing]
     people = [profile for profile, column in pairs if column.role == "identifier" and column.type == "key"]
-    people = sorted(filter(names_people, people), key=lambda profile: -profile.n_distinct)
+    by_look = {column.name: column.look for column in columns}
+    people = [profile for profile in people if names_people(profile, by_look[profile.name])]
+    people.sort(key=lambda profile: -profile.n_distinct)
     diverse = [ask_diversity(profile.name, count_records(profile)) for profile in secret]
     one_each = False
     if people and secret:
@@ -190,9 +204,11 @@ def draft_from_profiles(
     return Draft(name, profiles[0].n_rows, columns, every, policy, text)
 
 
-def _choose_roles(profiles: Sequence[ColumnProfile], kinds: Sequence[ColumnType]) -> list[Guess[Role]]:
+def _choose_roles(
+    profiles: Sequence[ColumnProfile], kinds: Sequence[ColumnType], looks: Sequence[Look | None]
+) -> list[Guess[Role]]:
     """Guess all roles; of more than a dozen quasi, those stay that outsiders know best and that tell most."""
-    known = [guess_role(profile, kind) for profile, kind in zip(profiles, kinds, strict=True)]
+    known = [guess_role(*column) for column in zip(profiles, kinds, looks, strict=True)]
     careful = not any(guess is not None and guess.choice == "quasi" for guess in known)
     guesses = [
         guess_unknown_role(profile, careful=careful)
@@ -231,6 +247,8 @@ def _column(profile: ColumnProfile, kind: ColumnType, role: Guess[Role], meaning
         return DraftColumn(profile.name, kind, "identifier", role.reason, None, (question,), meaning)
     if role.choice == "identifier" and kind in ("category", "number"):
         kind = type_of_names(profile)
+    if role.choice == "identifier" and kind == "key" and profile.exact and profile.n_distinct == profile.n_rows:
+        taxonomy = Guess(None, questions=(LINKING,))
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
     questions = (*role.questions, *taxonomy.questions)
     return DraftColumn(profile.name, kind, role.choice, reason, taxonomy.choice, questions, meaning)

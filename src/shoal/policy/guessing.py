@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from shoal.core.errors import ShoalError
 from shoal.core.registry import find
+from shoal.policy.identifying import Look
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile
 from shoal.policy.vocabulary import fold, read_vocabulary, words
@@ -207,14 +208,18 @@ def _is_free_text(column: ColumnProfile) -> bool:
     return column.wordy and column.n_distinct > 1 and column.n_characters > LONG_TEXT * column.n_values
 
 
-def guess_role(column: ColumnProfile, kind: ColumnType) -> Guess[Role] | None:
-    """Guess one column's role by its name and type; None if neither says what it is."""
+def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None) -> Guess[Role] | None:
+    """Guess one column's role by what its values look like, its name and its type; None if nothing says what it is."""
     if column.kind == "empty":
         return Guess("identifier", "no record has a value", ("is this column needed at all? It is left out now.",))
     topics = read_vocabulary().find_topics(column.name)
     if kind == "weight":
         return Guess("insensitive", f"a weight of records, by its name ({how_many(column)})")
-    if identity := _by_identity(column, kind, topics):
+    identity = _by_identity(column, kind, topics)
+    if look is not None:
+        reasons = (identity.reason if identity and identity.choice == look.role else "", look.evidence)
+        return Guess(look.role, "; ".join(filter(None, reasons)), identity.questions if identity else ())
+    if identity:
         return identity
     if column.kind == "date":
         return Guess("quasi", f"dates ({how_many(column)}): others often know them")
@@ -264,9 +269,9 @@ def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]
     return None
 
 
-def names_people(column: ColumnProfile) -> bool:
-    """Whether an identifier is a key of people, by its name, of whom some have several records and all have one."""
-    known = "people" in read_vocabulary().find_topics(column.name)
+def names_people(column: ColumnProfile, look: Look | None = None) -> bool:
+    """Whether an identifier is a key of people of whom some have several records, and every record has one."""
+    known = "people" in read_vocabulary().find_topics(column.name) or (look is not None and look.person)
     return known and column.exact and column.n_distinct < column.n_rows and not column.n_missing
 
 
@@ -297,7 +302,7 @@ def guess_taxonomy_of_kind(column: ColumnProfile, kind: str) -> Guess[Options] |
         return _intervals(column, guess_type(column))
     if kind == "dates" and column.kind == "date":
         return _dates(column)
-    return _mask(column) if kind == "mask" else None
+    return _mask(column, guess_type(column)) if kind == "mask" else None
 
 
 def fits(column: ColumnProfile, taxonomy: Mapping[str, Any]) -> bool:
@@ -315,7 +320,7 @@ def _candidates(column: ColumnProfile, kind: ColumnType) -> list[Guess[Options]]
     if kind == "date":
         found.append(_dates(column))
     if kind in ("postcode", "prefix") or (column.digits_only and column.leading_zeros):
-        found.append(_mask(column))
+        found.append(_mask(column, kind))
     if kind == "month":
         found.append(Guess({"intervals": {"min": 1, "max": 12, "widths": [3, 6]}}, "months, in quarters"))
     if column.kind in ("whole", "decimal") and kind not in CODES:
@@ -337,11 +342,13 @@ def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
     return Guess({"flat": {}}, questions=(question,) if many else ())
 
 
-def _mask(column: ColumnProfile) -> Guess[Options] | None:
+def _mask(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
     if column.kind not in ("whole", "text") or not 2 <= max(column.lengths, default=0) <= 12 or column.wordy:
         return None
-    if column.length is None or (len(column.lengths) > 1 and guess_type(column) == "prefix"):
+    if len(column.lengths) > 1 and (kind == "prefix" or (kind == "postcode" and column.length is None)):
         return Guess({"mask": {}}, "codes of several lengths, grouped by how they begin")
+    if column.length is None:
+        return None
     return Guess({"mask": {"length": column.length}}, f"codes of {column.length} characters, masked from the end")
 
 
