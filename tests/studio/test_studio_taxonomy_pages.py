@@ -48,7 +48,7 @@ def test_the_overview_lists_what_needs_a_taxonomy_and_whether_it_is_complete(bro
     assert page.count("badge good") >= 4
     document = project.document
     document["attributes"]["town"]["taxonomy"] = {"flat": ["Bonn"]}
-    document["attributes"]["sex"]["taxonomy"] = {"mask": {}}
+    document["attributes"]["sex"]["taxonomy"] = {"mask": {"length": 0}}
     project.change(project.revision, document)
     page = browser.get(f"/projects/{project.id}/taxonomies").text
     assert "2 values outside" in page
