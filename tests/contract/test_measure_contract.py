@@ -74,6 +74,7 @@ def test_measures_are_found_and_named() -> None:
         "count-error",
         "discernibility",
         "excessive-protection",
+        "il1s",
         "loss",
         "ncp",
         "non-uniform-entropy",

@@ -31,6 +31,7 @@ from shoal.sources.base import Source
 from shoal.utility.analyses import measure_rows
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility, measure
+from shoal.utility.number_loss import measure_numbers
 from shoal.utility.rows import Rows, view_plan
 
 _RANGES = """
@@ -185,7 +186,10 @@ class GeneralizedPublication(ClassPublication):
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return every measure, in detail."""
         found = measure(self.encoding.problem, self.plan, expensive=expensive, detail=True)
-        return found | measure_rows(*self.view()[:2]) if expensive and self.policy.method.averages else found
+        if not expensive or not self.policy.method.averages:
+            return found
+        numbers = measure_numbers(self.encoding.problem, self._read()) if "il1s" in found else {}
+        return found | measure_rows(*self.view()[:2]) | numbers
 
     def view(self, weights: FloatArray | None = None) -> tuple[Problem, Rows, FloatArray | None]:
         """Return the counted table and what somebody reads from the rows, by their weights if there are any."""
