@@ -19,8 +19,7 @@ from experiments import comparison_pages
 from shoal.attacks.base import NO_CONTROL, Refusal
 from shoal.compare import compare as comparing
 from shoal.compare import compare as trying
-from shoal.compare.measures import Score
-from shoal.compare.result import MEASURES, RISKS, Comparison, Row
+from shoal.compare.result import RISKS, Comparison, Row
 from shoal.compare.sweeps import policy_names
 from shoal.compare.writing import Wanted, draw_comparison, flat_csv, markdown_page, reading
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
@@ -74,7 +73,7 @@ class _Seen:
             self.keys.append((key, *modes))
         return self.real(data, policy, **options)
 
-    real = staticmethod(trying.anonymize)
+    real = staticmethod(trying.make_release)
 
 
 def test_those_who_are_put_aside_are_in_no_release_and_are_the_control_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +84,7 @@ def test_those_who_are_put_aside_are_in_no_release_and_are_the_control_group(mon
         controls.append((set(source.column("name").to_pylist()), set(control.column("name").to_pylist())))
         return attack(release, source, control, **options)
 
-    monkeypatch.setattr(trying, "anonymize", seen)
+    monkeypatch.setattr(trying, "make_release", seen)
     monkeypatch.setattr(trying, "attack", attacked)
     found = compare(people(), POLICY, techniques=["original", "k-anonymity"], hold_out=0.3, targets=40)
     everybody = set(people().column("name").to_pylist())
@@ -103,7 +102,7 @@ def test_who_is_put_aside_is_chance_unless_there_is_a_seed(monkeypatch: pytest.M
     drawn = []
     for seed in (None, None, 5, 5):
         seen = _Seen()
-        monkeypatch.setattr(trying, "anonymize", seen)
+        monkeypatch.setattr(trying, "make_release", seen)
         compare(people(), POLICY, techniques=["original"], targets=20, seed=seed)
         drawn.append(seen.names[0])
     assert drawn[0] != drawn[1]
@@ -112,7 +111,7 @@ def test_who_is_put_aside_is_chance_unless_there_is_a_seed(monkeypatch: pytest.M
 
 def test_the_key_of_pseudonyms_is_its_owners_alone_and_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = _Seen()
-    monkeypatch.setattr(trying, "anonymize", seen)
+    monkeypatch.setattr(trying, "make_release", seen)
     found = compare(people(), POLICY, techniques=["pseudonymisation"], targets=20)
     ((key, mode, folder_mode),) = seen.keys
     assert (mode, folder_mode) == (0o600, 0o700)
@@ -129,7 +128,7 @@ def test_the_key_is_removed_after_a_failure_too(monkeypatch: pytest.MonkeyPatch,
         assert list(tmp_path.iterdir())
         raise RuntimeError
 
-    monkeypatch.setattr(trying, "anonymize", broken)
+    monkeypatch.setattr(trying, "make_release", broken)
     with pytest.raises(RuntimeError):
         compare(people(), POLICY, techniques=["pseudonymisation"], targets=20)
     assert not list(tmp_path.iterdir())
@@ -142,7 +141,7 @@ def test_a_release_that_cannot_be_made_is_a_row_with_its_reason(
     def refused(*_: Any, **__: Any) -> Any:
         raise error("too much is asked for")
 
-    monkeypatch.setattr(trying, "anonymize", refused)
+    monkeypatch.setattr(trying, "make_release", refused)
     (row,) = compare(people(), POLICY, techniques=["k-anonymity"], targets=20).rows
     assert row.reason == "too much is asked for"
     assert set(row.as_dict()) == {"name", "title", "parameters", "opinion", "cached", "reason"}
@@ -162,7 +161,7 @@ def test_policies_are_compared_row_by_row(tmp_path: Path) -> None:
     assert [row.name for row in found.rows] == ["policy 1", "policy 2"]
     assert [row.opinion("inference") for row in found.rows] == [None, None]
     assert found.rows[0].guarantees[0]["achieved"] < found.rows[1].guarantees[0]["achieved"]
-    assert found.rows[0].share_kept("counts") > found.rows[1].share_kept("counts")
+    assert found.rows[0].kept.release > found.rows[1].kept.release
 
 
 def test_policies_are_named_by_files_and_by_folders_where_that_takes(tmp_path: Path) -> None:
@@ -174,15 +173,7 @@ def test_policies_compare_what_both_publish() -> None:
     hidden = {**POLICY, "attributes": {**POLICY["attributes"], "age": {"role": "identifier"}}}
     found = compare(people(), POLICY, hidden, seed=1, targets=40)
     assert [row.reason for row in found.rows] == [None, None]
-    assert all(row.share_kept("counts") is not None for row in found.rows)
-    with pytest.raises(UsageError, match="'age' cannot be predicted"):
-        compare(people(), POLICY, hidden, predict="age", seed=1)
-
-
-def test_another_attribute_can_be_predicted() -> None:
-    found = compare(people(), POLICY, techniques=["original"], predict="sex", seed=1, targets=20)
-    assert found.predicted == "sex"
-    assert found.rows[0].utility["learning"].figures["source"] > 0.6
+    assert [row.kept.n_all for row in found.rows] == [1, 1]  # sex and illness
 
 
 def test_a_control_table_may_be_given() -> None:
@@ -197,7 +188,7 @@ def test_a_control_table_may_have_other_types() -> None:
     control = people(200, 2)
     control = control.set_column(1, "age", control.column("age").cast(pa.string()))
     found = compare(people(), POLICY, techniques=["original"], control=control, seed=1, targets=40)
-    assert found.rows[0].share_kept("learning") == 1.0
+    assert found.rows[0].kept.release == 1000
 
 
 def test_without_control_the_comparison_says_what_that_means() -> None:
@@ -214,7 +205,7 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
     assert all(isinstance(row.risks[risk], Refusal) for risk in RISKS)
     assert "fewer than 7 records" in row.as_dict()["risks"]["inference"]["refused"]
     assert sum("fewer than 7 records" in line for line in reading(found)) == len(RISKS)
-    assert row.share_kept("counts") is not None
+    assert row.kept is not None
 
 
 @pytest.mark.parametrize(
@@ -228,7 +219,6 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
         ((POLICY,), {"hold_out": -0.1}, "from 0 to below 1"),
         ((POLICY,), {"hold_out": 0.0001}, "leaves one side empty"),
         ((POLICY,), {"hold_out": 0.1, "control": people(seed=2)}, "choose one"),
-        ((POLICY,), {"predict": "illnes"}, "did you mean 'illness'"),
     ],
     ids=[
         "no policy",
@@ -239,7 +229,6 @@ def test_too_few_people_are_refused_by_the_attacks_and_nothing_else() -> None:
         "negative",
         "nobody aside",
         "two ways",
-        "predict",
     ],
 )
 def test_what_cannot_be_compared_is_refused(arguments: tuple[Any, ...], options: dict[str, Any], stated: str) -> None:
@@ -280,7 +269,7 @@ def test_the_policys_own_techniques_and_sample_are_set_aside() -> None:
     changed = {**POLICY, "attributes": noisy, "sample": {"share": 0.5}}
     (row,) = compare(people(), changed, techniques=["original"], seed=1, targets=40).rows
     assert row.records == 240
-    assert [row.share_kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
+    assert [one.release for one in row.marginals] == [1000, 1000, 1000]
 
 
 def test_seeds_repeat_all_but_time() -> None:
@@ -295,7 +284,7 @@ def test_csv_has_a_line_for_each_row_with_or_without_a_release(small: Comparison
     lines = list(csv.DictReader(io.StringIO(flat_csv(small))))
     assert [line["name"] for line in lines] == [row.name for row in small.rows]
     by_name = {line["name"]: line for line in lines}
-    assert float(by_name["original"]["learning"]) == 1.0
+    assert float(by_name["original"]["marginals"]) == 1000
     assert by_name["original"]["opinion_inference"] == ""
     assert by_name["hashing"]["opinion_inference"] == "may not"
     assert by_name["differential-privacy"]["singling_out_value"] == ""
@@ -319,7 +308,7 @@ def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
 
 def test_cells_of_the_page_stay_cells() -> None:
     row = Row("a|b", "", "x", records=1, seconds=0.1)
-    assert "a\\|b" in markdown_page(Comparison((row,), 1, 0, None, None, 20, None), "t")
+    assert "a\\|b" in markdown_page(Comparison((row,), 1, 0, None, 20, None), "t")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
@@ -330,15 +319,13 @@ def test_the_picture_is_drawn_and_says_nothing_of_the_day(small: Comparison, suf
     assert first.read_bytes() == second.read_bytes()
     if suffix == ".svg":
         drawn = first.read_text(encoding="utf-8")
-        for text in ("original", "k-anonymity", "risk: singling out", "not rated", *MEASURES):
+        for text in ("original", "k-anonymity", "risk: singling out", "not rated", "kept: score of marginals"):
             assert f">{text}<" in drawn
         assert ">differential-privacy<" not in drawn  # it has no release
 
 
 def test_a_picture_is_drawn_where_nothing_was_measured(small: Comparison, tmp_path: Path) -> None:
-    unmeasured = replace(
-        small.rows[0], utility={"learning": Score(None)}, risks={"inference": Refusal("inference", "x")}
-    )
+    unmeasured = replace(small.rows[0], marginals=(), risks={"inference": Refusal("inference", "x")})
     for number, rows in enumerate([(unmeasured,), (small.rows[-1],)]):
         draw_comparison(replace(small, rows=rows), "Comparison", tmp_path / f"{number}.svg")
         assert (tmp_path / f"{number}.svg").stat().st_size > 1000

@@ -47,13 +47,13 @@ def people(n: int = 150, seed: int = 1) -> pa.Table:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """The people of every release that is made from now on."""
     found: list[set[str]] = []
-    real = trying.anonymize
+    real = trying.make_release
 
     def counted(data: pa.Table, *arguments: Any, **options: Any) -> Any:
         found.append(set(data.column("name").to_pylist()))
         return real(data, *arguments, **options)
 
-    monkeypatch.setattr(trying, "anonymize", counted)
+    monkeypatch.setattr(trying, "make_release", counted)
     return found
 
 
@@ -138,7 +138,6 @@ def test_names_weights_and_order_are_no_content(tmp_path: Path, made: list[set[s
     "changed",
     [
         {"targets": 21},
-        {"predict": "sex"},
         {"seed": 1},
         {"hold_out": 0.3},
         {"control": people(60, 3)},
@@ -148,7 +147,7 @@ def test_names_weights_and_order_are_no_content(tmp_path: Path, made: list[set[s
         {"policy": {**POLICY, "attributes": dict(reversed(POLICY["attributes"].items()))}},
         {"policy": {**POLICY, "attributes": {**POLICY["attributes"], "age": {"role": "quasi", "weight": 2}}}},
     ],
-    ids=["targets", "predict", "seed", "share", "control", "rows", "values", "policy", "order", "weight"],
+    ids=["targets", "seed", "share", "control", "rows", "values", "policy", "order", "weight"],
 )
 @pytest.mark.usefixtures("quick")
 def test_changed_content_is_made_anew(
@@ -204,7 +203,7 @@ def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
 ) -> None:
     tree = tmp_path / "sex.csv"
     tree.write_text("f;*\nm;*\n", encoding="utf-8")
-    real = trying.anonymize
+    real = trying.make_release
 
     orders = iter(["m;*\nf;*\n", "f;*\nm;*\n", "m;*\nf;*\n"])
 
@@ -212,7 +211,7 @@ def test_a_file_that_changes_while_a_release_is_made_is_not_kept(
         tree.write_text(next(orders), encoding="utf-8")
         return real(*arguments, **options)
 
-    monkeypatch.setattr(trying, "anonymize", meanwhile)
+    monkeypatch.setattr(trying, "make_release", meanwhile)
     named = by_file(tree)
     compared(tmp_path / "alone", named)
     assert not entries(tmp_path / "alone")
@@ -226,14 +225,14 @@ def test_rows_after_a_file_changed_are_not_kept_for_they_are_compared_by_the_old
 ) -> None:
     tree = tmp_path / "sex.csv"
     tree.write_text("f;*\nm;*\n", encoding="utf-8")
-    real = trying.anonymize
+    real = trying.make_release
 
     def meanwhile(*arguments: Any, **options: Any) -> Any:
         release = real(*arguments, **options)
         tree.write_text("m;*\nf;*\n", encoding="utf-8")
         return release
 
-    monkeypatch.setattr(trying, "anonymize", meanwhile)
+    monkeypatch.setattr(trying, "make_release", meanwhile)
     found = compared(tmp_path / "kept", by_file(tree), sweep=["k-anonymity.k=3,4"])
     assert [row.reason for row in found.rows] == [None, None]
     assert not entries(tmp_path / "kept")
@@ -290,7 +289,7 @@ def test_what_cannot_be_reached_is_kept_and_other_refusals_are_not(
     def broken(*_: Any, **__: Any) -> Any:
         raise UsageError("the disk is full")
 
-    monkeypatch.setattr(trying, "anonymize", broken)
+    monkeypatch.setattr(trying, "make_release", broken)
     assert compared(tmp_path).rows[0].reason == "the disk is full"
     assert len(entries(tmp_path)) == 1
 
@@ -306,17 +305,17 @@ def test_techniques_are_kept_too_though_their_key_is_new_each_time(tmp_path: Pat
 def test_an_interrupted_run_keeps_what_it_had(
     tmp_path: Path, made: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counting = trying.anonymize
+    counting = trying.make_release
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         if made:
             raise KeyboardInterrupt
         return counting(*arguments, **options)
 
-    monkeypatch.setattr(trying, "anonymize", interrupted)
+    monkeypatch.setattr(trying, "make_release", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compared(tmp_path, sweep="k-anonymity.k=2,4")
-    monkeypatch.setattr(trying, "anonymize", counting)
+    monkeypatch.setattr(trying, "make_release", counting)
     assert [row.cached for row in compared(tmp_path, sweep="k-anonymity.k=2,4").rows] == [True, False]
 
 
@@ -348,12 +347,12 @@ def _signed(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]
         _signed(lambda entry: {**entry, "content": {**entry["content"], "records": -5}}),
         _signed(lambda entry: {**entry, "content": {**entry["content"], "achieved": []}}),
         _signed(lambda entry: {**entry, "content": {**entry["content"], "more": 1}}),
-        _signed(lambda entry: {**entry, "content": {**entry["content"], "utility": {}}}),
+        _signed(lambda entry: {**entry, "content": {**entry["content"], "marginals": [1]}}),
         _signed(lambda entry: {**entry, "content": "figures"}),
     ],
     ids=[
         *("format", "key", "digest", "figure", "list"),
-        *("missing", "text", "negative", "achieved", "more", "utility", "content"),
+        *("missing", "text", "negative", "achieved", "more", "marginals", "content"),
     ],
 )
 @pytest.mark.usefixtures("quick")
@@ -524,13 +523,11 @@ def test_figures_of_something_else_are_none() -> None:
         assert Figures.read(wrong) is None
 
 
-def test_a_rerun_builds_no_ground_to_measure_on(
-    tmp_path: Path, made: list[set[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rerun_counts_no_tables(tmp_path: Path, made: list[set[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     compared(tmp_path)
 
     def heavy(*_: Any, **__: Any) -> Any:
-        raise AssertionError("the ground of a comparison was built though nothing is measured")
+        raise AssertionError("tables were counted though nothing is measured")
 
-    monkeypatch.setattr(trying.Ground, "of", heavy)
+    monkeypatch.setattr(trying.SourceTables, "of", heavy)
     assert compared(tmp_path).rows[0].cached

@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.attacks.base import Refusal, Tally, Trials
-from shoal.compare.measures import Score
-from shoal.compare.result import EQUAL_WEIGHTS, MEASURES, PARTS, RISKS, Comparison, Row, read_weights
+from shoal.compare.result import DEFAULT_WEIGHTS, PARTS, RISKS, Comparison, Row, read_weights
 from shoal.compare.writing import ranking, standing_text
 from shoal.core.errors import UsageError
+from shoal.utility.marginals import Marginals
 
 COUNTS = st.integers(0, 20)
 
 
-def row(name: str, risks: list[int | None], kept: list[int | None]) -> Row:
-    """Return a row whose risks are so many of 20 trials, and whose shares are so many twentieths."""
+def row(name: str, risks: list[int | None], kept: int | None) -> Row:
+    """Return a row whose risks are so many of 20 trials, and whose score of marginals is so many times 50."""
     return Row(
         name,
         "",
@@ -29,16 +29,14 @@ def row(name: str, risks: list[int | None], kept: list[int | None]) -> Row:
             risk: Refusal(risk, "no") if count is None else Trials(risk, Tally(count, 20))
             for risk, count in zip(RISKS, risks, strict=True)
         },
-        utility={
-            measure: Score(None if count is None else count / 20) for measure, count in zip(MEASURES, kept, strict=True)
-        },
+        marginals=() if kept is None else (Marginals(3, 1, 1, 9, 9, False, 50.0 * kept, 0.0, 1000.0),),
         records=1,
         seconds=0.0,
     )
 
 
 def comparison(rows: list[Row], weights: dict[str, float] | None = None) -> Comparison:
-    return Comparison(tuple(rows), 1, 1, None, None, 20, None, weights=weights or dict(EQUAL_WEIGHTS))
+    return Comparison(tuple(rows), 1, 1, None, 20, None, weights=weights or dict(DEFAULT_WEIGHTS))
 
 
 def mean(values: list[int], weights: list[int]) -> Fraction:
@@ -47,17 +45,17 @@ def mean(values: list[int], weights: list[int]) -> Fraction:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.lists(st.tuples(st.lists(COUNTS, min_size=3, max_size=3), st.lists(COUNTS, min_size=3, max_size=3)), max_size=7),
-    st.lists(st.integers(1, 5), min_size=6, max_size=6),
+    st.lists(st.tuples(st.lists(COUNTS, min_size=3, max_size=3), COUNTS), max_size=7),
+    st.lists(st.integers(1, 5), min_size=4, max_size=4),
 )
 def test_standings_are_those_of_exact_numbers(figures: list[Any], weights: list[int]) -> None:
     rows = [row(f"r{number}", *each) for number, each in enumerate(figures)]
     found = comparison(rows, dict(zip(PARTS, map(float, weights), strict=True))).standings()
     risks = [mean(each[0], weights[:3]) for each in figures]
-    kept = [mean(each[1], weights[3:]) for each in figures]
+    kept = [Fraction(each[1], 20) for each in figures]
     assert set(found) == set(range(len(rows)))
     for place, stand in found.items():
-        parts = [20 - count for count in figures[place][0]] + figures[place][1]
+        parts = [*(20 - count for count in figures[place][0]), figures[place][1]]
         assert stand.risk.value == pytest.approx(float(risks[place]), abs=1e-12)
         assert stand.kept == pytest.approx(float(kept[place]), abs=1e-12)
         assert stand.score == pytest.approx(float(mean(parts, weights)), abs=1e-12)
@@ -79,31 +77,31 @@ def test_standings_are_those_of_exact_numbers(figures: list[Any], weights: list[
 
 def test_a_tie_in_one_and_better_in_the_other_dominates_and_equals_do_not() -> None:
     rows = [
-        row("a", [2, 2, 2], [10, 10, 10]),
-        row("b", [2, 2, 2], [9, 10, 10]),
-        row("c", [3, 2, 2], [10, 10, 10]),
-        row("d", [2, 2, 2], [10, 10, 10]),
+        row("a", [2, 2, 2], 10),
+        row("b", [2, 2, 2], 9),
+        row("c", [3, 2, 2], 10),
+        row("d", [2, 2, 2], 10),
     ]
     found = comparison(rows).standings()
     assert [found[place].dominated_by for place in range(4)] == [(), ("a", "d"), ("a", "d"), ()]
-    assert [found[place].rank for place in range(4)] == [1, 3, 3, 1]
+    assert [found[place].rank for place in range(4)] == [1, 4, 3, 1]
 
 
 def test_what_promises_nothing_dominates_nothing_that_does() -> None:
     k_anonymous = ({"model": "k-anonymity", "parameters": {"k": 5}, "achieved": 5.0},)
     rows = [
-        row("sample", [1, 1, 1], [20, 20, 20]),
-        replace(row("classes", [2, 2, 2], [19, 19, 19]), guarantees=k_anonymous),
-        replace(row("worse classes", [3, 3, 3], [18, 18, 18]), guarantees=k_anonymous),
-        replace(row("epsilon", [2, 2, 2], [18, 18, 18]), claims=({"model": "differential-privacy", "parameters": {}},)),
-        row("worse sample", [3, 3, 3], [17, 17, 17]),
+        row("sample", [1, 1, 1], 20),
+        replace(row("classes", [2, 2, 2], 19), guarantees=k_anonymous),
+        replace(row("worse classes", [3, 3, 3], 18), guarantees=k_anonymous),
+        replace(row("epsilon", [2, 2, 2], 18), claims=({"model": "differential-privacy", "parameters": {}},)),
+        row("worse sample", [3, 3, 3], 17),
     ]
     found = [stand.dominated_by for _, stand in sorted(comparison(rows).standings().items())]
     assert found == [(), (), ("classes", "epsilon"), ("classes",), ("sample", "classes", "worse classes", "epsilon")]
 
 
 def test_dominated_is_clear_only_where_intervals_are_apart() -> None:
-    rows = [row("best", [0, 0, 0], [20, 20, 20]), row("near", [1, 1, 1], [19, 19, 19]), row("far", [20] * 3, [1] * 3)]
+    rows = [row("best", [0, 0, 0], 20), row("near", [1, 1, 1], 19), row("far", [20] * 3, 1)]
     found = comparison(rows).standings()
     assert [found[place].clearly for place in range(3)] == [False, False, True]
     assert found[1].risk.low <= found[0].risk.high
@@ -113,15 +111,15 @@ def test_dominated_is_clear_only_where_intervals_are_apart() -> None:
 
 def test_what_no_row_has_counts_nothing_and_what_one_lacks_leaves_it_without_a_rank() -> None:
     rows = [
-        row("a", [2, 2, None], [10, 10, None]),
-        row("b", [4, 2, None], [10, 8, None]),
-        row("c", [None, 2, None], [20, 20, None]),
+        row("a", [2, 2, None], 10),
+        row("b", [4, 2, None], 8),
+        row("c", [None, 2, None], 20),
     ]
     stated = comparison(rows)
-    assert set(stated.list_weights()) == {"singling-out", "linkability", "counts", "association"}
+    assert set(stated.list_weights()) == {"singling-out", "linkability", "marginals"}
     found = stated.standings()
     assert set(found) == {0, 1}
-    assert found[0].score == pytest.approx((0.9 + 0.9 + 0.5 + 0.5) / 4)
+    assert found[0].score == pytest.approx((0.9 + 0.9 + 3 * 0.5) / 5)
     assert "c has no rank, for singling-out could not be measured there as elsewhere." in ranking(stated)
     by_name = {each["name"]: each for each in stated.as_dict()["rows"]}
     assert by_name["c"]["rank"] is None
@@ -129,49 +127,47 @@ def test_what_no_row_has_counts_nothing_and_what_one_lacks_leaves_it_without_a_r
 
 
 def test_a_weight_of_0_leaves_a_part_out() -> None:
-    rows = [row("a", [2, 2, None], [10, 10, 10]), row("b", [4, 2, 1], [10, 8, 10])]
+    rows = [row("a", [2, 2, None], 10), row("b", [4, 2, 1], 8)]
     assert set(comparison(rows).standings()) == {1}
     assert set(comparison(rows, read_weights("inference=0")).standings()) == {0, 1}
 
 
 def test_without_any_risk_there_is_no_ranking_and_refused_rows_have_none() -> None:
-    rows = [row("a", [None] * 3, [10, 10, 10]), row("b", [None] * 3, [5, 5, 5]), Row("c", "", "", reason="no")]
+    rows = [row("a", [None] * 3, 10), row("b", [None] * 3, 5), Row("c", "", "", reason="no")]
     stated = comparison(rows)
     assert stated.standings() == {}
     assert ranking(stated) == ["There is no ranking: it needs a risk and something kept that were measured."]
     assert [each["rank"] for each in stated.as_dict()["rows"]] == [None] * 3
 
 
-def test_risks_below_0_and_shares_above_1_count_as_0_and_1() -> None:
+def test_risks_below_0_count_as_0() -> None:
     below = Trials("inference", Tally(2, 20), control=Tally(10, 20))
-    rows = [row("a", [0, 0, 0], [20, 20, 20])]
-    rows[0] = Row(
-        "a", "", "", risks={**rows[0].risks, "inference": below}, utility={**rows[0].utility, "learning": Score(1.2)}
-    )
+    rows = [row("a", [0, 0, 0], 20)]
+    rows[0] = replace(rows[0], risks={**rows[0].risks, "inference": below})
     assert below.risk.value < 0
     (stand,) = comparison(rows).standings().values()
     assert (stand.score, stand.risk.value, stand.kept) == (1.0, 0.0, 1.0)
 
 
 def test_rows_of_one_name_are_told_apart_by_their_parameters() -> None:
-    twice = [row("a", [2] * 3, [9] * 3), row("a", [3] * 3, [8] * 3)]
+    twice = [row("a", [2] * 3, 9), row("a", [3] * 3, 8)]
     rows = [
-        Row(each.name, "", f"epsilon = {n}", risks=each.risks, utility=each.utility) for n, each in enumerate(twice)
+        Row(each.name, "", f"epsilon = {n}", risks=each.risks, marginals=each.marginals) for n, each in enumerate(twice)
     ]
     assert comparison(rows).standings()[1].dominated_by == ("a, epsilon = 0",)
 
 
 def test_the_plot_has_every_ranked_row() -> None:
-    rows = [row("a", [2] * 3, [9] * 3), row("<b>", [3] * 3, [8] * 3), row("c", [None] * 3, [8] * 3)]
+    rows = [row("a", [2] * 3, 9), row("<b>", [3] * 3, 8), row("c", [None] * 3, 8)]
     plot = comparison(rows).frontier()
     assert {name for line in plot.rows for name in line if name in ("a", "<b>", "c")} == {"a", "<b>"}
     assert "<b>" not in plot.drawing
 
 
 def test_weights_are_read_as_they_are_typed() -> None:
-    assert read_weights("inference = 2, counts=0.5") == {**EQUAL_WEIGHTS, "inference": 2.0, "counts": 0.5}
-    assert read_weights({"learning": 3}) == {**EQUAL_WEIGHTS, "learning": 3.0}
-    assert read_weights(None) == read_weights("") == EQUAL_WEIGHTS
+    assert read_weights("inference = 2, marginals=0.5") == {**DEFAULT_WEIGHTS, "inference": 2.0, "marginals": 0.5}
+    assert read_weights({"linkability": 3}) == {**DEFAULT_WEIGHTS, "linkability": 3.0}
+    assert read_weights(None) == read_weights("") == DEFAULT_WEIGHTS
 
 
 @pytest.mark.parametrize(
@@ -183,7 +179,7 @@ def test_weights_are_read_as_they_are_typed() -> None:
         ("inference=nan", "must be a number from 0"),
         ("inference=inf", "must be a number from 0"),
         ("inference=1,inference=2", "given twice"),
-        ("counts=0,association=0,learning=0", "what is kept have the weight 0"),
+        ("marginals=0", "marginals has the weight 0"),
         ("singling-out=0,linkability=0,inference=0", "all risks have the weight 0"),
     ],
 )

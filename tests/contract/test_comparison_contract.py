@@ -1,4 +1,4 @@
-"""What every recipe and every measure of a comparison keeps to."""
+"""What every recipe of a comparison keeps to."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ from shoal.attacks.base import Trials
 from shoal.compare import compare as trying
 from shoal.compare.compare import compare as cached_compare
 from shoal.compare.compare import recipe_names
-from shoal.compare.ground import Ground, names_in_all
-from shoal.compare.measures import KINDS as MEASURE_KINDS
-from shoal.compare.measures import Stage
 from shoal.compare.recipes import RECIPES as RECIPE_TABLE
 from shoal.compare.recipes import Base
-from shoal.compare.result import MEASURES, RISKS, Comparison
+from shoal.compare.result import RISKS, Comparison
 from shoal.policy.policy import Policy
 
 compare = partial(cached_compare, cache=False)
 RECIPES = {recipe.name: recipe for recipe in RECIPE_TABLE}
-KINDS = {kind.name: kind for kind in MEASURE_KINDS}
 ILLNESSES = ["asthma", "flu", "gout", "migraine", "rash"]
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -81,10 +77,6 @@ def test_recipes_have_places_of_their_own_and_titles() -> None:
     assert recipe_names() == tuple(RECIPES)
 
 
-def test_measures_are_those_of_the_table() -> None:
-    assert list(KINDS) == list(MEASURES)
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_serves_a_table_that_declares_all(name: str, everything: Comparison) -> None:
     rows = [each for each in everything.rows if each.name == name]
@@ -96,7 +88,9 @@ def test_every_recipe_serves_a_table_that_declares_all(name: str, everything: Co
         assert each.seconds > 0
         assert set(each.risks) == set(RISKS)
         assert all(isinstance(each.risks[risk], Trials) for risk in RISKS)
-        assert all(each.share_kept(measure) is not None and each.share_kept(measure) >= 0 for measure in MEASURES)
+        assert [one.size for one in each.marginals] == [1, 2, 3]
+        assert all(0 <= one.release <= 1000 for one in each.marginals)
+        assert each.kept.shuffled == everything.rows[0].kept.shuffled  # all are compared with the same tables
         inference = each.risks["inference"]
         average = inference.variants.get("average", inference)  # beside the worst, where that is a part of the people
         assert average.control.trials == 300  # the 300 people who were put aside
@@ -126,7 +120,7 @@ def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) 
         if each.reason is None:
             assert stated["records"] > 0
             assert "refused" in stated["risks"]["inference"]  # nothing is sensitive
-            assert stated["utility"]["learning"]["kept"] is None
+            assert [one["size"] for one in stated["marginals"]] == [1, 2]
         else:
             assert name in {
                 *("pseudonymisation", "hashing", "noise", "rounding", "coding", "permutation", "l-diversity"),
@@ -138,7 +132,7 @@ def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) 
 def test_every_row_is_found_again_as_it_was(
     everything: Comparison, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trying, "anonymize", None)
+    monkeypatch.setattr(trying, "make_release", None)
     again = compare(patients(1500, 1), POLICY, techniques="all", seed=3, targets=300, cache=kept)
     assert all(each.cached for each in again.rows)
     assert [replace(each, cached=False) for each in again.rows] == list(everything.rows)
@@ -167,57 +161,20 @@ def test_what_is_promised_is_what_the_policy_asks_for(everything: Comparison) ->
 
 def test_risks_and_utility_go_the_way_they_must(everything: Comparison) -> None:
     original = row(everything, "original")
-    assert [original.share_kept(measure) for measure in MEASURES] == [1.0, 1.0, 1.0]
+    assert [one.release for one in original.marginals] == [1000, 1000, 1000]
     assert original.risks["singling-out"].risk.low > 0.3
     classes = row(everything, "k-anonymity").risks["singling-out"]
     assert classes.risk.low > 0.3  # by the cost, which is published as it is
     assert classes.variants["quasi-identifiers only"].success.success == 0
     permuted = row(everything, "permutation")
     assert permuted.risks["inference"].risk.low <= 0
-    assert permuted.share_kept("learning") < 0.5
-    assert permuted.share_kept("association") < 0.5
+    assert permuted.marginals[0].release == 1000
+    assert permuted.kept.release < original.kept.fresh
+    assert row(everything, "noise").kept.release < 1000  # by the values as they were given
     assert permuted.risks["singling-out"].risk.low > 0.3
     for same in ("pseudonymisation", "hashing"):
-        assert row(everything, same).utility == original.utility
+        assert row(everything, same).marginals == original.marginals
         assert row(everything, same).risks["singling-out"].risk.low > 0.3
-
-
-def staged() -> tuple[Stage, np.ndarray]:
-    table = patients(2000, 5)
-    policy = Policy.load(POLICY)
-    names = names_in_all([policy])
-    ground = Ground.of(policy, names, [table], None)
-    codes = ground.codes(table)
-    return Stage(ground, codes[:, :1600], codes[:, 1600:], 7), codes[:, :1600]
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_measure_gives_1_to_the_source_and_less_to_columns_torn_apart(name: str) -> None:
-    stage, source = staged()
-    measure = KINDS[name](stage)
-    assert measure.score(source).kept == 1.0
-    torn = np.stack([np.random.default_rng(i).permutation(column) for i, column in enumerate(source)])
-    assert measure.score(torn).kept < 0.8
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_measure_does_not_look_at_the_order_of_rows_or_at_their_number(name: str) -> None:
-    stage, source = staged()
-    measure = KINDS[name](stage)
-    changed = np.array(source)
-    changed[0] = np.random.default_rng(1).permutation(changed[0])
-    order = np.random.default_rng(2).permutation(changed.shape[1])
-    assert measure.score(changed) == measure.score(changed[:, order])
-    assert measure.score(np.tile(changed, 2)).kept == pytest.approx(measure.score(changed).kept, abs=0.06)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_measure_gives_little_to_values_that_nobody_knows(name: str) -> None:
-    stage, source = staged()
-    unknown = np.full_like(source, -1)
-    kept = KINDS[name](stage).score(unknown).kept
-    assert kept is not None
-    assert kept < 0.3
 
 
 def test_compare_is_public() -> None:

@@ -20,7 +20,7 @@ def test_a_form_becomes_the_commands_options() -> None:
         ("method", "synthetic"),
         ("method", "--out"),
         ("weight inference", "2"),
-        ("weight counts", "1"),
+        ("weight marginals", "3"),
         ("hold-out", "0.3"),
         ("targets", ""),
     ]

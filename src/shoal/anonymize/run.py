@@ -17,7 +17,9 @@ from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverifie
 from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.columns.base import TreatedSource
+from shoal.audit.individual import check_weights
+from shoal.audit.marginals import RowSample, SourceTables
+from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
@@ -32,7 +34,7 @@ from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, encode_cells, make_trees, open_populations
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import chance_of, change_source, unfold_baskets
-from shoal.release.forms.base import publish_plan
+from shoal.release.forms.base import publish_plan, read_form
 from shoal.release.publication import Publication, PublishedRows, build_manifest
 from shoal.release.release import (
     Release,
@@ -54,13 +56,13 @@ from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.sources.writers import Format
 from shoal.utility.base import Utility
-from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights, score_marginals
+from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights
 from shoal.verify.result import Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.core.arrays import FloatArray, IntArray
+    from shoal.core.arrays import IntArray
     from shoal.linking.ledger.book import Entered
     from shoal.verify.spark import SparkRows
 
@@ -84,12 +86,14 @@ class Options:
     signing: SigningKey | None = None
     admit: Admit | None = None
     publish: Publish = publish_plan
+    tables: SourceTables | None = None  # what the release's tables are compared with; None: those of all its columns
 
 
 @dataclass(slots=True)
 class Run:
     """One anonymization under way: count, plan, apply, verify, publish."""
 
+    asked: Policy  # as it was written
     given: Source
     source: Source  # the same after sampling and techniques, with attributes in place of baskets
     policy: Policy
@@ -100,8 +104,8 @@ class Run:
     progress: Progress
     chance: Chance
     measured: Utility = field(default_factory=dict)
-    weights: FloatArray | None = None  # (n_counted_cells,) the mean survey weight of records, if the policy names it
     marginals: tuple[Marginals, ...] = ()
+    sample: RowSample = field(default_factory=RowSample)  # of the published rows
     choice: Choice | None = None  # of a method, if the policy asks for one
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
@@ -130,9 +134,12 @@ class Run:
             check_ledger(options.ledger, options.out)
         source = cls._open(data, loaded.source)
         check_columns(loaded, source)
+        if loaded.survey_weight is not None:
+            check_weights(source, loaded.survey_weight)
         chance = Chance.of(options.seed, source.digest() if options.seed is not None else "")
         policy_of_attributes, source_of_attributes = unfold_baskets(*change_source(loaded, source, chance))
         return cls(
+            asked=loaded,
             given=source,
             source=source_of_attributes,
             policy=policy_of_attributes,
@@ -202,10 +209,6 @@ class Run:
             persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
             counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
-            weight = self.policy.survey_weight
-            if weight is not None and self.keeps_order and isinstance(counted, CountedCells):
-                batches = self.engine.locate(self.source, counted, [weight], self.progress)
-                self.weights = average_weights(batches, counted, weight)
         return counted, people
 
     def _choose_method(self, counted: CountedCells | SampledCells, people: Mapping[str, CountedCells]) -> None:
@@ -217,14 +220,20 @@ class Run:
         cells = counted.sample if isinstance(counted, SampledCells) else counted
         rng, sample = self.chance.apart("method").generator, cells.run
         with self._time("choose"), self.progress.step("choosing a method", unit="methods"):
+            weights, weight = None, self.policy.survey_weight
+            if weight is not None and isinstance(counted, CountedCells) and not people:
+                located = self.engine.locate(self.source, counted, [weight], self.progress)
+                weights = average_weights(located, counted, weight)
             trees = make_trees(counted, self.policy, people)
             while not people and sample.counts.sum() > auto.sample:
                 sample = sample.thin(rng)
             for run in dict.fromkeys((sample, cells.run)):  # what a sample cannot reach, all records may
                 some = replace(cells, run=run, n_rows=int(run.counts.sum()))
                 try:
-                    problem = encode_cells(some, self.policy, trees, people).problem
-                    self.choice = auto.choose(problem, rng, by_regions=by_regions)
+                    encoding = encode_cells(some, self.policy, trees, people)
+                    which = slice(None) if encoding.kept is None else encoding.kept
+                    own = None if weights is None else weights[cells.run.find(run.keys)][which]
+                    self.choice = auto.choose(encoding.problem, rng, by_regions=by_regions, weights=own)
                     break
                 except UnreachableError:
                     if run is cells.run:
@@ -272,17 +281,29 @@ class Run:
         """Return the published rows, counted for the findings as they pass, and the witness, which then knows them."""
         rows = self._rows(publication, folder)
         if rows.nobodys:
-            return self.counts.watch(rows.batches), None
+            return self.sample.watch(self.counts.watch(rows.batches)), None
         if rows.buckets is not None:
-            return self.counts.watch(rows.batches), Witness.of_buckets(rows.buckets)
+            return self.sample.watch(self.counts.watch(rows.batches)), Witness.of_buckets(rows.buckets)
         witness = Witness.of(manifest, publication.n_source_rows, folder)
-        return self.counts.watch(witness.watch(rows.batches)), witness
+        return self.sample.watch(self.counts.watch(witness.watch(rows.batches))), witness
+
+    def _compare_tables(self, manifest: Mapping[str, Any]) -> tuple[Marginals, ...]:
+        """Return how near the published tables of columns are to those of the table as it was given."""
+        tables = self.options.tables
+        if tables is None:
+            source = unfold_baskets(self.asked, self.given)[1]
+            tokens = {name for name, trace in read_traces(manifest).items() if trace.hidden}
+            left_out = {*self.asked.names("identifier"), *tokens, self.policy.survey_weight}
+            names = [name for name in manifest["attributes"] if name not in left_out]
+            tables = SourceTables.of(self.policy, source, names)
+        if tables is None or not self.sample.n_rows:
+            return ()
+        return tables.score(self.sample.table(), read_form(manifest))
 
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
-            seen = publication.view(self.weights)
-            self.marginals = () if seen is None else score_marginals(*seen)
+            self.marginals = self._compare_tables(manifest)
             table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
@@ -423,7 +444,7 @@ class Run:
             self.marginals,
             thorough=self.options.detail == "full",
         )
-        if self.policy.survey_weight is not None and not any(one.weighted for one in self.marginals):
+        if self.policy.survey_weight not in (None, *publication.column_names):
             evidence["warnings"].append(UNWEIGHTED)
         return evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
 

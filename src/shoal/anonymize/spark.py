@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from shoal.anonymize.run import Run
+from shoal.audit.marginals import MOST_ROWS
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
 from shoal.engines.local import SampledCells
@@ -114,6 +115,9 @@ class SparkRun(Run):
         frame = by_places(placed).select(*map(str, range(len(placed.columns) - 1))).toDF(*placed.columns[:-1])
         for batch in SparkRows(frame).batches(self.counts.columns) if self.counts.columns else ():
             self.counts.add(batch)
+        share = 1.2 * MOST_ROWS / max(publication.n_rows, 1)  # a few more than are kept
+        for batch in SparkRows(frame if share >= 1 else frame.sample(False, share, seed=0)).batches(frame.columns):
+            self.sample.add(batch)
         return SparkRows(frame), witness.numbers, frame
 
 

@@ -39,7 +39,9 @@ def compare(
     ] = None,
     weights: Annotated[
         str | None,
-        typer.Option(metavar="NAME=WEIGHT,...", help="What the ranking counts more: inference=2; 1 each by default."),
+        typer.Option(
+            metavar="NAME=WEIGHT,...", help="What the ranking counts more: inference=2; risks 1 each, marginals 3."
+        ),
     ] = None,
     control: Annotated[str | None, typer.Option(help="A table of like people who are not in the data.")] = None,
     hold_out: Annotated[
@@ -47,9 +49,6 @@ def compare(
         typer.Option(help="Share of the data to put aside as control group, 0.2 by default; 0: none.", min=0),
     ] = None,
     targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
-    predict: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Attribute to predict; the first sensitive one by default.")
-    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Make the run repeatable, but for differential privacy.", min=0)
     ] = None,
@@ -89,7 +88,6 @@ def compare(
                 control=control,
                 hold_out=hold_out,
                 targets=targets,
-                predict=predict,
                 seed=seed,
                 cache=not no_cache if cache is None else cache,
                 progress=progress,
@@ -119,14 +117,14 @@ def _table(found: Comparison, *, wide: bool) -> Table:
     """Return the table; in a narrow terminal what is kept stands in one column."""
     from rich.table import Table
 
-    from shoal.compare.result import HEADS, MEASURES, RISKS, share_text
+    from shoal.compare.result import HEADS, KEPT, RISKS, share_text
     from shoal.compare.writing import standing_text
 
     table = Table(box=None, padding=(0, 2 if wide else 1, 1, 0))
     table.add_column("release" if found.of_policies else "technique", ratio=1, overflow="fold")
     for head in HEADS.values():
         table.add_column(head, no_wrap=True)
-    for head in (*MEASURES, "records", "s") if wide else ("kept",):
+    for head in (KEPT, "records", "s") if wide else (KEPT,):
         table.add_column(head, justify="right", no_wrap=True)
     stands = found.standings()
     for place, row in enumerate(found.rows):
@@ -139,13 +137,13 @@ def _table(found: Comparison, *, wide: bool) -> Table:
             stand = stands.get(place)
             rank = "" if stand is None else f"rank {stand.rank}, score {share_text(stand.score)}: "
             lines.append(plain(rank + standing_text(stand)))
-        kept = [(name, "-" if (share := row.share_kept(name)) is None else share_text(share)) for name in MEASURES]
+        kept = "-" if row.kept is None else f"{row.kept.release:.0f}"
         made = (f"{row.records:,}", f"{row.seconds:.1f}")
         lines += [] if wide else [f"{made[0]} records, {made[1]} s"]
         table.add_row(
             "\n".join(lines),
             *(_risk(row, risk, rated=not found.of_policies) for risk in RISKS),
-            *((*(share for _, share in kept), *made) if wide else ["\n".join(map(" ".join, kept))]),
+            *((kept, *made) if wide else (kept,)),
         )
     return table
 

@@ -25,15 +25,15 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 import shoal
 from shoal.attacks.base import Refusal, Trials
-from shoal.compare.measures import Score
-from shoal.compare.result import MEASURES, RISKS, Row
+from shoal.compare.result import RISKS, Row
 from shoal.core.errors import UsageError
 from shoal.models.base import PopulationModel
 from shoal.policy.policy import Policy
 from shoal.release.figures import Guarantee
 from shoal.sources.base import file_digest
+from shoal.utility.marginals import Marginals
 
-FORMAT = 1
+FORMAT = 2
 MOST = {"row": 2000, "drawing": 500}  # entries of each kind; the least recently used go first
 _LONGEST = 1 << 20  # bytes; entries have some thousand
 _UNFINISHED = 86_400  # seconds after which a file that was never finished is removed
@@ -291,7 +291,7 @@ class Figures:
     achieved: tuple[float, ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
     risks: dict[str, Trials | Refusal] = field(default_factory=dict)
-    utility: dict[str, Score] = field(default_factory=dict)
+    marginals: tuple[Marginals, ...] = ()
     seconds: Annotated[float, Field(ge=0)] = 0.0
     records: Annotated[int, Field(ge=0)] = 0
 
@@ -311,7 +311,7 @@ class Figures:
         assert row.seconds is not None  # noqa: S101 - it was made
         assert row.records is not None  # noqa: S101
         achieved, claims = [entry["achieved"] for entry in row.guarantees], map(dict, row.claims)
-        found = cls(None, tuple(achieved), tuple(claims), dict(row.risks), dict(row.utility), row.seconds, row.records)
+        found = cls(None, tuple(achieved), tuple(claims), dict(row.risks), row.marginals, row.seconds, row.records)
         again = found.fill(row, policy)
         return found if again is not None and replace(again, cached=False) == row else None
 
@@ -319,11 +319,12 @@ class Figures:
         """Return a row with these figures; None if they cannot be those of the policy."""
         if self.reason is not None:
             return replace(row, reason=self.reason, unreachable=True, cached=True)
-        kept = [score.kept for score in self.utility.values() if score.kept is not None]
-        measured = (
-            set(self.risks) == set(RISKS) and set(self.utility) == set(MEASURES) and all(map(math.isfinite, kept))
-        )
-        if not measured or len(self.achieved) != len(policy.privacy):
+        figures = [figure for one in self.marginals for figure in (one.release, one.shuffled, one.fresh)]
+        if (
+            set(self.risks) != set(RISKS)
+            or not all(map(math.isfinite, figures))
+            or len(self.achieved) != len(policy.privacy)
+        ):
             return None
         models = zip(policy.privacy, self.achieved, strict=True)
         return replace(
@@ -331,7 +332,7 @@ class Figures:
             guarantees=tuple(Guarantee(model, achieved).as_dict() for model, achieved in models),
             claims=self.claims,
             risks={name: self.risks[name] for name in RISKS},
-            utility={name: self.utility[name] for name in MEASURES},
+            marginals=self.marginals,
             seconds=self.seconds,
             records=self.records,
             cached=True,

@@ -15,27 +15,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.anonymize import anonymize
+from shoal.anonymize.run import Options, Run
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Refusal, Trials
 from shoal.attacks.running import attack
+from shoal.audit.marginals import SourceTables
 from shoal.columns.keys import new_key
 from shoal.compare.cache import DRAWING_BITS, Cache, Memory, default_folder, digest, table_digest
-from shoal.compare.ground import Ground, choose_predicted, names_in_all, reconstruct
-from shoal.compare.measures import KINDS, Measure, Stage
 from shoal.compare.recipes import RECIPES, Base, Recipe
 from shoal.compare.result import RISKS, AnyWeights, Asked, Comparison, Row, read_weights
 from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
-from shoal.core.progress import Progress, show_progress
+from shoal.core.progress import Progress, Silent, show_progress
 from shoal.core.wording import count_noun
 from shoal.linking.linkable import read_columns
 from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.release import Release
-from shoal.sources.base import SourceOptions
+from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
+from shoal.utility.marginals import Marginals
 
 HOLD_OUT = 0.2
 AnyPolicy: TypeAlias = str | Path | Mapping[str, Any] | Policy
@@ -56,7 +56,6 @@ def compare(
     control: object | None = None,
     hold_out: float | None = None,
     targets: int = N_TARGETS,
-    predict: str | None = None,
     seed: int | None = None,
     cache: bool | str | Path = True,
     progress: Progress | None = None,
@@ -95,12 +94,12 @@ def compare(
     people = table
     if share:
         people, strangers = _split_people(table, share, np.random.default_rng(questions))
-    bench = Bench.of(loaded, people, strangers, predict, targets=targets, seed=seed, questions=questions)
+    bench = Bench.of(loaded, people, strangers, targets=targets, seed=seed)
     with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
         own_key = Path(folder) / "pseudonyms.key"
         if chosen:
             asked = _by_technique(chosen, loaded[0], bench, own_key)
-        shared = [about, questions, seed is None, targets, bench.predicted]
+        shared = [about, questions, seed is None, targets]
         memory = Memory(kept, loaded[0], own_key, bench.names, shared)
         with show_progress(progress) as showing:
             rows = _fill_rows(asked, bench, memory, showing)
@@ -111,7 +110,6 @@ def compare(
         records=people.num_rows,
         control=0 if strangers is None else strangers.num_rows,
         held_out=share or None,
-        predicted=bench.predicted,
         targets=targets,
         seed=seed,
         notes=(*_notes(people, strangers, share), *notes),
@@ -178,10 +176,10 @@ def _choose(techniques: str | Sequence[str] | None) -> Sequence[Recipe]:
 def _by_technique(chosen: Sequence[Recipe], policy: Policy, bench: Bench, key: Path) -> list[Asked]:
     """Return what each technique makes of a policy; of one that cannot serve it, the reason."""
     new_key(key)
-    counts = {
-        name: pc.value_counts(bench.known.column(name)).field("counts") for name in bench.policy.names("sensitive")
-    }
-    base = Base(policy, {name: pc.max(each).as_py() / bench.known.num_rows for name, each in counts.items()}, key)
+    secret = bench.policy.names("sensitive")
+    known = read_columns(bench.source, secret) if secret else bench.people.select([])
+    counts = {name: pc.value_counts(known.column(name)).field("counts") for name in known.column_names}
+    base = Base(policy, {name: pc.max(each).as_py() / known.num_rows for name, each in counts.items()}, key)
     asked = []
     for recipe in chosen:
         row = Row(recipe.name, recipe.title, "", recipe.verdict)
@@ -220,7 +218,7 @@ def _split_people(table: pa.Table, share: float, rng: np.random.Generator) -> tu
 
 def _notes(people: pa.Table, strangers: pa.Table | None, share: float | None) -> tuple[str, ...]:
     if strangers is None:
-        return (NO_CONTROL, "predictions are tried on the people whom they were learned from")
+        return (NO_CONTROL,)
     if share:
         of = f"{strangers.num_rows:,} of {people.num_rows + strangers.num_rows:,} records"
         return (f"{of}, drawn at random, were put aside first: they are the control group and in no release",)
@@ -232,15 +230,12 @@ class Bench:
     """Whom all rows are about, the attributes that are compared, and what every release is asked."""
 
     policy: Policy  # the first one, with attributes in place of baskets
+    source: Source  # the people with these attributes
     people: pa.Table  # whom releases are about
     strangers: pa.Table | None  # like them, but in no release
     names: tuple[str, ...]  # attributes that are compared
-    known: pa.Table  # the people's compared attributes
-    foreign: pa.Table | None  # those of the strangers
-    predicted: str | None
     targets: int
     seed: int | None
-    questions: int  # what questions are drawn by
 
     @classmethod
     def of(
@@ -248,47 +243,38 @@ class Bench:
         policies: Sequence[Policy],
         people: pa.Table,
         strangers: pa.Table | None,
-        predict: str | None,
         **asked: Any,
     ) -> Bench:
-        """Find what all policies publish, in both tables."""
-        spread = [unfold_baskets(policy, open_source(people, policy.source))[0] for policy in policies]
-        names = names_in_all(spread)
-        known = _columns(policies[0], people, names, "the table")
-        foreign = None if strangers is None else _columns(policies[0], strangers, names, "the control table")
-        predicted = choose_predicted(spread[0], names, predict)
-        return cls(spread[0], people, strangers, tuple(names), known, foreign, predicted, **asked)
+        """Find what all policies publish, and see that a control table has it."""
+        spread = [unfold_baskets(policy, open_source(people, policy.source)) for policy in policies]
+        names = names_in_all([policy for policy, _ in spread])
+        if strangers is not None:
+            known = unfold_baskets(policies[0], open_source(strangers, policies[0].source))[1].schema.names
+            for name in names:
+                if name not in known:
+                    raise InputError(f"the control table has no column {name!r}{did_you_mean(name, known)}")
+        return cls(*spread[0], people, strangers, tuple(names), **asked)
 
     @cached_property
-    def ground(self) -> Ground:
-        """The trees that values of the source and of all releases are compared by."""
-        tables = [self.known] if self.foreign is None else [self.known, self.foreign]
-        return Ground.of(self.policy, self.names, tables, self.predicted)
-
-    @cached_property
-    def measures(self) -> tuple[Measure, ...]:
-        """The measures, which have asked the source what all releases will be asked."""
-        source = self.ground.codes(self.known)
-        others = source if self.foreign is None else self.ground.codes(self.foreign)
-        stage = Stage(self.ground, source, others, self.questions)
-        return tuple(kind(stage) for kind in KINDS)
+    def tables(self) -> SourceTables | None:
+        """The people's tables, which those of all releases are compared with."""
+        return SourceTables.of(self.policy, self.source, self.names)
 
     def fill(self, row: Row, policy: Policy) -> Row:
         """Fill a row; a requirement that cannot be reached, or another refusal, stands in place of figures."""
-        measures = self.measures  # of the source as it is now, before anything else takes time
+        tables = self.tables  # before anything is timed
         began = time.perf_counter()
         try:
-            release = anonymize(self.people, policy, seed=self.seed)
+            release = make_release(self.people, policy, seed=self.seed, tables=tables)
         except ShoalError as error:
             return replace(row, reason=str(error), unreachable=isinstance(error, UnreachableError))
         seconds = round(time.perf_counter() - began, 3)
-        table = reconstruct(release, self.ground, np.random.default_rng(self.seed))
         return replace(
             row,
             guarantees=tuple(release.guarantees),
             claims=tuple(release.manifest.get("claims", ())),
             risks=self._attack(release, policy),
-            utility={measure.name: measure.score(table) for measure in measures},
+            marginals=tuple(Marginals.of(each) for each in release.evidence["marginals"]),
             seconds=seconds,
             records=int(release.manifest["rows"]),
         )
@@ -322,9 +308,12 @@ def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
     return replace(worst, variants=beside, notes=(*found.notes, f"the risk is that of {whose}"))
 
 
-def _columns(policy: Policy, table: pa.Table, names: Sequence[str], which: str) -> pa.Table:
-    source = unfold_baskets(policy, open_source(table, policy.source))[1]
-    for name in names:
-        if name not in source.schema.names:
-            raise InputError(f"{which} has no column {name!r}{did_you_mean(name, source.schema.names)}")
-    return read_columns(source, names)
+def make_release(people: pa.Table, policy: Policy, *, seed: int | None, tables: SourceTables | None) -> Release:
+    """Return a verified release in memory, whose tables are compared with these."""
+    return Run.start(people, policy, Options(seed=seed, tables=tables), Silent()).finish(people)
+
+
+def names_in_all(policies: Sequence[Policy]) -> list[str]:
+    """Return the attributes that are quasi or sensitive in every policy, in the order of the first one."""
+    published = [[*policy.names("quasi"), *policy.names("sensitive")] for policy in policies]
+    return [name for name in published[0] if all(name in each for each in published)]

@@ -6,24 +6,25 @@ A score by stated weights, and the frontier of risk and what is kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from shoal.attacks.base import Estimate, Refusal, Trials
 from shoal.columns.base import Verdict
-from shoal.compare.measures import Score
 from shoal.core.errors import UsageError, did_you_mean
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
 from shoal.reports.plots import Plot
+from shoal.utility.marginals import Marginals
 
 RISKS = ("singling-out", "linkability", "inference")
 HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
-MEASURES = ("counts", "association", "learning")
-PARTS = (*RISKS, *MEASURES)
-EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(PARTS, 1.0)
+KEPT = "marginals"
+SCORES = {KEPT: "release", "shuffled": "shuffled", "fresh": "fresh"}  # as tables call the figures of what is kept
+PARTS = (*RISKS, KEPT)
+DEFAULT_WEIGHTS: Mapping[str, float] = {**dict.fromkeys(RISKS, 1.0), KEPT: float(len(RISKS))}  # risk and kept alike
 MOST_WEIGHT = 1_000_000
 AnyWeights: TypeAlias = str | Mapping[str, float]
 
@@ -32,8 +33,9 @@ AnyWeights: TypeAlias = str | Mapping[str, float]
 class Standing:
     """Where a row stands among the others.
 
-    ``risk`` and ``kept`` are weighted means of measured values, each put between 0 and 1; ``score`` is the weighted
-    mean of 1 less the risk and of what is kept, so a dominated row never has a better score than one that dominates it.
+    ``risk`` is the weighted mean of measured risks, each put between 0 and 1, ``kept`` a thousandth of the score of
+    marginals; ``score`` is the weighted mean of 1 less the risk and of what is kept, so a dominated row never has a
+    better score than one that dominates it.
     """
 
     rank: int  # 1 is best; equal scores share it
@@ -65,10 +67,10 @@ NO_STANDING: Mapping[str, Any] = {
 
 
 def read_weights(weights: AnyWeights | None) -> dict[str, float]:
-    """Read weights as they are typed, or a mapping; parts that are not named keep the weight 1.
+    """Read weights as they are typed, or a mapping; parts that are not named keep their usual weight.
 
-    >>> read_weights("inference=2,counts=0")["inference"], read_weights(None)["linkability"]
-    (2.0, 1.0)
+    >>> read_weights("inference=2")
+    {'singling-out': 1.0, 'linkability': 1.0, 'inference': 2.0, 'marginals': 3.0}
     """
     if isinstance(weights, str):
         given: dict[str, Any] = {}
@@ -79,7 +81,7 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
             given[name] = number
     else:
         given = dict(weights or {})
-    found = dict(EQUAL_WEIGHTS)
+    found = dict(DEFAULT_WEIGHTS)
     for name, number in given.items():
         if name not in found:
             raise UsageError(
@@ -91,11 +93,12 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
             found[name] = math.nan
         if not 0 <= found[name] <= MOST_WEIGHT:
             raise UsageError(
-                f"the weight of {name} must be a number from 0 to {MOST_WEIGHT:,}; write --weights inference=2,counts=1"
+                f"the weight of {name} must be a number from 0 to {MOST_WEIGHT:,}; write --weights inference=2"
             )
-    for side, what in ((RISKS, "risks"), (MEASURES, "measures of what is kept")):
-        if not any(found[name] for name in side):
-            raise UsageError(f"all {what} have the weight 0; {', '.join(side)}: one needs more")
+    if not any(found[name] for name in RISKS):
+        raise UsageError(f"all risks have the weight 0; {', '.join(RISKS)}: one needs more")
+    if not found[KEPT]:
+        raise UsageError(f"{KEPT} has the weight 0, and is all that tells what is kept; it needs more")
     return found
 
 
@@ -115,7 +118,7 @@ class Row:
     guarantees: tuple[Mapping[str, Any], ...] = ()
     claims: tuple[Mapping[str, Any], ...] = ()
     risks: Mapping[str, Trials | Refusal] = field(default_factory=dict)
-    utility: Mapping[str, Score] = field(default_factory=dict)
+    marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; none: there was nothing to compare
     seconds: float | None = None
     records: int | None = None
     policy: str | None = None  # the name of the policy that it starts from; None: of a technique
@@ -139,18 +142,19 @@ class Row:
         found = self.risks.get(risk)
         return found if isinstance(found, Trials) else None
 
-    def share_kept(self, measure: str) -> float | None:
-        """Return the share that is kept, None if it was not measured."""
-        found = self.utility.get(measure)
-        return None if found is None else found.kept
+    @property
+    def kept(self) -> Marginals | None:
+        """The scores of the largest sets of columns, None if there was nothing to compare."""
+        return self.marginals[-1] if self.marginals else None
 
     def estimate(self, part: str) -> Estimate | None:
-        """Return a measured risk with its interval, or share that is kept, between 0 and 1; None if it was not."""
-        trials, kept = self.trials(part), self.share_kept(part)
-        if trials is None and kept is None:
+        """Return a measured risk with its interval, or what is kept, between 0 and 1; None if it was not measured."""
+        trials = self.trials(part)
+        if part == KEPT and self.kept is not None:
+            return Estimate(*[self.kept.release / 1000] * 3)
+        if trials is None:
             return None
-        ends = (kept, kept, kept) if trials is None else trials.risk.as_dict().values()
-        return Estimate(*(min(max(float(each), 0.0), 1.0) for each in ends if each is not None))
+        return Estimate(*(min(max(float(each), 0.0), 1.0) for each in trials.risk.as_dict().values()))
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -171,7 +175,7 @@ class Row:
                 name: {key: value for key, value in each.as_dict().items() if key != "name"}
                 for name, each in self.risks.items()
             },
-            "utility": {name: score.as_dict() for name, score in self.utility.items()},
+            "marginals": [each.as_dict() for each in self.marginals],
             "records": self.records,
             "seconds": self.seconds,
         }
@@ -188,7 +192,7 @@ class Row:
             for part in ("value", "low", "high"):
                 line[f"{column}_{part}"] = None if trials is None else getattr(trials.risk, part)
         line |= {"promise": None if self.reason else self.promise}
-        line |= {measure: self.share_kept(measure) for measure in MEASURES}
+        line |= {head: getattr(self.kept, name, None) for head, name in SCORES.items()}
         return line | {"records": self.records, "seconds": self.seconds, "reason": self.reason}
 
 
@@ -207,11 +211,10 @@ class Comparison:
     records: int  # people whom releases are about
     control: int  # people of the control group, 0 if there is none
     held_out: float | None  # the share of the source that the control group is; None: it was given
-    predicted: str | None
     targets: int
     seed: int | None
     notes: tuple[str, ...] = ()
-    weights: Mapping[str, float] = field(default_factory=lambda: dict(EQUAL_WEIGHTS))
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
 
     @property
     def of_policies(self) -> bool:
@@ -228,7 +231,7 @@ class Comparison:
         """Return the weights above 0 of what was measured in some row; nothing if no risk or nothing kept was."""
         measured = [part for part in PARTS if any(row.estimate(part) is not None for row in self.rows)]
         used = {part: self.weights[part] for part in measured if self.weights[part]}
-        return used if any(part in used for part in RISKS) and any(part in used for part in MEASURES) else {}
+        return used if any(part in used for part in RISKS) and KEPT in used else {}
 
     def standings(self) -> dict[int, Standing]:
         """Return where each row stands, by its place; rows that cannot be ranked have none.
@@ -239,7 +242,7 @@ class Comparison:
         """
         used, labels = self.list_weights(), self.labels
         measured = {place: pair for place, row in enumerate(self.rows) if used and (pair := _weigh(row, used))}
-        of_risk, of_kept = (sum(used.get(part, 0.0) for part in side) for side in (RISKS, MEASURES))
+        of_risk, of_kept = (sum(used.get(part, 0.0) for part in side) for side in (RISKS, (KEPT,)))
         scores = {
             place: (of_risk * (1 - risk.value) + of_kept * kept) / (of_risk + of_kept)
             for place, (risk, kept) in measured.items()
@@ -297,7 +300,6 @@ class Comparison:
         return {
             "records": self.records,
             "control": {"records": self.control, "held_out": self.held_out},
-            "predicted": self.predicted,
             "targets": self.targets,
             "seed": self.seed,
             "weights": dict(self.weights),
@@ -313,12 +315,13 @@ def _weigh(row: Row, used: Mapping[str, float]) -> tuple[Estimate, float] | None
     if len(found) < len(used):
         return None
 
-    def mean(side: Sequence[str], end: str) -> float:
-        parts = [part for part in side if part in used]
-        total = sum(used[part] * getattr(found[part], end) for part in parts)
-        return float(total / sum(used[part] for part in parts))
+    risks = [part for part in RISKS if part in used]
 
-    return Estimate(*(mean(RISKS, end) for end in ("value", "low", "high"))), mean(MEASURES, "value")
+    def mean(end: str) -> float:
+        total = sum(used[part] * getattr(found[part], end) for part in risks)
+        return float(total / sum(used[part] for part in risks))
+
+    return Estimate(*map(mean, ("value", "low", "high"))), found[KEPT].value
 
 
 def share_text(share: float) -> str:

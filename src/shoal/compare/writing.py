@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shoal.compare.result import HEADS, MEASURES, RISKS, Comparison, Row, Standing, share_text
+from shoal.compare.result import HEADS, KEPT, RISKS, SCORES, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
 from shoal.core.wording import count_noun, join_words, percent
 from shoal.release.release import refuse_existing, write_text
@@ -22,10 +22,11 @@ _RISKS = (
 )
 _OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
 SUFFIXES = {"picture": (".svg", ".png"), "frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
-_NOTE = "grey: does the risk remain, by the opinion?  lines: 95 % intervals  kept: 1 is as good as the source"
+_NOTE = (
+    "grey: does the risk remain, by the opinion?  lines: 95 % intervals  dashed: shuffled columns  dotted: fresh sample"
+)
 _INK, _FAINT, _GREY = "#222222", "#d9d9d9", "#767676"
 _LOW, _HIGH = "#0072B2", "#D55E00"  # Okabe and Ito: colour-blind people can tell them apart
-_KEPT = {"counts": (_LOW, "o"), "association": ("#009E73", "D"), "learning": ("#CC79A7", "v")}
 _SETTINGS: dict[Any, Any] = {
     "font.size": 10,
     "svg.fonttype": "none",  # text stays text
@@ -116,7 +117,7 @@ def notebook_output(found: Comparison) -> str:
         found=found,
         weights=", ".join(f"{part} {weight:g}" for part, weight in found.list_weights().items()),
         plot=found.frontier() if stands else None,
-        heads=["rank", "release", *(f"risk: {head}" for head in HEADS.values()), *MEASURES, "promise", "frontier"],
+        heads=["rank", "release", *(f"risk: {head}" for head in HEADS.values()), KEPT, "promise", "frontier"],
         rows=[_notebook_cells(found.rows[place], labels[place], stands.get(place)) for place in (*ranked, *others)],
         refused=[(label, row.reason) for label, row in zip(labels, found.rows, strict=True) if row.reason is not None],
     )
@@ -140,7 +141,7 @@ def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None
             f"{found.targets:,} times, {seed}."
         ),
         "heads": list(HEADS.values()),
-        "measures": list(MEASURES),
+        "measures": list(SCORES),
         "ranking": [[str(stands[place].rank), labels[place], *_stand_cells(stands[place])] for place in _rank(found)],
         "risks": [
             [row.name, row.parameters, *(_risk_text(row, risk, *opinion) for risk in RISKS), row.promise]
@@ -157,9 +158,8 @@ def _stand_cells(stand: Standing) -> list[str]:
 
 
 def _share_cells(row: Row) -> list[str]:
-    kept = (row.share_kept(measure) for measure in MEASURES)
-    shares = ["\N{EN DASH}" if share is None else share_text(share) for share in kept]
-    return [*shares, f"{row.records:,}", f"{row.seconds:.1f}"]
+    scores = ["\N{EN DASH}" if row.kept is None else f"{getattr(row.kept, name):.0f}" for name in SCORES.values()]
+    return [*scores, f"{row.records:,}", f"{row.seconds:.1f}"]
 
 
 def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) -> str:
@@ -175,33 +175,30 @@ def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) ->
 def _notebook_cells(row: Row, label: str, stand: Standing | None) -> tuple[str, ...]:
     trials = (row.trials(risk) for risk in RISKS)
     risks = ("–" if each is None else percent(round(each.risk.value, 3)) for each in trials)
-    kept = ("–" if (share := row.share_kept(measure)) is None else percent(round(share, 3)) for measure in MEASURES)
+    kept = "–" if row.kept is None else f"{row.kept.release:.0f}"
     place = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
-    return ("–" if stand is None else str(stand.rank), label, *risks, *kept, row.promise, place)
+    return ("–" if stand is None else str(stand.rank), label, *risks, kept, row.promise, place)
 
 
 def reading(found: Comparison) -> list[str]:
     """Return how to read the table, what was not tried, and whom it is about, a sentence or two each."""
-    predicted = "" if found.predicted is None else f" of {found.predicted}"
-    kept = (
-        "Kept, 1 is as good as the source and 0 nothing: counts (random counting questions), association (dependence "
-        f"between pairs of attributes), learning (predictions{predicted})."
-    )
+    scored = next((row.kept for row in found.rows if row.kept is not None), None)
+    kept = "Nothing is said of what is kept: no column is quasi or sensitive in every policy."
+    if scored is not None:
+        columns = f"{scored.size} columns" if scored.size > 1 else "1 column"
+        kept = (
+            f"Kept (marginals): how near tables of {columns} are to the source, 1,000 if they are the same. Columns "
+            f"shuffled independently would score {scored.shuffled:.0f}, a fresh sample {scored.fresh:.0f}."
+        )
     refused = {
         f"{row.name}, {risk}: {row.risks[risk].as_dict()['refused']}."
         for row in found.rows
         for risk in RISKS
         if risk in row.risks and row.trials(risk) is None
     }
-    unmeasured = {
-        f"{measure}: {score.reason}."
-        for row in found.rows
-        for measure, score in row.utility.items()
-        if score.reason is not None
-    }
     lines = [_RISKS + ("" if found.of_policies else _OPINION), kept, *ranking(found)]
     notes = [f"{note[0].upper()}{note[1:]}." for note in found.notes]
-    return [*lines, *sorted(refused), *sorted(unmeasured), *notes]
+    return [*lines, *sorted(refused), *notes]
 
 
 def ranking(found: Comparison) -> list[str]:
@@ -222,7 +219,7 @@ def ranking(found: Comparison) -> list[str]:
     for place in made:
         if place not in stands:
             row = found.rows[place]
-            gone = [part for part in used if row.trials(part) is None and row.share_kept(part) is None]
+            gone = [part for part in used if row.estimate(part) is None]
             lines.append(
                 f"{found.labels[place]} has no rank, for {join_words(gone)} could not be measured there as elsewhere."
             )
@@ -266,8 +263,7 @@ def draw_comparison(found: Comparison, title: str, path: Path) -> None:
         _draw_kept(panels[3], rows)
         panels[0].set_yticks(range(len(rows)), names)
         panels[0].set_ylim(max(len(rows), 1) - 0.5, -0.5)
-        handles, measures = panels[3].get_legend_handles_labels()
-        figure.legend(handles, measures, loc="outside lower center", ncols=len(measures), frameon=False, title=_NOTE)
+        figure.supxlabel(_NOTE, fontsize=9, color=_GREY)
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
         kind = path.suffix.lower().removeprefix(".")  # the picture tells nothing of the day or the program
         figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
@@ -295,26 +291,18 @@ def _draw_risks(axes: Any, rows: list[Row], risk: str) -> None:
 
 
 def _draw_kept(axes: Any, rows: list[Row]) -> None:
-    """Draw what is kept, a marker for each measure."""
-    axes.set_title("kept", fontsize=11)
-    for measure, aside in zip(MEASURES, (-0.2, 0.0, 0.2), strict=True):
-        colour, marker = _KEPT[measure]
-        points = [(row.share_kept(measure), height + aside) for height, row in enumerate(rows)]
-        there = [(min(kept, 1.05), height) for kept, height in points if kept is not None]
-        axes.plot(
-            [kept for kept, _ in there],
-            [height for _, height in there],
-            marker,
-            color=colour,
-            markerfacecolor="white",
-            markeredgewidth=1.6,
-            markersize=7,
-            label=measure,
-            clip_on=not there,  # markers at the edge are drawn whole; of a line of none there is no place to keep
-            zorder=3,
-        )
+    """Draw the score of marginals, beside those of shuffled columns and of a fresh sample."""
+    axes.set_title("kept: score of marginals", fontsize=11)
+    for height, row in enumerate(rows):
+        if row.kept is not None:
+            axes.plot([row.kept.release / 1000], [height], "D", color=_LOW, markersize=7, clip_on=False, zorder=3)
+    scored = next((row.kept for row in rows if row.kept is not None), None)
+    if scored is not None:
+        axes.axvline(scored.shuffled / 1000, color=_GREY, linewidth=1.2, linestyle="--")
+        axes.axvline(scored.fresh / 1000, color=_GREY, linewidth=1.2, linestyle=":")
     _draw_frame(axes, 0.0)
-    axes.set_xlabel("share of what the source gives")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "250", "500", "750", "1,000"])
+    axes.set_xlabel("1,000: tables as in the source")
 
 
 def _draw_frame(axes: Any, low: float) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numba.core.event import TimingListener, install_listener
 from pydantic import Field
 
+from shoal.core.arrays import FloatArray
 from shoal.core.errors import ShoalError, UnreachableError
 from shoal.core.progress import Progress, Silent, Step
 from shoal.core.registry import discover
@@ -53,15 +54,25 @@ class Auto(Method):
         """Return the plan of the method that is chosen."""
         return make_plan(self.choose(problem, rng).method, problem, rng, progress)
 
-    def choose(self, problem: Problem, rng: np.random.Generator, *, by_regions: bool = False) -> Choice:
-        """Try every method, or those that can plan a table region by region, and return the best and what was tried."""
+    def choose(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        *,
+        by_regions: bool = False,
+        weights: FloatArray | None = None,
+    ) -> Choice:
+        """Try every method, or those that can plan a table region by region, and return the best and what was tried.
+
+        The records of cells count by their survey *weights*, if there are any.
+        """
         of_people = any(requirement.people is not None for requirement in problem.requirements)
         able = [
             method
             for method in list_methods()
             if (method.counts_people or not of_people) and (method.takes_regions is not None or not by_regions)
         ]
-        trials = tuple(_try_method(method, problem, rng.spawn(1)[0], self.time_budget) for method in able)
+        trials = tuple(_try_method(method, problem, rng.spawn(1)[0], self.time_budget, weights) for method in able)
         scored = [trial for trial in trials if trial.score is not None]
         if not scored:
             reasons = "; ".join(f"{trial.method.name}: {trial.reason}" for trial in trials)
@@ -107,7 +118,9 @@ def list_methods() -> Sequence[Method]:
     return sorted([*usual, Mondrian(measure="non-uniform-entropy")], key=lambda method: method.name)
 
 
-def _try_method(method: Method, problem: Problem, rng: np.random.Generator, seconds: float) -> Trial:
+def _try_method(
+    method: Method, problem: Problem, rng: np.random.Generator, seconds: float, weights: FloatArray | None
+) -> Trial:
     """Plan and score; what refuses or takes too long has no score."""
     try:
         refusal = method.refuses(problem)
@@ -118,7 +131,7 @@ def _try_method(method: Method, problem: Problem, rng: np.random.Generator, seco
         deadline = _Deadline(seconds)
         with install_listener("numba:compile", deadline.compiling):
             plan = _read(method, problem, make_plan(tried, problem, rng, deadline))
-        *_, largest = score_marginals(problem, view_plan(problem, plan), most_sets=MOST_SETS)
+        *_, largest = score_marginals(problem, view_plan(problem, plan, weights), weights, most_sets=MOST_SETS)
         return Trial(method, largest.release)
     except ShoalError as error:
         return Trial(method, reason=str(error))

@@ -14,7 +14,7 @@ import shoal
 from shoal.columns.base import describe_changes
 from shoal.columns.baskets import describe_items
 from shoal.core import kernels
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
@@ -33,7 +33,6 @@ from shoal.release.rows import RowColumns
 from shoal.sources.base import Source
 from shoal.taxonomies.files import to_nested
 from shoal.utility.base import Utility
-from shoal.utility.rows import Rows, view_plan
 
 
 class Engine(Protocol):
@@ -146,10 +145,6 @@ class Publication(ABC):
     @abstractmethod
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return every measure of what is left of the table."""
-
-    def view(self, weights: FloatArray | None = None) -> tuple[Problem, Rows, FloatArray | None] | None:  # noqa: ARG002
-        """Return the counted table, what its rows say, and cells' weights if rows keep them; None if sums are left."""
-        return None
 
     @abstractmethod
     def hiding(self) -> Hiding | None:
@@ -268,10 +263,6 @@ class PlannedPublication(Publication):
     def find_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has."""
         return kernels.occurring(self.encoding.problem.cells.codes[place][self.find_cells()])
-
-    def view(self, weights: FloatArray | None = None) -> tuple[Problem, Rows, None]:  # noqa: ARG002
-        """Return the counted table and what somebody reads from the rows, which keep no record's weight."""
-        return self.encoding.problem, view_plan(self.encoding.problem, self.plan), None
 
     @abstractmethod
     def find_cells(self) -> IntArray:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import reduce
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.errors import InputError
+from shoal.core.wording import count_noun
 from shoal.plan.counted import CountedCells, LocatedBatch
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.parse import decimal_numbers
@@ -27,7 +29,9 @@ LARGEST = 3  # attributes in a set
 BELOW = (
     "That is below the shuffled columns: relations between columns are further from the truth than if there were none."
 )
-UNWEIGHTED = "Tables are compared by records, not by survey weights: these do not stay with their records in this run."
+UNWEIGHTED = (
+    "The release has no survey weights: its tables count every record once, those of the source by their weights."
+)
 _MOST_GROUPS = 8 * MOST_BINS  # of a taxonomy, that bins are made of
 
 
@@ -38,6 +42,8 @@ class Marginals:
     size: int
     n_sets: int  # that were looked at
     n_all: int  # that there are
+    n_rows: int  # of the source that were looked at, and no more of the release
+    n_all_rows: int  # that the source has
     weighted: bool  # whether records count by their survey weights
     release: float
     shuffled: float  # of the source with every column shuffled independently
@@ -48,6 +54,11 @@ class Marginals:
         """Whether columns that have nothing to do with each other would be nearer; single columns never would."""
         return self.size > 1 and self.release < self.shuffled
 
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Marginals:
+        """Return what ``as_dict`` wrote down."""
+        return cls(**{field.name: entry[field.name] for field in fields(cls)})
+
     def as_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
         return asdict(self) | {"below_shuffled": self.below_shuffled}
@@ -56,20 +67,22 @@ class Marginals:
 def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what the scores of the largest sets are, given those of all sizes as JSON has them.
 
-    >>> describe_marginals([Marginals(3, 10, 84, False, 729.4, 786.0, 958.6).as_dict()])[0]
+    >>> describe_marginals([Marginals(3, 10, 84, 9000, 9000, False, 729.4, 786.0, 958.6).as_dict()])[0]
     'Tables of 3 columns score 729 of 1,000 against the source; columns shuffled independently would score 786,
     a fresh sample 959 (10 of 84 tables compared).'
     """
     if not found:
-        return ["Its tables were not compared with those of the source: only sums are left of a table so large."]
+        return ["Its tables were not compared with those of the source: there is no column to compare."]
     last = found[-1]
-    drawn = f" ({last['n_sets']:,} of {last['n_all']:,} tables compared)" if last["n_sets"] < last["n_all"] else ""
+    parts = (("n_sets", "n_all", "tables compared"), ("n_rows", "n_all_rows", "records, drawn at random"))
+    said = [f"{last[part]:,} of {last[whole]:,} {what}" for part, whole, what in parts if last[part] < last[whole]]
+    drawn = f" ({'; '.join(said)})" if said else ""
     columns = ("columns" if last["size"] > 1 else "column") + (", by survey weights," if last["weighted"] else "")
-    said = (
+    headline = (
         f"Tables of {last['size']} {columns} score {last['release']:.0f} of 1,000 against the source; columns shuffled "
         f"independently would score {last['shuffled']:.0f}, a fresh sample {last['fresh']:.0f}{drawn}."
     )
-    return [said, BELOW] if last["below_shuffled"] else [said]
+    return [headline, BELOW] if last["below_shuffled"] else [headline]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,48 +136,89 @@ def score_marginals(
 
     *rows* is what ``view_plan`` says that a plan publishes; *weights* are those that records of each cell have in a
     survey, if there are any: give them to both. Quasi and sensitive attributes are compared, each in at most 20 bins.
+    """
+    compared = Comparison.of(problem, rows, weights)
+    reference = Reference(compared, problem.cells.counts, weighted=weights is not None, most_sets=most_sets, seed=seed)
+    return reference.score(compared.published)
+
+
+class Reference:
+    """The tables of a source over its bins, and how far shuffled columns and a fresh sample are from them.
+
     Of each size all sets are looked at or, if they are more than *most_sets*, that many at random: 800, or fewer for
-    tables of more than 40,000 cells.
+    tables of more than 40,000 cells. *counts* are the records of each cell, whatever they weigh.
 
     Two random halves of the source are at a distance d from each other; samples as large as the source, with half the
     variance, are at about d / sqrt(2).
     """
-    rng = np.random.default_rng(seed)
-    if most_sets is None:
-        most_sets = min(max(_MOST_WORK // max(problem.cells.n_cells, 1), FEWEST_SETS), MOST_SETS)
-    compared, counts = Comparison.of(problem, rows, weights), problem.cells.counts
-    half = compared.records * (rng.binomial(counts, 0.5) / np.maximum(counts, 1))
-    alone = [compared.count((place,)) for place in range(compared.n_attributes)]
 
-    def compare(places: tuple[int, ...]) -> tuple[float, float, float]:
-        true, part = compared.count(places), compared.count(places, half)
-        return (
-            measure_distance(compared.published.expect(places), true),
-            measure_distance(reduce(np.multiply.outer, [alone[place] for place in places]), true),
-            measure_distance(part, true - part) / math.sqrt(2),
-        )
+    def __init__(
+        self,
+        source: Bins,
+        counts: IntArray,
+        *,
+        n_all_rows: int | None = None,
+        weighted: bool = False,
+        most_sets: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Choose the sets, and measure the baselines."""
+        rng, n = np.random.default_rng(seed), source.n_attributes
+        if most_sets is None:
+            most_sets = min(max(_MOST_WORK // max(len(counts), 1), FEWEST_SETS), MOST_SETS)
+        self._source, self._weighted, self._n_rows = source, weighted, int(counts.sum())
+        self._n_all_rows = self._n_rows if n_all_rows is None else n_all_rows
+        half = source.records * (rng.binomial(counts, 0.5) / np.maximum(counts, 1))
+        alone = [source.count((place,)) for place in range(n)]
 
-    found = []
-    for size in range(1, min(LARGEST, compared.n_attributes) + 1):
-        sets = list(choose_sets(compared.n_attributes, size, most_sets, rng))
-        scores = 1000 * (1 - np.mean([compare(places) for places in sets], axis=0))
-        n_all = math.comb(compared.n_attributes, size)
-        found.append(Marginals(size, len(sets), n_all, weights is not None, *scores.tolist()))
-    return tuple(found)
+        def compare(places: tuple[int, ...]) -> tuple[float, float]:
+            true, part = source.count(places), source.count(places, half)
+            return (
+                measure_distance(reduce(np.multiply.outer, [alone[place] for place in places]), true),
+                measure_distance(part, true - part) / math.sqrt(2),
+            )
+
+        self._sets = [list(choose_sets(n, size, most_sets, rng)) for size in range(1, min(LARGEST, n) + 1)]
+        self._baselines = [_score([compare(places) for places in sets]) for sets in self._sets]
+
+    def score(self, published: Tables) -> tuple[Marginals, ...]:
+        """Return the scores of a release's tables, by sizes of sets."""
+        found = []
+        for sets, (shuffled, fresh) in zip(self._sets, self._baselines, strict=True):
+            apart = [(measure_distance(published.expect(places), self._source.count(places)),) for places in sets]
+            size = len(sets[0])
+            n_all, rows = math.comb(self._source.n_attributes, size), (self._n_rows, self._n_all_rows)
+            found.append(Marginals(size, len(sets), n_all, *rows, self._weighted, _score(apart)[0], shuffled, fresh))
+        return tuple(found)
+
+
+def _score(distances: Sequence[Sequence[float]]) -> list[float]:
+    return [1000 * (1 - float(mean)) for mean in np.mean(distances, axis=0)]
 
 
 def average_weights(batches: Iterable[LocatedBatch], counted: CountedCells, name: str) -> FloatArray:
     """Return (n_cells,) the mean survey weight, in a column of this name, of the records of each counted cell."""
     sums = np.zeros(len(counted.run.counts))
     for located in batches:
-        weights, numeric = decimal_numbers(located.batch[name])
-        sums += sum_weights(located.cells, np.where(numeric & (weights >= 0), weights, np.nan), len(sums))
-    if not 0 < sums.sum() < math.inf:
-        raise InputError(
-            f"survey_weight: {name!r} must be a number of at least 0 in every record, and more than 0 in one; name "
-            "another column, or none"
-        )
+        sums += sum_weights(located.cells, read_weights(located.batch[name], name), len(sums))
     return np.asarray(sums / counted.run.counts)
+
+
+def read_weights(column: pa.Array | pa.ChunkedArray, name: str) -> FloatArray:
+    """Return (n_rows,) the survey weights of records; anything but numbers of at least 0 is an error.
+
+    >>> read_weights(pa.array(["12.5", "3"]), "weight")
+    array([12.5,  3. ])
+    """
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    weights, numeric = decimal_numbers(whole)
+    wrong = int((~(numeric & (weights >= 0) & (weights < math.inf))).sum())
+    if wrong:
+        raise InputError(
+            f"column {name!r} has the role weight, but {wrong:,} of {count_noun(len(weights), 'value')} that were read "
+            "are missing, negative or no numbers; correct them, or give the column another role"
+        )
+    return weights
 
 
 def choose_sets(n_attributes: int, size: int, most: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:

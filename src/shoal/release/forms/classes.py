@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
-from shoal.core.arrays import FloatArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance, Shuffler
 from shoal.methods.base import AnyPlan
@@ -32,7 +31,7 @@ from shoal.utility.analyses import measure_rows
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility, measure
 from shoal.utility.number_loss import measure_numbers
-from shoal.utility.rows import Rows, view_plan
+from shoal.utility.rows import view_plan
 
 _RANGES = """
 labels = json.loads(Path("manifest.json").read_text(encoding="utf-8"))["attributes"][{name}]["labels"]
@@ -188,13 +187,9 @@ class GeneralizedPublication(ClassPublication):
         found = measure(self.encoding.problem, self.plan, expensive=expensive, detail=True)
         if not expensive or not self.policy.method.averages:
             return found
-        numbers = measure_numbers(self.encoding.problem, self._read()) if "il1s" in found else {}
-        return found | measure_rows(*self.view()[:2]) | numbers
-
-    def view(self, weights: FloatArray | None = None) -> tuple[Problem, Rows, FloatArray | None]:
-        """Return the counted table and what somebody reads from the rows, by their weights if there are any."""
-        own = weights if weights is None or self.encoding.kept is None else weights[self.encoding.kept]
-        return self.encoding.problem, view_plan(self.encoding.problem, self._read(), own), own
+        problem = self.encoding.problem
+        numbers = measure_numbers(problem, self._read()) if "il1s" in found else {}
+        return found | measure_rows(problem, view_plan(problem, self._read())) | numbers
 
     def _read(self) -> Plan:
         form, problem = find_form(self.policy.method.form), self.encoding.problem

@@ -29,6 +29,7 @@ from shoal.release.publication import Engine, PlannedPublication, PublishedRows,
 from shoal.sources.base import Source
 from shoal.utility.analyses import measure_rows
 from shoal.utility.base import Utility
+from shoal.utility.rows import view_plan
 
 _BATCH_ROWS = 1 << 20
 
@@ -236,7 +237,8 @@ class SyntheticPublication(PlannedPublication):
 
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return what analysts find in the rows, for the data holder alone; else nothing: it would be without noise."""
-        return measure_rows(*self.view()[:2]) if expensive else {}
+        problem = self.encoding.problem
+        return measure_rows(problem, view_plan(problem, self.plan)) if expensive else {}
 
     def hiding(self) -> None:
         """Return nothing: no class of rows hides a person."""

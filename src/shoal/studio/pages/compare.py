@@ -9,7 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from shoal.compare.result import PARTS
+from shoal.compare.result import DEFAULT_WEIGHTS, PARTS
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
 from shoal.methods.base import Method
@@ -70,6 +70,8 @@ def show(visit: Visit) -> Response:
         methods=[each for each in discover("shoal.methods", Method).values() if each.models != "none" or not promises],
         chosen=set(last["methods"]),
         parts=PARTS,
+        usual_weights=DEFAULT_WEIGHTS,
+        baseline=next((row["marginals"][-1] for row in rows if row.get("marginals")), None),
         asked=last["form"],
         **describe_jobs(jobs),
         newest=newest,
@@ -134,7 +136,9 @@ def arguments(form: Form, names: list[str]) -> list[str]:
     if not found:
         raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
     weights = {part: form.get(f"weight {part}").strip() for part in PARTS}
-    changed = [f"{part}={weight}" for part, weight in weights.items() if weight not in ("", "1")]
+    changed = [
+        f"{part}={weight}" for part, weight in weights.items() if weight not in ("", f"{DEFAULT_WEIGHTS[part]:g}")
+    ]
     if changed:
         found += ["--weights", ",".join(changed)]
     for name in ("hold-out", "targets"):

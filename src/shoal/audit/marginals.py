@@ -1,0 +1,324 @@
+"""The tables that somebody counts in the rows of a release, beside those of the table as it was given.
+
+Both are read from rows, so that it does not matter how the release was made: whatever techniques, samples, methods and
+engines did to the values is in the score. Of a table with more than 100,000 rows a random sample is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.columns.rounding import Rounding
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import ShoalError
+from shoal.policy.policy import Policy
+from shoal.release.forms.base import Form
+from shoal.sources.base import Source
+from shoal.taxonomies.builders import TaxonomyBuilder
+from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.construct import from_levels
+from shoal.taxonomies.fitting import default_builder
+from shoal.taxonomies.parse import days, decimal_numbers, texts
+from shoal.taxonomies.scales import Categories, Numbers, Prefixes, number_text
+from shoal.taxonomies.tree import Cover, Taxonomy
+from shoal.utility.marginals import Bins, Marginals, Reference, find_edges, read_weights
+from shoal.utility.rows import Binned, Tables, sum_weights
+
+MOST_ROWS = 100_000
+_STRETCHES = 64  # that decimal numbers without a declared domain are cut into
+_LEAST = 1e-9  # records of a leaf that no label suggests
+
+
+class RowSample:
+    """A random sample of the rows that pass, all of them if they are no more than *most*."""
+
+    def __init__(self, most: int = MOST_ROWS) -> None:
+        self.n_rows = 0  # that passed
+        self._most, self._share, self._rng = most, 1.0, np.random.default_rng(0)
+        self._batches: list[pa.RecordBatch] = []
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass on the rows."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep each row with the same probability, which is halved whenever more than twice as many are held."""
+        self.n_rows += batch.num_rows
+        self._batches.append(self._thin(batch, self._share))
+        while sum(each.num_rows for each in self._batches) > 2 * self._most:
+            self._share /= 2
+            self._batches = [self._thin(each, 0.5) for each in self._batches]
+
+    def _thin(self, batch: pa.RecordBatch, share: float) -> pa.RecordBatch:
+        return batch if share == 1 else batch.filter(pa.array(self._rng.random(batch.num_rows) < share))
+
+    def table(self) -> pa.Table:
+        """Return the sample."""
+        held = pa.Table.from_batches(self._batches).unify_dictionaries()
+        if held.num_rows <= self._most:
+            return held
+        return held.take(pa.array(np.sort(self._rng.choice(held.num_rows, self._most, replace=False))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """An attribute whose values are compared: its tree and, of numbers and dates, the places of its leaves.
+
+    Values that are none of the attribute's, such as tokens, have a leaf of their own after all others.
+    """
+
+    name: str
+    taxonomy: Taxonomy
+    places: FloatArray | None  # (n_leaves,) but for the missing one; None for categories
+
+    @classmethod
+    def of(cls, name: str, declared: TaxonomyBuilder | None, column: pa.ChunkedArray) -> Compared:
+        """Take the declared tree, or one of the values that a *column* of the source has."""
+        values = column.unique()
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        taxonomy = _build_tree(declared, values.drop_null())
+        if values.null_count:
+            taxonomy = taxonomy.with_missing()
+        return cls(name, taxonomy, taxonomy.scale.positions())
+
+    @property
+    def unknown(self) -> int:
+        """The leaf of what is no value of the attribute."""
+        return self.taxonomy.n_leaves
+
+    def find_leaves(self, values: pa.Array) -> CodeArray:
+        """Return (n_values,) the leaf of each value: of whole numbers and dates the nearest one.
+
+        >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
+        >>> age.find_leaves(pa.array(["24.9", "1000", "gA7x"])).tolist()
+        [0, 2, 3]
+        """
+        missing = self.unknown if self.taxonomy.missing is None else self.taxonomy.missing
+        if self.places is None:
+            found = self.taxonomy.encode(values)
+        else:
+            numbers, valid = self._read_numbers(values)
+            scale, cuts = self.taxonomy.scale, (self.places[1:] + self.places[:-1]) / 2
+            if isinstance(scale, Numbers) and not scale.whole:
+                cuts = np.asarray(scale.starts[1:], dtype=np.float64)
+            found = np.where(valid, np.searchsorted(cuts, numbers, side="right"), -1).astype(np.int32)
+        gone = values.is_null().to_numpy(zero_copy_only=False)
+        return np.where(gone, missing, np.where(found < 0, self.unknown, found)).astype(np.int32)
+
+    def encode(self, column: pa.ChunkedArray) -> CodeArray:
+        """Return (n_rows,) the leaf of each row."""
+        codes, values = _factor(column)
+        return self.find_leaves(values)[codes]
+
+    def spread_labels(
+        self, column: pa.ChunkedArray, labels: Mapping[str, Cover], edges: IntArray, records: FloatArray
+    ) -> Binned:
+        """Return a column of labels in bins, the *records* of each spread as all labels of the column suggest.
+
+        That is done as by ``Column.read_labels`` in :mod:`shoal.utility.rows`, for labels that may cover several runs
+        of leaves.
+        """
+        codes, values = _factor(column)
+        shown: list[str | None] = pc.cast(values, pa.string()).to_pylist()
+        lo, hi, owner = self.find_runs([{"missing": True} if text is None else labels[text] for text in shown])
+        n_items, n_ends = len(shown), self.unknown + 2
+        each = (sum_weights(codes, records, n_items) / sum_weights(owner, (hi - lo).astype(np.float64), n_items))[owner]
+        density = np.cumsum(sum_weights(lo, each, n_ends) - sum_weights(hi, each, n_ends))[:-1]
+        below = np.concatenate([[0.0], np.cumsum(np.maximum(density, _LEAST))])
+        inside = np.diff(below[np.clip(edges, lo[:, np.newaxis], hi[:, np.newaxis])], axis=1)  # (n_runs, n_bins)
+        shares = np.zeros((n_items, len(edges) - 1))
+        np.add.at(shares, owner, inside)
+        distinct, which = np.unique(shares / shares.sum(axis=1, keepdims=True), axis=0, return_inverse=True)
+        return Binned(which.reshape(-1).astype(np.int32)[codes], np.ascontiguousarray(distinct))
+
+    def label_rounded(self, column: pa.ChunkedArray, entry: Mapping[str, Any] | None) -> dict[str, Cover] | None:
+        """Return the numbers that every published multiple of a base may have been, as everybody can read them."""
+        if entry is None or self.places is None:
+            return None
+        values = pc.cast(_factor(column)[1].drop_null(), pa.string())
+        numbers, _ = decimal_numbers(values)
+        apart = entry["base"] if entry["random"] else entry["base"] / 2
+        ends = zip(values.to_pylist(), (numbers - apart).tolist(), (numbers + apart).tolist(), strict=True)
+        return {text: {"from": low, "below": below} for text, low, below in ends}
+
+    def find_runs(self, covers: Sequence[Cover]) -> tuple[IntArray, IntArray, IntArray]:
+        """Return (n_runs,) where runs of leaves begin and end, and the place of the cover that each belongs to.
+
+        >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40, 50]]))
+        >>> [part.tolist() for part in age.find_runs([{"from": 25, "below": 50}, {"any": True}])]
+        [[1, 0], [3, 4], [0, 1]]
+        >>> town = Compared.of("town", None, pa.chunked_array([["Bonn", "Hof", "Ulm"]]))
+        >>> [part.tolist() for part in town.find_runs([{"values": ["Ulm", "Bonn"]}, {"values": ["Kiel"]}])]
+        [[0, 2, 3], [1, 3, 4], [0, 0, 1]]
+        """
+        numbers = self._find_intervals(covers)
+        named = [cover.get("values", ()) for cover in covers]
+        listed = pa.array([value for values in named for value in values], pa.string())
+        found = np.split(self.find_leaves(listed), np.cumsum([len(values) for values in named]))
+        scale, missing = self.taxonomy.scale, self.taxonomy.missing
+        ordered = _Ordered(scale.leaves) if isinstance(scale, Categories | Prefixes) else None
+        runs: list[tuple[int, int, int]] = []
+        for place, cover in enumerate(covers):
+            if "any" in cover:
+                runs.append((0, self.taxonomy.n_leaves, place))
+                continue
+            leaves: IntArray = found[place].astype(np.int64)
+            if place in numbers:
+                leaves = np.arange(*numbers[place])
+            elif ordered is not None and "values" not in cover:
+                leaves = ordered.find(cover)
+            if cover.get("missing") and missing is not None:
+                leaves = np.append(leaves, missing)
+            known = np.unique(leaves[leaves != self.unknown])
+            known = known if len(known) else np.array([self.unknown])
+            starts = np.flatnonzero(np.diff(known, prepend=-2) != 1)
+            stops = np.append(starts[1:], len(known)) - 1
+            runs += zip(known[starts].tolist(), (known[stops] + 1).tolist(), [place] * len(starts), strict=True)
+        lo, hi, owner = np.array(runs, dtype=np.int64).reshape(-1, 3).T
+        return lo, hi, owner
+
+    def _find_intervals(self, covers: Sequence[Cover]) -> dict[int, tuple[int, int]]:
+        """Return the leaves whose place lies in an interval, or the one nearest to its middle, by places of covers."""
+        places = self.places
+        which = [place for place, cover in enumerate(covers) if "below" in cover]
+        if places is None or not which:
+            return {}
+        ends = pa.array(
+            [None if (end := covers[place][key]) is None else str(end) for place in which for key in ("from", "below")],
+            pa.string(),
+        )
+        read = (decimal_numbers(ends) if self.taxonomy.scale.kind == "number" else days(ends))[0].reshape(-1, 2)
+        found = {}
+        for place, ends_of in zip(which, read.astype(np.float64), strict=True):
+            first = places[0] if covers[place]["from"] is None else ends_of[0]
+            end = np.nextafter(places[-1], np.inf) if covers[place]["below"] is None else ends_of[1]
+            lo, hi = np.searchsorted(places, [first, end]).tolist()
+            nearest = int(np.abs(places - (first + end) / 2).argmin()) if lo >= hi else lo
+            found[place] = (lo, hi) if lo < hi else (nearest, nearest + 1)
+        return found
+
+    def _read_numbers(self, values: pa.Array) -> tuple[FloatArray, BoolArray]:
+        if self.taxonomy.scale.kind == "number":
+            return decimal_numbers(values)
+        found, valid = days(values, self.taxonomy.scale.reading().get("format"))
+        if not valid.all() and pa.types.is_string(values.type):  # averages of dates are written as ISO says
+            plain, readable = days(values)
+            found, valid = np.where(valid, found, plain), valid | readable
+        return found.astype(np.float64), valid
+
+
+class _Ordered:
+    """Leaves that are texts, in the order of these."""
+
+    def __init__(self, leaves: pa.Array) -> None:
+        listed = np.array(leaves.to_pylist(), dtype=object)
+        self._order = np.argsort(listed)
+        self._texts = listed[self._order]
+
+    def find(self, cover: Cover) -> IntArray:
+        """Return the leaves that lie between two texts, or begin with one of some."""
+        ends = [(prefix, prefix + "\U0010ffff") for prefix in cover.get("prefixes", ())]
+        ends += [(cover["from"], cover["through"])] if "through" in cover else []
+        found = [np.zeros(0, dtype=np.int64)]
+        for first, last in ends:
+            lo = 0 if first is None else np.searchsorted(self._texts, first, side="left")
+            hi = len(self._texts) if last is None else np.searchsorted(self._texts, last, side="right")
+            found.append(self._order[lo:hi])
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceTables:
+    """The source's side of all scores: its columns in bins, and what releases of it are measured by."""
+
+    columns: tuple[Compared, ...]
+    edges: tuple[IntArray, ...]  # of each column's bins
+    reference: Reference
+    weight: str | None  # the column of survey weights, if records have them
+
+    @classmethod
+    def of(cls, policy: Policy, source: Source, names: Sequence[str]) -> SourceTables | None:
+        """Read the columns of these *names*, or a sample of the rows; None if there is no column."""
+        if not names:
+            return None
+        sample, read = RowSample(), list(filter(None, [*names, policy.survey_weight]))
+        for batch in source.batches(read, dictionary=read):
+            sample.add(batch)
+        return cls.of_rows(policy, sample.table(), names, sample.n_rows)
+
+    @classmethod
+    def of_rows(cls, policy: Policy, rows: pa.Table, names: Sequence[str], n_all_rows: int) -> SourceTables:
+        """Take the rows of a table that has so many."""
+        weight = policy.survey_weight
+        records = np.ones(rows.num_rows) if weight is None else read_weights(rows.column(weight), weight)
+        columns = tuple(Compared.of(name, policy.attributes[name].taxonomy, rows.column(name)) for name in names)
+        edges, bins = [], []
+        for one in columns:
+            leaves = one.encode(rows.column(one.name))
+            own = sum_weights(leaves, records, one.unknown + 1)[: one.unknown]
+            edges.append(np.append(find_edges(one.taxonomy, own), one.unknown + 1))
+            bins.append(np.searchsorted(edges[-1], leaves, side="right") - 1)
+        counts = np.ones(rows.num_rows, dtype=np.int64)
+        chosen = Bins(tuple(edges), tuple(bins), records)
+        reference = Reference(chosen, counts, n_all_rows=n_all_rows, weighted=weight is not None)
+        return cls(columns, tuple(edges), reference, weight)
+
+    def score(self, rows: pa.Table, form: Form) -> tuple[Marginals, ...]:
+        """Return the scores of a release's rows, or of a sample of them.
+
+        Labels are read as an analyst can read them; of parts that were taken apart one linking within buckets is drawn.
+        """
+        table = form.complete_rows(rows, np.random.default_rng(0))
+        entries: Mapping[str, Any] = form.manifest["attributes"]
+        weighted = self.weight is not None and self.weight in table.column_names
+        records = read_weights(table.column(self.weight), str(self.weight)) if weighted else np.ones(table.num_rows)
+        techniques = form.manifest.get("techniques", {}).items()
+        rounded = {name: entry for name, entry in techniques if entry["technique"] == Rounding.name}
+        columns = []
+        for one, edges in zip(self.columns, self.edges, strict=True):
+            column = table.column(one.name)
+            labels = entries[one.name].get("labels") or one.label_rounded(column, rounded.get(one.name))
+            if labels is not None:
+                columns.append(one.spread_labels(column, labels, edges, records))
+                continue
+            bins = np.searchsorted(edges, one.encode(column), side="right") - 1
+            columns.append(Binned(bins.astype(np.int32), np.eye(len(edges) - 1)))
+        return self.reference.score(Tables(tuple(columns), records))
+
+
+def _factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
+    """Return (n_rows,) codes of the rows, and the value of each; a null last if there is one."""
+    whole = column.combine_chunks()
+    if not pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_encode()
+    values = whole.dictionary
+    codes = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(values)), dtype=np.int32)
+    return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if whole.null_count else values
+
+
+def _build_tree(declared: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
+    """Return the declared tree, unless values do not fit as they were before techniques; else one of the values."""
+    if declared is not None:
+        with suppress(ShoalError):
+            return declared.build(values)
+    with suppress(ShoalError):
+        return (default_builder(values.type, values) if len(values) else FlatTaxonomy()).build(values)
+    numbers, numeric = decimal_numbers(values)
+    return _cut_stretches(numbers) if numeric.all() else FlatTaxonomy().build(texts(values))
+
+
+def _cut_stretches(numbers: FloatArray) -> Taxonomy:
+    """Cut decimal numbers where equally many distinct ones lie between."""
+    edges = np.unique(np.quantile(np.unique(numbers), np.arange(_STRETCHES) / _STRETCHES, method="lower"))
+    stops = np.append(edges[1:], np.nextafter(numbers.max(), np.inf))
+    leaves = [f"from {number_text(edge)}" for edge in edges.tolist()]
+    return from_levels(leaves, [], Numbers(edges, stops, np.zeros(len(edges), dtype=np.bool_)), declared=False)
