@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
+from shoal.audit.loglinear import estimate_loglinear
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
 from shoal.audit.result import (
@@ -87,7 +88,7 @@ def audit(
         people = raw.sizes if found is None else found.class_sizes()
         sets, special = search_sets(quasi, people, largest_set, showing)
         order, columns = fastest_order(quasi, people, showing), column_risks(raw, loaded, showing)
-    sizes, prosecutor = raw.sizes, search_risk(people, people)
+    sizes, prosecutor, codes = raw.sizes, search_risk(people, people), [one.codes for one in quasi]
     return Audit(
         source=source.name,
         rows=raw.counted.n_rows,
@@ -111,6 +112,7 @@ def audit(
         columns=columns,
         special=SpecialRisk.of(special, sample_fraction),
         uniqueness=None if sample_fraction is None else estimate_uniqueness(people, sample_fraction),
+        loglinear=() if sample_fraction is None else estimate_loglinear(codes, people, sample_fraction),
         persons=None if found is None or loaded.unit is None else person_risk(loaded.unit, found),
         households=None if found is None or loaded.household is None else household_risk(loaded.household, found),
         findings=_find(raw, loaded, source),

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from shoal.audit.loglinear import LogLinearRisk
 from shoal.audit.raw import RawTable
 from shoal.audit.requirements import ModelVerdict, SensitiveRisk
 from shoal.audit.uniqueness import CodedColumn, MinimalSet, SetRisk, SpecialUniques, disclosure, record_disclosure
@@ -32,8 +33,8 @@ THRESHOLDS = (0.05, 0.2, 0.33)
 _KEYS = (  # of an audit as JSON
     "headline", "warnings", "source", "rows", "records", "missing", "quasi", "classes", "k", "unique_records",
     "unique_share", "class_sizes", "prosecutor", "journalist", "marketer", "models", "sensitive", "sets",
-    "minimal_sets", "fastest_order", "columns", "special_uniques", "population_uniqueness", "persons", "households",
-    "findings",
+    "minimal_sets", "fastest_order", "columns", "special_uniques", "population_uniqueness", "loglinear", "persons",
+    "households", "findings",
 )  # fmt: skip
 
 
@@ -67,6 +68,7 @@ class Audit:
     columns: tuple[ColumnRisk, ...]
     special: SpecialRisk
     uniqueness: PopulationUniqueness | None  # if the table is a sample
+    loglinear: tuple[LogLinearRisk, ...]  # the same, from the quasi values
     persons: PersonRisk | None  # if the policy names them
     households: HouseholdRisk | None
     findings: tuple[Finding, ...] = ()  # what no promise covers, high ones first

@@ -25,7 +25,6 @@ from shoal.core.errors import UsageError
 from shoal.core.kernels import kernel, same_rows
 from shoal.core.progress import Progress, Silent
 from shoal.core.results import Figures
-from shoal.models.population import check_fraction
 
 Members = tuple[int, ...]  # attributes of a set, ascending
 MOST_ATTRIBUTES = 27  # from 28 the exponent is not positive, and higher scores would mean less risk
@@ -352,6 +351,8 @@ def disclosure(uniques: int, pairs: int, fraction: float) -> float:
     >>> disclosure(90, 20, 0.1)
     0.3333333333333333
     """
+    from shoal.models.population import check_fraction  # a release needs none of the estimates
+
     check_fraction(fraction)
     right = uniques * fraction
     return right / (right + pairs * (1 - fraction)) if uniques else 0.0

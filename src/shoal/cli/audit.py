@@ -13,6 +13,7 @@ from shoal.cli.publishing import DataArgument, show_findings
 from shoal.core.wording import parameters_text, range_text
 
 if TYPE_CHECKING:
+    from shoal.audit.loglinear import LogLinearRisk
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
     from shoal.audit.uniqueness import SetRisk
     from shoal.models.population import PopulationUniqueness
@@ -77,6 +78,7 @@ def show(found: Audit) -> None:
     _show_special(found.special)
     if found.uniqueness is not None:
         _show_uniqueness(found.uniqueness)
+        _show_loglinear(found.loglinear, found.uniqueness.sample_uniques)
     _show_columns(found)
     show_findings(found.findings, ", if the table were published as it is")
 
@@ -273,3 +275,26 @@ def _show_uniqueness(found: PopulationUniqueness) -> None:
     )
     if found.spread is not None and found.spread > APART:
         say(f"The models disagree: the largest estimate is {found.spread:.1f} times the smallest. Do not rely on one.")
+
+
+def _show_loglinear(found: Sequence[LogLinearRisk], n_unique: int) -> None:
+    """Tell how many unique records are unique in the population, by models that look at their values."""
+    rows = [
+        (
+            ("independence" if not one.interactions else f"pairs of attributes: {one.interactions}")
+            + (" (chosen)" if one.chosen else ""),
+            f"{one.population_uniques:,.0f}",
+            f"{one.correct_matches:,.0f}",
+            "" if one.misfit is None else f"{one.misfit:+.1f}",
+        )
+        for one in found
+        if one.population_uniques is not None
+    ]
+    title = f"Of the {n_unique:,} unique in the table, by log-linear models of their values"
+    print_table(title, ("model", "unique in the population", "right matches expected", "misfit"), rows)
+    say(*(f"Not fitted with {one.interactions} pairs: {one.refusal}." for one in found if one.refusal is not None))
+    chosen = next((one for one in found if one.chosen), None)
+    if chosen is None:
+        say("Independence overstates the risk as a rule; name fewer quasi attributes to have pairs fitted.")
+    elif chosen.misfit is not None and abs(chosen.misfit) > 1.96:
+        say(f"The chosen model fits badly: the risk is {'over' if chosen.misfit > 0 else 'under'}stated.")

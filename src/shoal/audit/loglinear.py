@@ -1,0 +1,131 @@
+"""Records that are unique in the sample and in the population: estimates from log-linear models of the quasi values.
+
+Skinner and Shlomo, "Assessing identification risk in survey microdata using log-linear models", JASA 103, 2008. Unlike
+models of class sizes these look at the values: a unique record whose values are all frequent is less at risk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod, sqrt
+
+import numpy as np
+
+from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
+from shoal.core.results import Figures
+
+MOST_CELLS = 2_000_000  # combinations of values that are fitted
+_SWEEPS, _CLOSE = 200, 1e-3  # of iterative proportional fitting: at most so many; the share of records misplaced
+_UNDERFITS = 1.96  # standard errors
+
+
+@dataclass(frozen=True, slots=True)
+class LogLinearRisk(Figures):
+    """A model of main effects and some two-way interactions, the strongest first; or why it was not fitted."""
+
+    interactions: int  # pairs of attributes: none (independence), as many as it takes, all
+    population_uniques: float | None = None  # tau1: unique records expected to be unique in the population
+    correct_matches: float | None = None  # tau2: right matches expected if each is matched with one person who fits
+    misfit: float | None = None  # B1 over its standard error: above 1.96 it underfits, and overstates the risk
+    misfit_of_matches: float | None = None  # B2, the same for tau2
+    chosen: bool = False  # the simplest that does not underfit
+    refusal: str | None = None
+
+
+def estimate_loglinear(codes: Sequence[AnyIntArray], sizes: IntArray, fraction: float) -> tuple[LogLinearRisk, ...]:
+    """Fit independence, all pairs, and by forward selection the model between them that does not underfit.
+
+    *codes* are the (n_classes,) quasi values of the sample's classes, *sizes* their records. How many pairs it takes is
+    found by halving: estimates fall, and so does the statistic of misfit, with every pair.
+
+    >>> codes = [np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])]
+    >>> found, _ = estimate_loglinear(codes, np.array([9, 1, 3, 2]), 0.5)
+    >>> found.chosen, round(found.population_uniques, 4), round(found.correct_matches, 4)
+    (True, 0.1353, 0.4323)
+    """
+    folded = [np.unique(column, return_inverse=True) for column in codes]
+    shape = tuple(len(values) for values, _ in folded)
+    place = tuple(inverse.reshape(-1) for _, inverse in folded)
+    pairs = list(combinations(range(len(shape)), 2))
+    if prod(shape) > MOST_CELLS:
+        margins = [np.bincount(own, weights=sizes) / sizes.sum() for own in place]
+        expected = sizes.sum() * np.prod([margin[own] for margin, own in zip(margins, place, strict=True)], axis=0)
+        why = f"the quasi attributes have {prod(shape):,} combinations; at most {MOST_CELLS:,} are fitted"
+        return _measure(0, expected, sizes, fraction, None), LogLinearRisk(len(pairs), refusal=why)
+    table = np.zeros(shape)
+    table[place] = sizes
+    pairs.sort(key=lambda pair: -_measure_association(table, pair))
+
+    def fit(n_pairs: int) -> LogLinearRisk:
+        fitted = fit_margins(table, [*((axis,) for axis in range(table.ndim)), *pairs[:n_pairs]])
+        if fitted is None:
+            return LogLinearRisk(n_pairs, refusal=f"the fit did not settle in {_SWEEPS} sweeps")
+        return _measure(n_pairs, fitted[place], sizes, fraction, (fitted.ravel(), table.ravel()))
+
+    found = {0: fit(0), len(pairs): fit(len(pairs))}
+    low, high = -1, len(pairs)
+    while high - low > 1:
+        middle = 0 if low < 0 else (low + high) // 2
+        one = found.setdefault(middle, found.get(middle) or fit(middle))
+        low, high = (low, middle) if one.misfit is not None and one.misfit <= _UNDERFITS else (middle, high)
+    found[high] = replace(found[high], chosen=found[high].population_uniques is not None)
+    return tuple(found[n_pairs] for n_pairs in sorted({0, high, len(pairs)}))
+
+
+def _measure_association(table: FloatArray, pair: tuple[int, int]) -> float:
+    """Return the mutual information of two attributes."""
+    joint = table.sum(axis=tuple(axis for axis in range(table.ndim) if axis not in pair)) / table.sum()
+    apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    return float((joint[joint > 0] * np.log(joint[joint > 0] / apart[joint > 0])).sum())
+
+
+def fit_margins(table: FloatArray, kept: Sequence[tuple[int, ...]]) -> FloatArray | None:
+    """Return the likeliest table that has the observed margins over these axes; None if fitting does not settle.
+
+    Iterative proportional fitting, after Deming and Stephan: scale the table to one margin after the other.
+    """
+    others = [tuple(axis for axis in range(table.ndim) if axis not in own) for own in kept]
+    margins = [table.sum(axis=gone, keepdims=True) for gone in others]
+    fitted = np.full(table.shape, table.sum() / table.size)
+    for _ in range(_SWEEPS):
+        largest = 0.0
+        for gone, margin in zip(others, margins, strict=True):
+            now = fitted.sum(axis=gone, keepdims=True)
+            largest = max(largest, float(np.abs(now - margin).sum()))
+            fitted *= np.divide(margin, now, out=np.zeros_like(now), where=now > 0)
+        if largest <= _CLOSE * float(table.sum()):
+            return fitted
+    return None
+
+
+def _measure(
+    n_pairs: int,
+    expected: FloatArray,
+    sizes: IntArray,
+    fraction: float,
+    cells: tuple[FloatArray, FloatArray] | None,
+) -> LogLinearRisk:
+    """Sum the risks of unique records; *cells* are the fitted and the observed counts of all combinations."""
+    unseen = expected[sizes == 1] / fraction * (1 - fraction)  # others in the population, of each unique record
+    matches = np.divide(-np.expm1(-unseen), unseen, out=np.ones_like(unseen), where=unseen > 0)
+    found = LogLinearRisk(n_pairs, float(np.exp(-unseen).sum()), float(matches.sum()))
+    if cells is None or fraction == 1:
+        return found
+    fitted, observed = (column[cells[0] > 0] for column in cells)
+    x = fitted / fraction * (1 - fraction)
+    e = np.exp(-x)
+    # first and second derivatives of both risks by x; near 0 those of (1 - e) / x are -1/2 and 1/3
+    small = x < 1e-3
+    near = np.where(small, 1.0, x)
+    first = np.where(small, -0.5 + x / 3, (e * (near + 1) - 1) / near**2)
+    second = np.where(small, 1 / 3 - x / 4, (2 - e * (near**2 + 2 * near + 2)) / near**3)
+    surplus, squares = observed - fitted, (observed - fitted) ** 2 - observed
+    statistics = []
+    for slope, bend in ((-e, e), (first, second)):
+        rate, step = fitted / fraction * np.exp(-fitted), 1 - fraction
+        a, b = -rate * slope * step, rate * bend * step**2 / (2 * fraction)
+        error = sqrt(float((a**2 * fitted + 2 * b**2 * fitted**2).sum()))
+        statistics.append(float((a * surplus + b * squares).sum()) / error if error else 0.0)
+    return replace(found, misfit=statistics[0], misfit_of_matches=statistics[1])
