@@ -21,7 +21,7 @@ from bench.several import agency_apply, agency_plan, link_adult, link_stays
 from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
 from bench.spark import spark
 from bench.studio import studio
-from bench.techniques import comparing, techniques
+from bench.techniques import comparing, techniques, techniques_of_offices
 
 
 def start(_: Path) -> Iterator[Measured]:
@@ -116,6 +116,7 @@ JOBS: dict[str, Job] = {
     "link-stays": link_stays,
     "attacks": attacking,
     "techniques": techniques,
+    "techniques-of-offices": techniques_of_offices,
     "compare": comparing,
     "service": service,
     "studio": studio,

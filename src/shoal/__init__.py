@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shoal.audit.audit import audit
     from shoal.audit.result import Audit
     from shoal.columns.baskets import baskets
+    from shoal.columns.pram import estimate_counts
     from shoal.compare.compare import compare
     from shoal.compare.result import Comparison
     from shoal.core.errors import ShoalError
@@ -57,6 +58,7 @@ __all__ = [
     "baskets",
     "compare",
     "draft_policy",
+    "estimate_counts",
     "link",
     "open_source",
     "read_sliced",
@@ -80,6 +82,7 @@ _HOMES = {
     "baskets": "shoal.columns.baskets",
     "compare": "shoal.compare.compare",
     "draft_policy": "shoal.policy.drafting",
+    "estimate_counts": "shoal.columns.pram",
     "link": "shoal.linking.linking",
     "open_source": "shoal.sources.opening",
     "read_sliced": "shoal.release.sliced.estimating",

@@ -32,6 +32,7 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "noise": {"age": {"technique": "noise", "gaussian": {"sd": 2.0}, "decimals": 1}},
     "tokens": {"town": {"technique": "token", "length": 26}},
     "swapping": {name: {"technique": "swapping", "share": 0.3, "within": []} for name in ("age", "ill")},
+    "pram": {name: {"technique": "pram", "keep": 0.7, "strata": [], "applied": []} for name in ("town", "ill")},
     "values dealt anew": {"ill": ANEW},
     "people dealt anew": dict.fromkeys(("age", "town", "sex"), ANEW),
 }
@@ -41,6 +42,7 @@ ASKED = {
     "noise": (*SURE, *EVERY),
     "tokens": ("inference", "singling-out"),
     "swapping": ("homogeneity", "inference", "linkability", "singling-out"),
+    "pram": ("homogeneity", "inference", "linkability", "singling-out"),
     "averages": ("homogeneity", *EVERY),
     "synthetic": EVERY,
     "values dealt anew": ("inference", "skewness"),

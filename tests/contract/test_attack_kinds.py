@@ -95,7 +95,15 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
         "rounding at random": plain(age={"rounding": {"base": 5, "random": True}}),
         "rank swapping": plain(age={"rank-swapping": {"window": 0.1}}),
     },
-    "swapping": {"ages": plain(age={"swapping": {"share": 0.2}}), "ills": plain(ill={"swapping": {"share": 0.2}})},
+    "swapping": {
+        "ages": plain(age={"swapping": {"share": 0.2}}),
+        "ills": plain(ill={"swapping": {"share": 0.2}}),
+        "towns replaced": plain(town={"pram": {"keep": 0.8, "invariant": True, "strata": ["sex"]}}),
+        "ills replaced": plain(ill={"pram": {"keep": 0.7}}),
+        "households moved": plain(
+            town={"record-swapping": {"hierarchy": ["town"], "risk": ["age"], "similar": ["sex"], "share": 0.2}}
+        ),
+    },
     "permutation": {
         "ages dealt anew": plain(age={"permutation": {"within": ["sex"]}}),
         "ills dealt anew": plain(ill={"permutation": {}}),

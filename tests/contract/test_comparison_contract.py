@@ -29,7 +29,11 @@ POLICY: dict[str, Any] = {
     "attributes": {
         "patient": {"role": "identifier"},
         "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 18, "max": 89, "widths": [6, 12, 24]}}},
-        "town": {"role": "quasi", "taxonomy": {"flat": ["Bonn", "Hof", "Jena", "Kiel", "Ulm"]}},
+        "town": {
+            "role": "quasi",
+            "taxonomy": {"flat": ["Bonn", "Hof", "Jena", "Kiel", "Ulm"]},
+            "technique": {"record-swapping": {"hierarchy": ["town"], "risk": ["age", "sex"], "similar": ["sex"]}},
+        },
         "sex": {"role": "quasi", "taxonomy": {"flat": ["F", "M"]}},
         "illness": {"role": "sensitive", "taxonomy": {"flat": ILLNESSES}},
         "cost": {"role": "insensitive"},
@@ -125,6 +129,7 @@ def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) 
             assert name in {
                 *("pseudonymisation", "hashing", "noise", "rounding", "coding", "permutation", "l-diversity"),
                 *("t-closeness", "tau-l-diversity", "anatomy", "slicing", "differential-privacy", "rank-swapping"),
+                "record-swapping",
             }
             assert len(each.reason) > 20
 

@@ -109,7 +109,7 @@ def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
     assert "person 1" not in text
 
 
-def test_what_is_to_know_of_changed_columns_is_said_once(folder: Path) -> None:
+def test_what_is_to_know_of_list_changed_is_said_once(folder: Path) -> None:
     roles = {name: dict(entry) for name, entry in POLICY["attributes"].items()}
     roles["age"]["technique"] = {"noise": {"gaussian": {"sd": 2}}}
     roles["name"]["technique"] = {"hash": {"salt": "none", "accept": "dictionary-attacks"}}

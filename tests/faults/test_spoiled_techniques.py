@@ -28,6 +28,12 @@ PROMISES: dict[str, tuple[Any, ...]] = {
     "anatomy": L2,
     "microaggregation": K2,
 }
+ILLNESSES = {  # gout is always told, and nothing else becomes gout
+    "flu": {"flu": 0.7, "cold": 0.2, "none": 0.1},
+    "cold": {"flu": 0.5, "cold": 0.5},
+    "none": {"none": 0.9, "flu": 0.1},
+    "gout": {"gout": 1},
+}
 TECHNIQUES: dict[str, dict[str, Any]] = {
     "rounding": {"age": {"rounding": {"base": 5}}},
     "random rounding": {"wage": {"rounding": {"base": 100, "random": True}}},
@@ -40,6 +46,12 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "rank swapping": {"wage": {"rank-swapping": {"window": 0.1}}},
     "permutation": {"ward": {"permutation": {"within": ["sex"]}}},
     "moved secret": {"illness": {"permutation": {}}},
+    "pram": {"doctor": {"pram": {"keep": 0.8}}},
+    "invariant pram": {"doctor": {"pram": {"keep": 0.6, "invariant": True, "strata": ["sex"]}}},
+    "pram by a matrix": {"illness": {"pram": {"matrix": ILLNESSES}}},
+    "record swapping": {
+        "ward": {"record-swapping": {"hierarchy": ["sex", "ward"], "risk": ["age"], "similar": ["illness"]}}
+    },
     "tokens": {"doctor": {"token": {}}},
     "tokens of persons": {"name": {"token": {}}},
     "tokens of a quasi attribute": {"ward": {"token": {}}},
@@ -205,6 +217,34 @@ def raw_doctors(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None
     columns["doctor"] = ["d1"] * len(columns["doctor"])
 
 
+def all_one(column: str, value: str, rows: int = N) -> Spoil:
+    """Publish one value for most rows, each of which it might be."""
+
+    def spoil(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
+        own = columns[column]
+        columns[column] = [value] * min(rows, len(own)) + own[rows:]
+
+    return spoil
+
+
+def more_gout(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
+    """One gout more than there is, which nothing leads to."""
+    columns["illness"][columns["illness"].index("flu")] = "gout"
+
+
+def other_shares(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
+    """Matrices that mix as declared, for other frequencies than the source's."""
+    for one in manifest["techniques"]["doctor"]["applied"]:
+        n = len(one["values"])
+        rest = 0.4 / n
+        one["matrix"] = [[round(rest + 0.6 * (k == l), 9) for l in range(n)] for k in range(n)]
+
+
+def truer(columns: dict[str, list[Any]], manifest: dict[str, Any]) -> None:
+    """A matrix that says that more is kept than was."""
+    manifest["techniques"]["doctor"]["applied"][0]["matrix"] = np.eye(4).tolist()
+
+
 SPOILED: list[tuple[str, str, str, Spoil]] = [
     ("rounding", "plain", "technique", add("age", 1, 3)),
     ("rounding", "plain", "technique", put("age", 3, 125)),
@@ -246,6 +286,20 @@ SPOILED: list[tuple[str, str, str, Spoil]] = [
     ("moved secret", "plain", "technique", put("illness", 0, "plague")),
     ("moved secret", "mondrian", "technique", put("illness", 0, "plague")),
     ("moved secret", "anatomy", "technique", put("illness", 0, "plague")),
+    ("pram", "plain", "technique", put("doctor", 0, "d9")),
+    ("pram", "plain", "technique", put("doctor", 0, None)),
+    ("pram", "plain", "technique", all_one("doctor", "d1")),
+    ("pram", "mondrian", "technique", all_one("doctor", "d1")),
+    ("pram", "slicing", "technique", all_one("doctor", "d1")),
+    ("pram", "plain", "manifest", truer),
+    ("invariant pram", "plain", "technique", other_shares),
+    ("invariant pram", "plain", "technique", all_one("doctor", "d4", 120)),
+    ("pram by a matrix", "plain", "technique", more_gout),
+    ("pram by a matrix", "sweep", "technique", put("illness", 0, "plague")),
+    ("record swapping", "plain", "technique", put("ward", 0, "q")),
+    ("record swapping", "plain", "technique", exchange("ward", "sex", "f", "m")),
+    ("record swapping", "plain", "technique", exchange("ward", "illness", "flu", "gout")),
+    ("record swapping", "plain", "truth", exchange("age", "illness", "flu", "gout")),
     ("tokens", "plain", "technique", put("doctor", 0, "d1")),
     ("tokens", "plain", "technique", put("doctor", 0, "A" * 25)),
     ("tokens", "plain", "technique", put("doctor", 0, "A" * 26)),

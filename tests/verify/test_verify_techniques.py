@@ -87,6 +87,18 @@ def refusal(release: shoal.Release, changes: dict[str, Any], without: str | None
 
 NOISE = "techniques/age"
 CODING = {"technique": "coding", "decimals": 0}
+MATRIX = {"stratum": [], "values": ["1", "2"], "matrix": [[0.9, 0.1], [0.1, 0.9]]}
+PRAM: dict[str, Any] = {"technique": "pram", "keep": 0.8, "invariant": False, "strata": [], "applied": [MATRIX]}
+AREAS: dict[str, Any] = {
+    "technique": "record-swapping",
+    "hierarchy": ["sex", "age"],
+    "within": [],
+    "risk": [],
+    "household": True,
+    "share": 0.05,
+    "swapped": 0.05,
+    "k": 3,
+}
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"techniques/nobody": {"technique": "token", "length": 26}}, "no attribute"),
     ({f"{NOISE}/technique": "magic"}, "none that this verifier knows"),
@@ -125,6 +137,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"techniques/name": {"technique": "pseudonym", "reversible": True, "domain": "d", "length": 26}}, "has a length"),
     ({"techniques/name": {"technique": "hash", "salt": "little"}}, "should be 'random' or 'none'"),
     ({"techniques/name": {"technique": "hash", "salt": "none", "accept": "dictionary-attacks"}}, "1 keys"),
+    ({NOISE: PRAM | {"strata": ["age"]}}, "the column itself"),
+    ({NOISE: PRAM | {"strata": ["sex"]}}, "not one matrix of every stratum"),
+    ({NOISE: PRAM | {"applied": []}}, "not one matrix of every stratum"),
+    ({NOISE: PRAM | {"keep": 0.9}}, "the stated probability"),
+    ({NOISE: PRAM | {"applied": [MATRIX | {"values": ["1"]}]}}, "no square matrix"),
+    ({NOISE: PRAM | {"applied": [MATRIX | {"values": ["1", "1"]}]}}, "no square matrix"),
+    ({NOISE: PRAM | {"applied": [MATRIX | {"matrix": [[0.9, 0.1], [0.1, 0.8]]}]}}, "do not add up to 1"),
+    ({NOISE: PRAM | {"applied": [MATRIX | {"matrix": [[1.1, -0.1], [0.1, 0.9]]}]}}, "between 0 and 1"),
+    ({NOISE: PRAM | {"secret": 1}}, "1 keys"),
+    ({NOISE: AREAS | {"hierarchy": ["sex"]}}, "without the column"),
+    ({NOISE: AREAS | {"within": ["sex"]}}, "names a column twice"),
+    ({NOISE: AREAS | {"k": 1}}, "greater than or equal to 2"),
     ({"sample": {"share": 1}}, "less than 1"),
     ({"sample": {"share": 0}}, "greater than 0"),
     ({"sample": {"share": 0.5, "seed": 3}}, "1 keys"),

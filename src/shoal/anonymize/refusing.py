@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shoal.columns.base import list_changed
 from shoal.core.errors import FindingsError, PolicyError, VerificationError
 from shoal.core.results import Finding
 from shoal.core.wording import count_noun
@@ -37,7 +38,7 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
             f"a token of {column!r} would show which records are of one person, and all classes of a person together "
             "hide fewer people than each class does; leave out its technique"
         )
-    for name, technique in policy.techniques.items():
+    for name, technique in list_changed(policy.techniques).items():
         if policy.attributes[name].role in ("quasi", "sensitive") and not technique.keeps_owners:
             return f"nobody can check whose records are in a class after {technique.name} of {name!r}; leave it out"
     for model in policy.privacy:

@@ -312,7 +312,7 @@ class Secret:
             entries=Entries(ends[counted.start].astype(np.int64), value, weight),
             changed=changed,
             moved=treatments.trace(name).moved,
-            within=tuple(treatments.techniques.get(name, {}).get("within", ())),
+            within=treatments.trace(name).within,
             kind=entry["kind"],
             format=entry.get("format"),
         )

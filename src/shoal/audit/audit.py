@@ -26,6 +26,7 @@ from shoal.audit.result import (
 )
 from shoal.audit.uniqueness import fastest_order, minimal_sets, search_sets
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
+from shoal.columns.base import list_changed
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, show_progress
@@ -116,7 +117,7 @@ def audit(
         persons=None if found is None or loaded.unit is None else person_risk(loaded.unit, found),
         households=None if found is None or loaded.household is None else household_risk(loaded.household, found),
         findings=_find(raw, loaded, source),
-        not_applied=(*loaded.techniques, *(("sample",) if loaded.sample is not None else ())),
+        not_applied=(*list_changed(loaded.techniques), *(("sample",) if loaded.sample is not None else ())),
     )
 
 

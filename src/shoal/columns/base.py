@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -34,6 +34,7 @@ class Treatment(ABC):
     column: str
     kind: pa.DataType  # of the treated column
     said: Mapping[str, Any]  # the parameters, without keys, salts and paths
+    carried: Mapping[str, Treatment] = field(default_factory=dict, kw_only=True)  # of columns that change with it
 
     @abstractmethod
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
@@ -59,6 +60,7 @@ class Trace(NamedTuple):
     moved: float = 0.0  # share of the values that stand in other rows than their own
     blur: float = 0.0  # how far a published number usually is from the true one
     numbers: bool = False  # whether numbers were changed, so that equal ones need not be published as equal
+    within: tuple[str, ...] = ()  # columns whose groups of records kept their values when these were moved
     # What is published for values, where that follows from them and the least and greatest published number.
     replay: Callable[[pa.Array, tuple[float, float] | None], pa.Array] | None = None
 
@@ -82,6 +84,15 @@ class Technique(Parameters, ABC):
     def needs(self) -> tuple[str, ...]:
         """Other columns that it looks at."""
         return ()
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Other columns that it changes together with its own."""
+        return ()
+
+    def refuse(self, column: str) -> str | None:
+        """Return why it cannot treat the column of this name, whatever the data are; None if it can."""
+        return f"{self.name} within the column itself would change nothing" if column in self.needs else None
 
     def resolve(self, base: Path) -> Self:  # noqa: ARG002
         """Return the technique with its relative paths taken from the folder *base*."""
@@ -113,6 +124,11 @@ class Technique(Parameters, ABC):
         """Return the technique's name and parameters as they stand, without those that are not given."""
         given: Mapping[str, Any] = self.model_dump(mode="json", exclude_none=True)
         return {"technique": self.name, **given, **others}
+
+
+def list_changed(techniques: Mapping[str, Technique]) -> dict[str, Technique]:
+    """Return the technique of every column that changes, given those of single attributes."""
+    return {name: one for own, one in techniques.items() for name in (own, *one.carried)}
 
 
 def read_traces(manifest: Mapping[str, Any]) -> dict[str, Trace]:
@@ -239,13 +255,14 @@ def treat(
         for other in (name, *technique.needs):
             if other not in known:
                 raise PolicyError(f"column {other!r} is not in {source.name}{did_you_mean(other, known)}")
-        if name in technique.needs:
-            raise PolicyError(f"column {name!r}: {technique.name} within the column itself would change nothing")
-    treatments = {}
+        if reason := technique.refuse(name):
+            raise PolicyError(f"column {name!r}: {reason}")
+    treatments: dict[str, Treatment] = {}
     for name, technique in techniques.items():
         try:
             domain = (domains or {}).get(name, NumberDomain())
-            treatments[name] = technique.prepare(name, source, chance, domain)
+            treatment = technique.prepare(name, source, chance, domain)
+            treatments |= {name: treatment, **treatment.carried}
         except ShoalError as error:
             if str(error).startswith("column "):
                 raise

@@ -127,9 +127,9 @@ class Permutation(MovingTechnique):
         )
 
     @classmethod
-    def trace(cls, entry: Mapping[str, Any]) -> Trace:  # noqa: ARG003
+    def trace(cls, entry: Mapping[str, Any]) -> Trace:
         """All values stand in other rows."""
-        return Trace(moved=1.0)
+        return Trace(moved=1.0, within=tuple(entry.get("within", ())))
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class Swapping(MovingTechnique):
     @classmethod
     def trace(cls, entry: Mapping[str, Any]) -> Trace:
         """A share of the values stands in other rows."""
-        return Trace(moved=float(entry["share"]))
+        return Trace(moved=float(entry["share"]), within=tuple(entry.get("within", ())))
 
     @property
     def needs(self) -> tuple[str, ...]:

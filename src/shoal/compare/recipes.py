@@ -20,7 +20,8 @@ from shoal.columns.base import (
 from shoal.columns.numbers import MOST_DECIMALS, decimals_of
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import Policy, Role
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy, NumbersTaxonomy
+from shoal.taxonomies.builders.listed import MaskTaxonomy
 
 USUAL: dict[str, dict[str, Any]] = {"k-anonymity": {"k": 5}, "t-closeness": {"t": 0.2, "distance": "equal"}}
 USUAL_TAU = 0.5
@@ -30,6 +31,7 @@ EPSILONS = (1, 10)
 NOISE = 0.05  # scale, as a share of the declared domain
 ROUNDED = 0.1  # base, as a share of the declared domain
 CODED = 0.05  # of the records, at each end
+KEPT = 0.8  # probability with which PRAM keeps a value
 SWAPPED = 0.2  # of the records
 WINDOW = 0.05  # of the records, between the ranks of exchanged numbers
 SAMPLED = 0.1  # of the records
@@ -39,6 +41,8 @@ ABSENT = {  # why a technique has nothing to change
     "quasi": "no quasi attribute holds single values that could be exchanged",
     "sensitive": "no attribute is sensitive, so there is nothing to permute or to keep diverse",
     "numbers": "no quasi attribute is a number with a declared domain; declare intervals with min and max",
+    "categories": "no quasi attribute is a category, so there is nothing to replace by chance",
+    "areas": "no attribute of the policy has the technique record-swapping, which says which columns are areas",
 }
 _OWN = ("privacy", "method", "sample")  # what a recipe says itself
 
@@ -89,6 +93,12 @@ class Base:
             for name, domain in declared.items()
             if isinstance(domain, IntervalsTaxonomy) and domain.open == "none"
         }
+
+    @property
+    def categories(self) -> list[str]:
+        """The quasi attributes that are neither numbers nor dates nor codes, as far as the policy says."""
+        others = (IntervalsTaxonomy, NumbersTaxonomy, DatesTaxonomy, MaskTaxonomy)
+        return [name for name in self.names("quasi") if not isinstance(self.policy.attributes[name].taxonomy, others)]
 
     def model(self, name: str) -> dict[str, Any]:
         """Return the policy's model of this name, or a usual one that the table can reach; any l-diversity is one."""
@@ -149,19 +159,22 @@ def base_of(domain: IntervalsTaxonomy) -> int | float:
 
 
 def _treat(
-    which: Role | Literal["numbers"],
+    which: Role | Literal["numbers", "categories"],
     parameters: str,
     technique: Callable[[Base, str], dict[str, Any]],
     name_of: Callable[[Base, str], str] = lambda _, name: name,
 ) -> Apply:
-    """Apply a technique to every attribute of a role, or to all quasi numbers of declared domains.
+    """Apply a technique to every attribute of a role, to all quasi numbers of declared domains or all categories.
 
     *parameters* has ``{names}`` where they are named; rows are published as the technique leaves them, without any
     promise.
     """
 
     def apply(base: Base) -> list[Setting] | str:
-        names = list(base.numbers) if which == "numbers" else base.names(which)
+        if which == "categories":
+            names = base.categories
+        else:
+            names = list(base.numbers) if which == "numbers" else base.names(which)
         if not names:
             return ABSENT[which]
         written = parameters.format(names=", ".join(name_of(base, name) for name in names))
@@ -175,6 +188,16 @@ def _add_noise(base: Base, name: str) -> dict[str, Any]:
     """Move numbers by Laplace noise, drawn again at the edges."""
     scale, decimals = noise_of(base.numbers[name])
     return {"noise": {"laplace": {"scale": scale}, "edges": "redraw", "decimals": decimals}}
+
+
+def _swap_records(base: Base) -> list[Setting] | str:
+    """Apply the policy's own record swapping, for nobody else can tell which columns are areas."""
+    own = {name: one for name, one in base.policy.techniques.items() if one.name == "record-swapping"}
+    if not own:
+        return ABSENT["areas"]
+    techniques = {name: {one.name: one.model_dump(mode="json", exclude_none=True)} for name, one in own.items()}
+    written = "; ".join(f"{name}: {parameters_text(given['record-swapping'])}" for name, given in techniques.items())
+    return [Setting(written, base.document({"plain": {}}, techniques=techniques))]
 
 
 def _synthesize(base: Base) -> list[Setting] | str:
@@ -252,6 +275,19 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
             lambda *_: {"rank-swapping": {"window": WINDOW}},
         ),
         SUBSTITUTION,
+    ),
+    Recipe(
+        "record-swapping", "areas exchanged between similar records, those at risk first", _swap_records, SUBSTITUTION
+    ),
+    Recipe(
+        "pram",
+        "quasi categories replaced at random, frequencies kept on average",
+        _treat(
+            "categories",
+            f"each value kept with probability {KEPT:g}: {{names}}",
+            lambda *_: {"pram": {"keep": KEPT, "invariant": True}},
+        ),
+        NOISE_ADDITION,
     ),
     Recipe(
         "permutation",

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from shoal.columns.base import Technique
+from shoal.columns.base import Technique, list_changed
 from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
 from shoal.core.documents import Place
@@ -133,6 +133,7 @@ class PolicyReader:
                 self._check_technique(attribute, (*here, "technique"))
                 attributes[str(name)] = attribute
         self._check_items(attributes)
+        self._check_carried(attributes)
         if len(self._problems) == before and not any(a.role == "quasi" for a in attributes.values()):
             self._note(place, "no attribute has the role quasi: without one there is nothing to protect people by")
         return attributes
@@ -149,6 +150,22 @@ class PolicyReader:
             self._note(place, "an attribute with items has no technique")
         if technique.makes_tokens and attribute.taxonomy is not None:
             self._note(place, f"{technique.name} leaves tokens, which have no taxonomy; take one of the two out")
+
+    def _check_carried(self, attributes: Mapping[str, AttributePolicy]) -> None:
+        """Note techniques that cannot treat their column, or one that they would change with it."""
+        techniques = {name: one.technique for name, one in attributes.items() if one.technique is not None}
+        published = [name for name, one in attributes.items() if one.role != "identifier" and one.items is None]
+        taken = set(techniques)
+        for name, technique in techniques.items():
+            place: Place = ("attributes", name, "technique", technique.name)
+            if reason := technique.refuse(name):
+                self._note(place, reason)
+                continue
+            for other in technique.carried:
+                self._check_known(place, other, published, "a published attribute of single values")
+                if other in taken:
+                    self._note(place, f"changes {other!r} too, which another technique changes; leave one of them out")
+                taken.add(other)
 
     def _check_changed(
         self, method: Method | None, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
@@ -185,7 +202,9 @@ class PolicyReader:
                 advice = "; declare it with the role identifier"
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
         if table.survey_weight is not None:
-            carried = [name for name, one in attributes.items() if one.role == "insensitive" and one.technique is None]
+            techniques = {name: one.technique for name, one in attributes.items() if one.technique is not None}
+            insensitive = [name for name, one in attributes.items() if one.role == "insensitive"]
+            carried = [name for name in insensitive if name not in list_changed(techniques)]
             what, advice = "published as it is", "; give it the role insensitive and no technique"
             self._check_known(("survey_weight",), table.survey_weight, carried, what, advice)
 
@@ -243,7 +262,8 @@ class PolicyReader:
 
     def _check_population(self, model: PrivacyModel, attributes: Mapping[str, AttributePolicy], place: Place) -> None:
         """Note a model that looks people up by values which a technique changes."""
-        changed = [name for name, one in attributes.items() if one.role == "quasi" and one.technique is not None]
+        techniques = {name: one.technique for name, one in attributes.items() if one.technique is not None}
+        changed = [name for name in list_changed(techniques) if name in attributes and attributes[name].role == "quasi"]
         if model.sees == "population" and changed:
             self._note(
                 place, f"looks people up by their quasi values, and the technique of {changed[0]!r} changes them"

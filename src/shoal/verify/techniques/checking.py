@@ -22,6 +22,7 @@ from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
 from shoal.verify.techniques.base import ColumnValues, Declared, as_numbers, gather_values, missing_values
 from shoal.verify.techniques.declared import Moved, RankSwapping, Tokens
+from shoal.verify.techniques.pram import Pram, count_texts
 from shoal.verify.truth import check_values
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def check_techniques(
             fault = _find_strange(declared, manifest, rows, expected)
             if fault is None and isinstance(declared, RankSwapping):
                 fault = _find_far(declared, manifest, rows, expected)
+        if fault is None and isinstance(declared, Pram) and source is not None:
+            fault = _find_unlikely(declared, manifest, rows, source)
         checks.append(_check(declared, fault))
     return checks
 
@@ -107,10 +110,15 @@ def _check(declared: Declared, fault: str | None) -> Check:
 def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
     """Return a fault if a value, together with the group it stayed in, occurs more often than in the source.
 
-    Groups are given by those columns *within* that stand beside the value and follow from the source.
+    Groups are given by those columns *within* that stand beside the value and follow from the source. Of columns that
+    moved together, the first that is published as it is stands for the others.
     """
     columns, exact = _find_traced(declared, manifest)
-    names = [declared.column, *(name for name in declared.within if name in exact)]
+    shown = [a.name for a in manifest.attributes if not a.boxed and not manifest.is_averaged(a) and a.name in columns]
+    moved = [name for name in declared.together if name in shown]
+    if declared.column != moved[0]:
+        return None
+    names = [*moved, *(name for name in declared.within if name in exact)]
     kinds = [common_type(rows.schema.field(columns[n]).type, source.schema.field(n).type) for n in names]
     contents = Contents(names, kinds, manifest.missing_tokens)
     stated, held = Tally(), Tally()
@@ -125,8 +133,23 @@ def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, sour
     return f"has {strange} values more often than the source{groups}"
 
 
-def _find_traced(declared: Moved, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
-    """Return the columns of attributes beside a moved one, and those that follow from the source."""
+def _find_unlikely(declared: Pram, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
+    """Return a fault if chance does not explain how often values are published, by strata where these are published."""
+    columns, exact = _find_traced(declared, manifest)
+    names = [*declared.strata, declared.column]
+    kept = [n for n, name in enumerate(declared.strata) if name in exact and name not in manifest.techniques]
+    kinds = [source.schema.field(name).type for name in names]
+    for place in (*kept, -1):
+        kinds[place] = common_type(rows.schema.field(columns[names[place]]).type, kinds[place])
+    shown = [(columns[names[place]], kinds[place]) for place in (*kept, -1)]
+    published = count_texts(rows.batches([name for name, _ in shown]), [kind for _, kind in shown])
+    original = count_texts(source.batches(names, dictionary=names), kinds, manifest.missing_tokens)
+    whole = manifest.sample is None and manifest.one_per is None
+    return declared.compare_counts(published, original, declared.read_as(kinds), kept, whole=whole)
+
+
+def _find_traced(declared: Declared, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
+    """Return the columns of attributes beside a changed one, and those that follow from the source."""
     part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
     columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
     return columns, [a.name for a in manifest.attributes if not a.boxed and manifest.is_traced(a) and a.name in columns]

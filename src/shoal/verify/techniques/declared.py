@@ -21,6 +21,7 @@ from shoal.core.arrays import FloatArray
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
 from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding
+from shoal.verify.techniques.pram import Pram
 
 Length = Annotated[int, Field(ge=16, le=51)]  # characters of a token that its key does not take back
 _BASE32 = "[A-Z2-7]"
@@ -43,6 +44,11 @@ class Moved(Declared):
             raise ValueError("names a column twice in within, or the column itself")
         return self
 
+    @property
+    def together(self) -> tuple[str, ...]:
+        """Columns whose values moved as one, that of the entry too."""
+        return (self.column,)
+
 
 class Permutation(Moved):
     """All values of a group were put in a random order."""
@@ -52,6 +58,34 @@ class Swapping(Moved):
     """A share of the rows of a group exchanged their values in pairs."""
 
     share: Annotated[float, Field(gt=0, le=1)]
+
+
+class RecordSwapping(Moved):
+    """Records, or households, have each other's areas, together with all areas above."""
+
+    finding: ClassVar[str] = (
+        "areas, together with the columns in which households had to agree, are no more frequent than in the source; "
+        "that households moved as a whole, no file shows"
+    )
+
+    hierarchy: Listed[str]
+    risk: Listed[str]
+    household: bool
+    share: Annotated[float, Field(ge=0, lt=1)]
+    swapped: Annotated[float, Field(ge=0, le=1)]
+    k: Annotated[int, Field(ge=2)]
+
+    @model_validator(mode="after")
+    def _names_levels(self) -> RecordSwapping:
+        named = [*self.hierarchy, *self.within]
+        if self.column not in self.hierarchy or len(set(named)) != len(named):
+            raise ValueError("has a hierarchy without the column, or names a column twice")
+        return self
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """All levels of the hierarchy."""
+        return self.hierarchy
 
 
 class RankSwapping(Moved):
@@ -214,8 +248,10 @@ TECHNIQUES: dict[str, type[Declared]] = {
     "hash": Hash,
     "noise": Noise,
     "permutation": Permutation,
+    "pram": Pram,
     "pseudonym": Pseudonym,
     "rank-swapping": RankSwapping,
+    "record-swapping": RecordSwapping,
     "rounding": Rounding,
     "swapping": Swapping,
     "token": Token,
