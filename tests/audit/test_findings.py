@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,9 @@ def test_labels_that_stand_for_several_values_are_no_value() -> None:
     found = RowCounts.of({"method": "sweep", "attributes": attributes, "parts": [["q", "s"]]})
     found.add(pa.RecordBatch.from_pydict({"q": [1, 1, 2, 2, 3], "s": ["*", "*", "x", "*", "x"]}))
     assert found.one_value("s").n == 1
+    assert found.alone_under_label("s").n == 0  # 3 is alone, but shows its value
+    found.add(pa.RecordBatch.from_pydict({"q": [4, 5], "s": ["*", "x"]}))
+    assert (found.one_value("s").n, found.alone_under_label("s").n) == (2, 1)
 
 
 def test_the_smallest_isolating_set_is_found_and_proven(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +170,23 @@ def test_every_finding_of_a_release() -> None:
     assert f"{certain} of 400 records" in classes.text
     assert release.evidence["findings"] == [one.as_dict() for one in release.findings]
     assert "findings" not in release.manifest
+
+
+def test_people_alone_in_a_class_under_a_label_are_a_finding_and_k_anonymity_removes_it() -> None:
+    ages = np.r_[np.arange(20, 28), np.full(8, 30)]
+    rows = pa.table({"age": ages, "illness": ["gout"] * 8 + ["flu", "gout"] * 4})
+    asked: list[dict[str, Any]] = [{"tau-l-diversity": {"tau": 0.5, "l": 2}}]
+    roles, paper = {"age": "quasi", "illness": "sensitive"}, {"sweep": {"defend": False}}
+    release = anonymize(rows, policy(roles, privacy=asked, method=paper), seed=1)
+    published = Counter(release.data["age"].to_pylist())
+    alone = sum(n == 1 for n in published.values())
+    (found,) = (one for one in release.findings if one.id == "lone-records")
+    assert (found.severity, found.about) == ("medium", ("illness",))
+    assert alone > 0
+    assert found.text.startswith(f"{alone} of 16 records")
+    for more, method in (([{"k-anonymity": {"k": 2}}], paper), ([], {"sweep": {}})):
+        other = anonymize(rows, policy(roles, privacy=[*asked, *more], method=method), seed=1)
+        assert "lone-records" not in {one.id for one in other.findings}
 
 
 def test_columns_that_isolate_only_together_and_with_classes() -> None:

@@ -102,6 +102,10 @@ class KeyCounts:
         """Return the records of keys that have a single value."""
         return self._project(int(self._slots.records[self._slots.values != 0].sum()))
 
+    def unique_without_value(self) -> Count:
+        """Return the records that are alone with their key, and whose value agrees with none."""
+        return self._project(int(((self._slots.records == 1) & (self._slots.values == 0)).sum()))
+
     def _project(self, n: int) -> Count:
         return Count(min(n << self._halvings, self._records), exact=not self._halvings)
 
@@ -188,6 +192,10 @@ class RowCounts:
     def one_value(self, name: str) -> Count:
         """Return the records in classes or buckets that have a single value of a sensitive column."""
         return self._within[name].one_value()
+
+    def alone_under_label(self, name: str) -> Count:
+        """Return the records that are alone in their class, with a label in place of a sensitive column's value."""
+        return self._within[name].unique_without_value()
 
     @property
     def searchable(self) -> bool:

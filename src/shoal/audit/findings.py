@@ -221,6 +221,27 @@ def _unique(count: Count, rows: RowCounts) -> str:
     return f"{count} of {rows.n_rows:,} records ({'less than 0.1%' if share < 0.001 else f'{share:.1%}'}) are unique"
 
 
+def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
+    """A record that is alone in its class is found by its quasi-identifiers, even if its sensitive value is hidden.
+
+    Models of induced frequencies permit it where the value is generalized far enough. Lone records that show their
+    value are in classes with one value, which is another finding.
+    """
+    rows = table.rows
+    for name in rows.sensitive:
+        count = rows.alone_under_label(name)
+        if count.n:
+            yield Finding(
+                "lone-records",
+                "medium",
+                (name,),
+                f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are alone in their class, with a "
+                f"label instead of their value of {name}: whoever knows a person's quasi-identifiers finds the "
+                "record, and learns what else it says.",
+                "Ask for k-anonymity beside the model of values, or remove defend: false from the method sweep.",
+            )
+
+
 def find_no_promise(table: PublishedTable) -> Iterator[Finding]:
     """No privacy model holds and no differential privacy is claimed, which synthetic rows have."""
     if not table.models and table.form.of_people:
@@ -320,6 +341,7 @@ CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
     "decodable-labels": find_decodable_labels,
     "empty-promise": find_empty_promises,
     "isolating-columns": find_isolating_columns,
+    "lone-records": find_lone_records,
     "no-promise": find_no_promise,
     "one-value-classes": find_one_value_classes,
     "repeated-people": find_repeated_people,

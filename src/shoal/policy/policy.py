@@ -27,6 +27,7 @@ FINDINGS = (  # what can be found, and so be accepted
     "decodable-labels",
     "empty-promise",
     "isolating-columns",
+    "lone-records",
     "no-promise",
     "one-value-classes",
     "repeated-people",
