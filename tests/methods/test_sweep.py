@@ -18,7 +18,7 @@ import shoal
 from shoal.cli import app
 from shoal.core.errors import PolicyError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
-from shoal.methods.sweep import SequentialSweep
+from shoal.methods.sweep import SequentialSweep, selecting
 from shoal.methods.sweep import planning as sweep_module
 from shoal.methods.sweep.rules import Parts
 from shoal.models.tau_l_diversity import TauLDiversity
@@ -63,13 +63,48 @@ def problem_of(rows: list[tuple[int, int]], counts: list[int], model: TauLDivers
     return Problem((Attribute("q", quasi),), (Attribute("s", sensitive),), cells, (requirement,))
 
 
-def test_too_many_level_combinations_are_refused() -> None:
-    names = [f"q{i}" for i in range(17)]
-    columns: dict[str, Any] = {name: ["a", "b"] for name in names}
-    document = policy([{"k-anonymity": {"k": 1}}], sensitive={})
-    document["attributes"] = {name: {"role": "quasi"} for name in names}
-    with pytest.raises(ShoalError, match="131,072 combinations of levels"):
-        shoal.anonymize(pa.table(columns), document)
+def wide_people(n: int, width: int) -> pa.Table:
+    """Two groups that answer most questions alike, and single ones differently."""
+    rng = np.random.default_rng(3)
+    group, differs = rng.integers(2, size=n), rng.random((width, n)) < 0.05
+    answers = {f"q{i}": np.where(row, 1 - group, group).astype(str) for i, row in enumerate(differs)}
+    return pa.table(answers | {"s": rng.choice(list("uvwx"), n)})
+
+
+def wide_policy(width: int, method: dict[str, Any], *models: dict[str, Any]) -> dict[str, Any]:
+    document = policy([tau_l(0.6, 3), *models])
+    document["attributes"] = {f"q{i}": {"role": "quasi"} for i in range(width)} | {"s": document["attributes"]["s"]}
+    return document | {"method": method}
+
+
+def test_of_more_levels_than_can_be_tried_those_that_similar_records_share_are() -> None:
+    data = wide_people(600, 30)
+    release = shoal.anonymize(data, wide_policy(30, {"sweep": {}}), seed=1)
+    assert release.verification.verified
+    assert "1,073,741,824 combinations of levels" in release.evidence["warnings"][0]
+    assert 1 < release.evidence["search"]["items"] < 1000
+    other = shoal.anonymize(data, wide_policy(30, {"mondrian": {}}))
+    assert release.utility["um"] > other.utility["um"]
+
+
+@pytest.mark.parametrize("model", [{"t-closeness": {"t": 0.3}}, {"k-anonymity": {"k": 40}}], ids=str)
+def test_wide_tables_keep_other_models_in_larger_groups(model: dict[str, Any]) -> None:
+    """Groups of the smallest size would never hold: they are doubled until classes close."""
+    release = shoal.anonymize(wide_people(600, 20), wide_policy(20, {"sweep": {}}, model), seed=1)
+    assert release.verification.verified
+    assert release.utility["um"] > 0.3
+
+
+def test_selected_levels_keep_about_as_much_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, document = wide_people(600, 12), wide_policy(12, {"sweep": {"improve": False}})
+    every = shoal.anonymize(data, document, seed=1)
+    assert not every.evidence["warnings"]
+    assert every.evidence["search"]["items"] == 2**12
+    monkeypatch.setattr(selecting, "_NARROW", 0)
+    monkeypatch.setattr(selecting, "_MOST_LOOKUPS", 1 << 20)
+    selected = shoal.anonymize(data, document, seed=1)
+    assert selected.evidence["search"]["items"] < 2**9
+    assert selected.utility["um"] > 0.97 * every.utility["um"]
 
 
 def test_a_least_share_of_the_population_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +11,6 @@ from shoal.core.progress import Progress
 from shoal.methods.base import Method
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
-
-_MOST_ITEMS = 100_000
 
 
 class SequentialSweep(Method):
@@ -46,16 +43,7 @@ class SequentialSweep(Method):
         return self.defend
 
     def refuses(self, problem: Problem) -> str | None:
-        """Too many combinations of levels are refused, and models that ask for a least share of a population.
-
-        Labels of different generality overlap, so the people under them are nobody's share.
-        """
-        items = math.prod(attribute.taxonomy.height + 1 for attribute in problem.quasi)
-        if items > _MOST_ITEMS:
-            return (
-                f"the quasi attributes have {items:,} combinations of levels, and it can sweep {_MOST_ITEMS:,}; "
-                "use fewer attributes or flatter taxonomies, or another method"
-            )
+        """Models that ask for a least share of a population are refused: somebody may be under several labels."""
         if any(not requirement.model.merge_monotone for requirement in problem.requirements):
             return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
         return super().refuses(problem)

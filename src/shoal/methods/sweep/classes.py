@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core import kernels
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import inline_kernel, kernel, same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.kernels import Members, find_prunable, settle
@@ -221,8 +221,12 @@ def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: 
     return total[same[: len(nodes)]]
 
 
-def sort_items(attributes: Sequence[Attribute], columns: Sequence[AnyIntArray]) -> CodeArray:
+def sort_items(
+    attributes: Sequence[Attribute], columns: Sequence[AnyIntArray], chosen: CodeArray | None = None
+) -> CodeArray:
     """Return (n_items, n_quasi) the items of V: combinations of tree levels (0 = root), in the order of the sweep.
+
+    They are all that there are, or those *chosen*.
 
     Tian and Zhang, Definition 6: by average information, then by the levels of the attributes in the order of their
     importance, larger first. Given are the attributes, whose weights count as they are, and the leaves that occur.
@@ -233,8 +237,9 @@ def sort_items(attributes: Sequence[Attribute], columns: Sequence[AnyIntArray]) 
     ]
     scale = math.lcm(*(share.denominator for shares in average for share in shares))
     whole = [[int(share * scale) for share in shares] for shares in average]
+    every = product(*(range(attribute.taxonomy.height + 1) for attribute in attributes))
     vectors = sorted(
-        product(*(range(attribute.taxonomy.height + 1) for attribute in attributes)),
+        every if chosen is None else map(tuple, chosen.tolist()),
         key=lambda levels: (sum(whole[j][level] for j, level in enumerate(levels)), levels),
         reverse=True,
     )
@@ -410,6 +415,30 @@ def tree_tables(problem: Problem) -> TreeTables:
         width=np.array([table.shape[1] for table in tables], dtype=np.int64),
         multiplier=factors,
         exact=exact,
+    )
+
+
+class QuasiNodes(NamedTuple):
+    """The nodes of all quasi attributes; node v of attribute j is ``first[j] + v``."""
+
+    first: IntArray  # (n_quasi + 1,)
+    parent: CodeArray
+    lo: CodeArray
+    hi: CodeArray
+    level: CodeArray
+    told: FloatArray  # what a label of this node tells
+
+
+def quasi_nodes(problem: Problem) -> QuasiNodes:
+    """Write down the nodes of the quasi attributes for the compiled loops."""
+    trees = [attribute.taxonomy for attribute in problem.quasi]
+    return QuasiNodes(
+        np.cumsum([0, *(tree.n_nodes for tree in trees)]).astype(np.int64),
+        np.concatenate([tree.parent for tree in trees]).astype(np.int32),
+        np.concatenate([tree.lo for tree in trees]).astype(np.int32),
+        np.concatenate([tree.hi for tree in trees]).astype(np.int32),
+        np.concatenate([tree.level for tree in trees]).astype(np.int32),
+        np.concatenate([one.weight / (one.taxonomy.hi - one.taxonomy.lo) for one in problem.quasi]),
     )
 
 

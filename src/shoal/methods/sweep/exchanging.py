@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.kernels import inline_kernel, kernel, places_ascending
-from shoal.methods.sweep.classes import Classes, Sweep
+from shoal.methods.sweep.classes import Classes, QuasiNodes, Sweep, quasi_nodes
 from shoal.methods.sweep.improving import can_improve, sensitive_details
 from shoal.methods.sweep.kernels import (
     add_records,
@@ -34,7 +34,7 @@ _LARGEST = 1 << 21  # records: of more than these, rounds would reach too few
 class Table(NamedTuple):
     """Records one by one, and the tallies of their classes, which every exchange keeps up to date.
 
-    Node v of quasi attribute j is ``first_quasi[j] + v``, and of sensitive attribute s ``first_node[s] + v``.
+    Node v of sensitive attribute s is ``first_node[s] + v``.
     """
 
     rules: Rules
@@ -47,11 +47,7 @@ class Table(NamedTuple):
     units: IntArray  # (n_slots, n_leaves of all rules)
     lifted: IntArray  # (n_slots, n_pairs)
     sizes: IntArray  # (n_slots,) 0: free for a new class
-    first_quasi: IntArray
-    parent: CodeArray  # of quasi nodes, as the following three
-    lo: CodeArray
-    hi: CodeArray
-    told: FloatArray
+    quasi: QuasiNodes
     first_node: IntArray
     detail: FloatArray  # what a sensitive node tells
     step: CodeArray  # the node that it is generalized to; itself at the end
@@ -78,7 +74,7 @@ def exchange(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Par
     columns = (shown.owner, *shown.nodes.T, *shown.own_values(problem).T, *sweep.trees.leaves[shown.cell].T)
     shown = shown.take(np.lexsort(columns))
     labels = np.concatenate([classes.nodes, np.zeros((spare, len(problem.quasi)), dtype=np.int32)])
-    trees, own = [attribute.taxonomy for attribute in problem.quasi], shown.own_values(problem)
+    own = shown.own_values(problem)
     table = Table(
         rules,
         sweep.trees.leaves[shown.cell],
@@ -88,11 +84,7 @@ def exchange(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Par
         labels,
         information_of(problem.quasi, labels),
         *tally_classes(rules, shown.nodes, own, shown.owner, np.ones(n, dtype=np.int64), len(labels)),
-        np.cumsum([0, *(tree.n_nodes for tree in trees)]).astype(np.int64),
-        np.concatenate([tree.parent for tree in trees]).astype(np.int32),
-        np.concatenate([tree.lo for tree in trees]).astype(np.int32),
-        np.concatenate([tree.hi for tree in trees]).astype(np.int32),
-        np.concatenate([one.weight / (one.taxonomy.hi - one.taxonomy.lo) for one in problem.quasi]),
+        quasi_nodes(problem),
         *sensitive_details(sweep),
         np.arange(max(1, int(rules.n_leaves.max(initial=1)))),
         room_for_judging(rules),
@@ -243,8 +235,8 @@ def _find_covered(table: Table, window: IntArray, label: CodeArray) -> int:
     for b in range(len(window)):
         inside = True
         for j in range(len(label)):
-            node, leaf = table.first_quasi[j] + label[j], table.leaves[window[b], j]
-            inside = inside and table.lo[node] <= leaf < table.hi[node]
+            node, leaf = table.quasi.first[j] + label[j], table.leaves[window[b], j]
+            inside = inside and table.quasi.lo[node] <= leaf < table.quasi.hi[node]
         cover |= int(inside) << b
     return cover
 
@@ -259,12 +251,12 @@ def _common_labels(table: Table, window: IntArray) -> tuple[CodeArray, FloatArra
         while not some >> b & 1:
             b += 1
         for j in range(d):
-            leaf, first = table.leaves[window[b], j], table.first_quasi[j]
+            leaf, first = table.leaves[window[b], j], table.quasi.first[j]
             node = labels[rest, j] if rest else leaf
-            while not table.lo[first + node] <= leaf < table.hi[first + node]:
-                node = table.parent[first + node]
+            while not table.quasi.lo[first + node] <= leaf < table.quasi.hi[first + node]:
+                node = table.quasi.parent[first + node]
             labels[some, j] = node
-            told[some] += table.told[first + node]
+            told[some] += table.quasi.told[first + node]
     return labels, told
 
 
@@ -336,7 +328,7 @@ def distribute(table: Table, order: IntArray, begins: IntArray, together: int) -
                 before += _detail_of(table, s, nodes[b, s])
                 most += _detail_of(table, s, table.own[window[b], s])
             for j in range(table.leaves.shape[1]):
-                most += table.told[table.first_quasi[j] + table.leaves[window[b], j]]
+                most += table.quasi.told[table.quasi.first[j] + table.leaves[window[b], j]]
         if before >= most - 1e-9:
             continue
         _count_old(table, window, nodes, owner, -1)

@@ -15,11 +15,12 @@ from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
-from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, sort_items, tree_tables
+from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, tree_tables
 from shoal.methods.sweep.exchanging import exchange
 from shoal.methods.sweep.improving import can_improve, improve
 from shoal.methods.sweep.kernels import lift
 from shoal.methods.sweep.rules import Models, Parts, caps_of, information_of, is_defended, labels_defended
+from shoal.methods.sweep.selecting import count_items, sweep_items
 from shoal.models.base import round_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
@@ -34,11 +35,8 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     parts = Parts.of(problem)
     models = Models.of(problem, defend=defend)
     started = _make_whole_hold(problem, models, parts, rng)
-    there = problem.cells.counts > 0  # the population's cells are in no class
-    items = sort_items(problem.quasi, [codes[there] for codes in problem.quasi_codes])
-    sweep = Sweep(problem, items, tree_tables(problem), models, rng)
     with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
-        swept_classes, swept = sweep.run(started, step)
+        sweep, swept_classes, swept = sweep_items(problem, tree_tables(problem), models, started, rng, step)
     classes, parts = _with_last_class(sweep, swept_classes, swept)
     gain, better, moved = 0.0, classes, parts
     if improves and can_improve(sweep, len(swept_classes.item)):
@@ -55,12 +53,12 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     _explain_if_whole(sweep, plan)
     _check(problem, plan, defend)
     story = {
-        "items": len(items),
+        "items": len(sweep.items),
         "generalized_before": _count_raised(problem, started),
         "generalized": _count_raised(problem, parts.take(parts.owner >= 0)),
         "improved_by": gain,
     }
-    return replace(plan, warnings=_warnings(problem), search=story)
+    return replace(plan, warnings=_warnings(problem, len(sweep.items)), search=story)
 
 
 def _refuse_unreachable(problem: Problem) -> None:
@@ -257,7 +255,12 @@ def _check(problem: Problem, plan: Plan, defend: bool) -> None:
         raise UnreachableError("the sweep found no labels of sensitive values that all tell no more than the base rate")
 
 
-def _warnings(problem: Problem) -> tuple[str, ...]:
+def _warnings(problem: Problem, n_items: int) -> tuple[str, ...]:
+    there_are = count_items(problem)
+    selected = (
+        f"the quasi attributes have {there_are:,} combinations of levels, too many to try all of them on this table: "
+        f"the sweep tried {n_items:,}, those at which most groups of similar records share their labels"
+    )
     below_base = [
         f"{requirement.model.subject}: the most frequent value has a share of {round_up(float(max(caps)), 4)} of the "
         f"whole table, which is more than tau = {requirement.model.tau:g}: nobody who knows that can be kept below it, "
@@ -266,10 +269,14 @@ def _warnings(problem: Problem) -> tuple[str, ...]:
         if isinstance(requirement.model, TauLDiversity)
         and max(caps := caps_of(requirement, problem)) > fraction(requirement.model.tau)
     ]
-    return tuple(below_base) + tuple(
-        f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"
-        for place, attribute in enumerate(problem.sensitive)
-        if problem.may_generalize(place) and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
+    return (
+        tuple(selected if n_items < there_are else ())
+        + tuple(below_base)
+        + tuple(
+            f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"
+            for place, attribute in enumerate(problem.sensitive)
+            if problem.may_generalize(place) and attribute.taxonomy.height <= 1 and not attribute.taxonomy.declared
+        )
     )
 
 
