@@ -306,13 +306,13 @@ def test_population_models_count_people_under_the_labels(tmp_path: Path) -> None
 
 def test_the_order_of_items_counts_values_of_the_table_not_of_the_population(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []
-    sort_items = sweep_module.sort_items
+    sort_items = selecting.sort_items
 
     def watched(attributes: Any, columns: Any) -> Any:
         seen.append(sorted(set(np.asarray(columns[0]).tolist())))
         return sort_items(attributes, columns)
 
-    monkeypatch.setattr(sweep_module, "sort_items", watched)
+    monkeypatch.setattr(selecting, "sort_items", watched)
     rows = [(0, 0), (0, 1), (1, 0), (1, 1), (3, 0)]
     problem = problem_of(rows, [3, 3, 3, 3, 0], TauLDiversity(tau=0.5, l=2), {"any": ["u", "v"]})
     SequentialSweep().plan(problem, np.random.default_rng(1), Silent())

@@ -270,7 +270,7 @@ def _warnings(problem: Problem, n_items: int) -> tuple[str, ...]:
         and max(caps := caps_of(requirement, problem)) > fraction(requirement.model.tau)
     ]
     return (
-        tuple(selected if n_items < there_are else ())
+        (selected,) * (n_items < there_are)
         + tuple(below_base)
         + tuple(
             f"sensitive attribute {attribute.name!r} has no taxonomy, so values can only become everything at once"

@@ -332,7 +332,10 @@ class Models:
             of_place=tuple(tuple(r for r, rule in enumerate(rules) if rule.place == place) for place in places),
             others=tuple(others),
             defend=defend,
-            steps=tuple(_steps(problem, place, spreads.get(place, [])) for place in places),
+            steps=tuple(
+                _steps(problem, place, spreads.get(place, []), [rule.caps for rule in rules if rule.place == place])
+                for place in places
+            ),
         )
 
     def others_hold(
@@ -358,8 +361,18 @@ class Models:
         return bool(holds[0])
 
 
-def _steps(problem: Problem, place: int, spreads: Sequence[Induced]) -> CodeArray:
-    """Return the steps that every rule about an attribute allows; none if its values may not be generalized."""
+def _steps(
+    problem: Problem, place: int, spreads: Sequence[Induced], caps: Sequence[Sequence[Fraction] | None]
+) -> CodeArray:
+    """Return the steps that every rule about an attribute allows; none if its values may not be generalized.
+
+    A label below which the caps of all values add up to less than 1 is never defended, so no step goes there.
+    """
     if not problem.may_generalize(place):
         return np.arange(problem.sensitive[place].taxonomy.n_nodes, dtype=np.int32)
-    return spreads[0].steps(np.logical_and.reduce([induced.allowed for induced in spreads]))
+    allowed, tree = np.logical_and.reduce([induced.allowed for induced in spreads]), problem.sensitive[place].taxonomy
+    for some in caps:
+        if some is not None:
+            enough = [sum(some[lo:hi]) >= 1 for lo, hi in zip(tree.lo.tolist(), tree.hi.tolist(), strict=True)]
+            allowed &= np.array(enough)
+    return spreads[0].steps(allowed)
