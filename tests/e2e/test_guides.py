@@ -38,10 +38,10 @@ def test_the_library_example_of_the_readme_runs() -> None:
     assert "illness" in said.getvalue()
 
 
-def test_the_policy_of_the_readme_is_valid(tmp_path: Path) -> None:
+def test_the_policy_of_the_overview_is_valid(tmp_path: Path) -> None:
     from shoal import Policy
 
-    (block,) = blocks(ROOT / "README.md", "yaml")
+    (block,) = blocks(DOCS / "overview.md", "yaml")
     (tmp_path / "taxonomies").mkdir()
     (tmp_path / "taxonomies" / "icd.csv").write_text("flu;lung;*\ngout;joint;*\n")
     (tmp_path / "policy.yaml").write_text(block)
@@ -58,10 +58,10 @@ def test_examples_of_the_guides_run(guide: Path, tmp_path: Path, monkeypatch: py
     assert failed == 0
 
 
-def test_every_command_of_the_readme_exists() -> None:
+def test_the_overview_has_every_command() -> None:
     from shoal.cli import app
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (DOCS / "overview.md").read_text(encoding="utf-8")
     named = set(re.findall(r"^shoal (\w+).*\s{3,}", text, flags=re.MULTILINE))
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     assert named == known
