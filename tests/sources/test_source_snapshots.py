@@ -13,7 +13,9 @@ import pytest
 
 from shoal.core.errors import UsageError
 from shoal.sources import snapshots
-from shoal.sources.snapshots import Snapshot
+from shoal.sources.base import SourceOptions
+from shoal.sources.delimited import TextStream, open_delimited
+from shoal.sources.snapshots import KeptSource, Snapshot
 
 N = 200_001
 SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
@@ -88,7 +90,7 @@ def test_rows_that_break_off_leave_no_file_open():
 def test_a_full_disk(monkeypatch):
     """The device is always full."""
     monkeypatch.setattr(
-        snapshots.tempfile, "TemporaryFile", lambda: os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b", 0)
+        snapshots.tempfile, "TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b", 0)
     )
     before = open_files()
     with pytest.raises(UsageError, match=r"cannot keep rows in a temporary file: No space left on device; .* TMPDIR"):
@@ -101,3 +103,67 @@ def test_a_temporary_folder_that_is_gone(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="cannot keep rows in a temporary file: No such file or directory"):
         Snapshot(batches(N), SCHEMA)
     assert not os.path.lexists(tmp_path / "none")
+
+
+class TestParsedOnce:
+    """A delimited file whose first pass keeps what later ones want."""
+
+    @pytest.fixture
+    def source(self, tmp_path):
+        path = tmp_path / "people.csv"
+        rows = (f"{i},name {i % 977},{'' if i % 5 == 0 else i % 7},x{i}\n" for i in range(20_000))
+        path.write_text("id,name,grade,note\n" + "".join(rows))
+        return open_delimited(path, SourceOptions(missing=["", "3"]), block_bytes=1 << 16)
+
+    @pytest.fixture
+    def parsed(self, monkeypatch):
+        """The passes over a file."""
+        passes: list[str] = []
+        start = TextStream.__init__
+
+        def count(self, path, *arguments):
+            passes.append(path.name)
+            start(self, path, *arguments)
+
+        monkeypatch.setattr(TextStream, "__init__", count)
+        return passes
+
+    @staticmethod
+    def read(source, columns, dictionary=()):
+        """The rows, with dictionaries that do not depend on batches."""
+        return pa.Table.from_batches(source.batches(columns, dictionary=dictionary)).combine_chunks().to_pylist()
+
+    def test_every_pass_sees_the_same_rows(self, source, parsed, tmp_path):
+        kept = KeptSource.of(source, ("name", "grade", "note"), ("name", "grade"), tmp_path)
+        whole = self.read(source, ["name", "grade", "note"])
+        assert {row["grade"] for row in whole} == {None, "0", "1", "2", "4", "5", "6"}
+        parsed.clear()
+        for columns, coded in ((["grade"], ["grade"]), (["note", "name"], ["name"]), (["grade", "note"], ["note"])):
+            expected = [{name: row[name] for name in columns} for row in whole]
+            assert self.read(kept, columns, coded) == expected
+        assert len(parsed) == 1
+        assert kept.digest() == source.digest()
+        assert [path.name for path in tmp_path.iterdir()] == ["people.csv"]
+
+    def test_a_column_that_is_not_kept_is_parsed(self, source, parsed, tmp_path):
+        kept = KeptSource.of(source, ("name",), (), tmp_path)
+        self.read(kept, ["name"])
+        assert self.read(kept, ["id", "name"])[-1] == {"id": "19999", "name": f"name {19_999 % 977}"}
+        assert len(parsed) == 2
+
+    def test_a_pass_that_ended_early_is_not_kept(self, source, parsed, tmp_path):
+        kept, before = KeptSource.of(source, ("name",), ("name",), tmp_path), open_files()
+        reader = kept.batches(["name"])
+        next(reader)
+        del reader
+        assert open_files() == before
+        assert len(self.read(kept, ["name"])) == 20_000
+        assert len(parsed) == 2
+
+    def test_the_file_is_closed_with_the_source(self, source, tmp_path):
+        before = open_files()
+        kept = KeptSource.of(source, ("name",), (), tmp_path)
+        self.read(kept, ["name"])
+        assert open_files() == before + 1
+        del kept
+        assert open_files() == before

@@ -52,8 +52,10 @@ from shoal.release.witness import FILE as WITNESS
 from shoal.release.witness import Witness
 from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source, SourceOptions, file_digest, layers
+from shoal.sources.delimited import DelimitedSource
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
+from shoal.sources.snapshots import KeptSource
 from shoal.sources.writers import Format
 from shoal.utility.base import Utility
 from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights
@@ -134,6 +136,7 @@ class Run:
             check_ledger(options.ledger, options.out)
         source = cls._open(data, loaded.source)
         check_columns(loaded, source)
+        source = cls._keep(source, loaded, options.out)
         if loaded.survey_weight is not None:
             check_weights(source, loaded.survey_weight)
         chance = Chance.of(options.seed, source.digest() if options.seed is not None else "")
@@ -159,6 +162,16 @@ class Run:
     @classmethod
     def _open(cls, data: object, options: SourceOptions) -> Source:
         return open_source(data, options)
+
+    @classmethod
+    def _keep(cls, source: Source, policy: Policy, out: Path | None) -> Source:
+        """Let a delimited file be parsed once; identifiers that are neither published nor name a unit are not kept."""
+        if not isinstance(source, DelimitedSource):
+            return source
+        identifiers = {name for name in policy.names("identifier") if name not in policy.techniques}
+        columns = set(policy.attributes) - identifiers | set(policy.units.values())
+        beside = None if out is None or not out.parent.is_dir() else out.parent
+        return KeptSource.of(source, columns, (*policy.names("quasi"), *policy.names("sensitive")), beside)
 
     @property
     def engine(self) -> LocalEngine:
@@ -424,8 +437,7 @@ class Run:
 
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
         path = staging.unverified / str(entry["file"])
-        write_rows(path, batches, self.format)
-        entry["sha256"] = file_digest(path)
+        entry["sha256"] = write_rows(path, batches, self.format)
 
     def _evidence(
         self, publication: Publication, verification: Verification, findings: Sequence[Finding]

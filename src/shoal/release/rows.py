@@ -153,8 +153,8 @@ class RowColumns:
         return pa.table({**spelled, "records": waiting.column("records")})
 
 
-def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) -> None:  # noqa: A002
-    """Write a file batch by batch: each is made while the one before is written."""
+def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) -> str:  # noqa: A002
+    """Write a file batch by batch, each made while the one before is written, and return the file's SHA-256."""
     first = next(batches)
     with open_writer(path, first.schema, format) as writer, ThreadPoolExecutor(1) as pool:
         writing = pool.submit(writer.write, first)
@@ -162,6 +162,7 @@ def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) ->
             writing.result()
             writing = pool.submit(writer.write, batch)
         writing.result()
+    return writer.sha256
 
 
 def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Rows that can be had only once, kept in an anonymous temporary file, so that every pass sees the same.
+"""Rows that can be had only once, or are slow to parse, kept in an anonymous temporary file for every later pass.
 
 The file has no name from the moment it is made: it vanishes with the process, however that ends.
 """
@@ -13,17 +13,28 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
 
 from shoal.core.errors import InputError
 from shoal.core.randomness import explain_file_errors
-from shoal.sources.base import Source
+from shoal.sources.base import DerivedSource, Source
+from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import digest_rows
 
 BATCH_ROWS = 1 << 16
 _writing = partial(explain_file_errors, "the variable TMPDIR names a folder with more space")
+
+
+class _RowFile:
+    """A temporary file without a name, closed with its last user."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        with _writing():
+            self.raw: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed by the finalizer
+        self.close = weakref.finalize(self, _close_file, self.raw)
 
 
 class Snapshot:
@@ -33,27 +44,25 @@ class Snapshot:
         """Keep the rows of all batches, which are read now and only now."""
         self.schema = schema
         self.n_rows = 0
-        with _writing():
-            self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the last user of the rows
-        self.close = weakref.finalize(self, _close_file, self.file)
+        self.file = _RowFile()
         try:
             self.sha256 = digest_rows(self._keep(batches), schema)
         except BaseException:
-            self.close()
+            self.file.close()
             raise
 
     def batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read these columns, in the order of the schema, from the first row on; many readers may do so at once."""
         wanted = [place for place, name in enumerate(self.schema.names) if name in columns]
         options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
-        with pa.ipc.open_file(pa.PythonFile(_Window(self), mode="r"), options=options) as reader:
+        with pa.ipc.open_file(pa.PythonFile(_Window(self.file), mode="r"), options=options) as reader:
             for place in range(reader.num_record_batches):
                 yield reader.get_batch(place)
 
     def _keep(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with _writing():
-            writer = pa.ipc.new_file(self.file, self.schema, options=options)
+            writer = pa.ipc.new_file(self.file.raw, self.schema, options=options)
         try:
             for batch in _even(batches, self.schema):
                 self.n_rows += batch.num_rows
@@ -62,7 +71,7 @@ class Snapshot:
                 yield batch
             with _writing():
                 writer.close()
-                self.file.flush()
+                self.file.raw.flush()
         finally:
             with contextlib.suppress(OSError, pa.ArrowException):  # the end of a broken file goes nowhere
                 writer.close()
@@ -101,23 +110,76 @@ class SnapshotSource(Source):
         return self.sha256
 
 
-class _Window(io.RawIOBase):
-    """One reader's place in a snapshot's file."""
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptSource(DerivedSource):
+    """The rows of a source that is slow to parse: the first pass keeps them, text as codes, for those that follow."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot  # also keeps the file from being closed
+    columns: frozenset[str]  # that are kept
+    codes: frozenset[str]  # those among them that are kept as dictionaries
+    folder: Path | None  # where they are kept; None: the system's temporary folder
+    files: list[_RowFile] = field(default_factory=list)  # one file, once all rows are in it
+
+    @classmethod
+    def of(cls, given: Source, columns: Collection[str], codes: Collection[str], folder: Path | None) -> KeptSource:
+        """Return the same source, which keeps these columns."""
+        return cls(
+            given.name, given.schema, given.n_rows, UNCHANGED, given, frozenset(columns), frozenset(codes), folder
+        )
+
+    def meaning(self, column: str) -> str | None:
+        """Return what the source itself says of a column."""
+        return self.given.meaning(column)
+
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        if not self.columns.issuperset(columns):
+            yield from self.given.batches(columns, dictionary=coded)
+        elif not self.files:
+            for batch in self._keep():
+                yield batch.select(columns)
+        else:
+            places = [place for place, name in enumerate(self._names) if name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+            with pa.ipc.open_stream(pa.PythonFile(_Window(self.files[0]), mode="r"), options=options) as reader:
+                yield from reader
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for name in self.schema.names if name in self.columns]
+
+    def _keep(self) -> Iterator[pa.RecordBatch]:
+        """Read all that is kept; only a pass that came to the last row serves those that follow."""
+        file = _RowFile(self.folder)
+        with contextlib.ExitStack() as end:
+            writer = None
+            for batch in self.given.batches(self._names, dictionary=self.codes):
+                with _writing():
+                    if writer is None:
+                        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+                        writer = end.enter_context(pa.ipc.new_stream(file.raw, batch.schema, options=options))
+                    writer.write_batch(batch)
+                yield batch
+        with _writing():
+            file.raw.flush()
+        self.files.append(file)
+
+
+class _Window(io.RawIOBase):
+    """One reader's place in a file, which it keeps open."""
+
+    def __init__(self, file: _RowFile) -> None:
+        self._file = file
         self._place = 0
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        data = os.pread(self._snapshot.file.fileno(), size, self._place)
+        data = os.pread(self._file.raw.fileno(), size, self._place)
         self._place += len(data)
         return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        start = (0, self._place, os.fstat(self._snapshot.file.fileno()).st_size)[whence]
+        start = (0, self._place, os.fstat(self._file.raw.fileno()).st_size)[whence]
         self._place = start + offset
         return self._place
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import hashlib
 import os
 import re
 from abc import ABC, abstractmethod
@@ -61,6 +62,11 @@ class TableWriter(ABC):
             with self._discarding():
                 self._finish()
                 self._sink.publish()
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the bytes written so far."""
+        return self._sink.digest.hexdigest()
 
     @contextlib.contextmanager
     def _discarding(self) -> Iterator[None]:
@@ -207,6 +213,7 @@ class _Sink:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         self._raw: IO[bytes] | None = os.fdopen(descriptor, "wb", buffering=_BUFFER_BYTES)
         self._size = 0
+        self.digest = hashlib.sha256()
 
     @property
     def closed(self) -> bool:
@@ -215,6 +222,7 @@ class _Sink:
     def write(self, data: bytes | memoryview) -> int:
         if self._raw is not None:
             self._raw.write(data)
+        self.digest.update(data)
         self._size += len(data)
         return len(data)
 
