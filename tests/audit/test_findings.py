@@ -22,9 +22,11 @@ from shoal.audit import counting
 from shoal.audit.counting import KeyCounts, RowCounts, hash_column
 from shoal.audit.findings import CHECKS
 from shoal.cli import app
+from shoal.cli.publishing import show_findings
 from shoal.core.errors import FindingsError, PolicyError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
+from shoal.core.results import Finding
 from shoal.engines.regions.budget import Budget
 from shoal.models.base import PrivacyModel, Whole
 from shoal.policy.policy import FINDINGS, Policy
@@ -495,3 +497,16 @@ def test_larger_than_memory_gives_the_same_list() -> None:
     assert release.evidence["search"]["regions"] > 1
     assert stated(release.findings) == stated(anonymize(rows, asked, seed=1).findings)
     assert release.findings[0] == anonymize(rows, asked, seed=1).findings[0]  # what no plan changes, to the last figure
+
+
+def test_many_findings_of_one_kind_are_shown_as_one(capsys) -> None:
+    def found(column: str) -> Finding:
+        return Finding("one-value-classes", "high", (column,), f"All records have one {column}.", "Use a model.")
+
+    show_findings([found(f"drug {number}") for number in range(5)])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "5 open findings, 5 high" in said
+    assert said.count("Use a model.") == 1
+    assert "The same was found 4 more times, with figures in --json: drug 1; drug 2; drug 3; drug 4." in said
+    show_findings([found("drug 1"), found("drug 2")])
+    assert capsys.readouterr().out.count("Use a model.") == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.linking.ledger.records import LedgerOptions
     from shoal.release.release import Release
 
+MOST_ALIKE = 3  # findings of one kind that are shown in full
 
 # Text, not a path: a path would take an address apart. It must never be printed as it is: see shoal.sources.addresses.
 DataArgument: TypeAlias = Annotated[
@@ -123,8 +125,14 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
         )
     else:
         out().print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
-    for one in findings:
-        about = f" ({plain(', '.join(one.about))})" if one.about else ""
-        colour = {"high": "red", "medium": "yellow"}.get(one.severity, "blue") if one.open else "green"
-        text = f"{plain(one.text)} {plain(one.fix)}" if one.open else f"accepted: {plain(one.accepted)}"
-        say(f"[{colour}]{one.severity}[/] {one.id}{about}: {text}")
+    for _, alike in groupby(findings, key=lambda one: (one.id, one.severity, one.accepted)):
+        group = list(alike)
+        shown = group if len(group) <= MOST_ALIKE else group[:1]
+        for one in shown:
+            about = f" ({plain(', '.join(one.about))})" if one.about else ""
+            colour = {"high": "red", "medium": "yellow"}.get(one.severity, "blue") if one.open else "green"
+            text = f"{plain(one.text)} {plain(one.fix)}" if one.open else f"accepted: {plain(one.accepted)}"
+            say(f"[{colour}]{one.severity}[/] {one.id}{about}: {text}")
+        if others := group[len(shown) :]:
+            named = "; ".join(plain(", ".join(other.about)) for other in others)
+            say(f"The same was found {len(others):,} more times, with figures in --json: {named}.")
