@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -292,6 +293,24 @@ def test_spoiled_bytes_are_found_or_change_nothing(place: Path, tmp_path: Path) 
         except ShoalError:
             found += 1
     assert found > 150  # the rest is indexes, triggers, and rows of old versions of a page
+
+
+def test_records_that_a_damaged_page_hides_are_found(place: Path) -> None:
+    """The page of the index says that it has one entry less: the last settlement, which seals cannot miss."""
+    publish(place, "rows", "rows")
+    path = place / "ledger.db"
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name LIKE '%autoindex_record%'"
+        ).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    n_cells = (root - 1) * size + 4  # the low byte of the number of entries of the page
+    assert content[n_cells] == 4
+    content[n_cells] -= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is spoiled"), Ledger.open(path):
+        pass
 
 
 @pytest.mark.parametrize("field", ["population", "at", "recipient", "guarantees", "files", "rows"])
