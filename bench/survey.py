@@ -49,7 +49,8 @@ class People:
         """Return (n,) a place for each person, given (n, n_values) or (n_values,) chances up to a factor."""
         chances = np.broadcast_to(chances, (self.n, chances.shape[-1]))
         edges = np.cumsum(chances, axis=1)
-        return (edges < (self.rng.random(self.n) * edges[:, -1])[:, np.newaxis]).sum(axis=1)
+        places: AnyIntArray = (edges < (self.rng.random(self.n) * edges[:, -1])[:, np.newaxis]).sum(axis=1)
+        return places
 
     def happens(self, chance: FloatArray | float) -> Any:
         """Return (n,) whether something of this chance happens to each person."""

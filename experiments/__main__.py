@@ -1,4 +1,4 @@
-"""``python -m experiments tau-l|slicing|l-delta|calibration``: run a source paper's experiments again, or our own."""
+"""``python -m experiments tau-l|slicing|l-delta|calibration|synthetic``: a source paper's experiments, or our own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from experiments import calibration, calibration_page, l_delta, l_delta_page, slicing, slicing_page, tau_l, tau_l_page
+from experiments import (
+    calibration,
+    calibration_page,
+    l_delta,
+    l_delta_page,
+    slicing,
+    slicing_page,
+    synthetic,
+    tau_l,
+    tau_l_page,
+)
 from experiments.figures import Report, drop_times, require_plots
 from experiments.slicing_learning import require_learning
 from shoal.cli.console import bars
@@ -36,11 +46,17 @@ def _run_calibration(asked: argparse.Namespace, quick: bool, progress: Progress)
     return calibration_page.make_report(calibration.run_calibration(quick=quick, seed=asked.seed, progress=progress))
 
 
+def _run_synthetic(asked: argparse.Namespace, quick: bool, progress: Progress) -> Report:
+    require_learning()
+    return synthetic.make_report(synthetic.run_synthetic(asked.data, quick=quick, seed=asked.seed, progress=progress))
+
+
 EXPERIMENTS: dict[str, tuple[str, Run]] = {
     "tau-l": ("sequential sweep and its rivals: Figures 5 to 8 of the (tau,l)-diversity paper", _run_tau_l),
     "slicing": ("slicing, generalization and bucketization: Figures 3 to 7 of the slicing paper", _run_slicing),
     "l-delta": ("Figures 1 and 2 of the (l,delta)-diversity paper, and simulations of what they bound", _run_l_delta),
     "calibration": ("how often attacks find known exposures, and raise false alarms", _run_calibration),
+    "synthetic": ("how near differentially private tables are to their source, by epsilon", _run_synthetic),
 }
 
 

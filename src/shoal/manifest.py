@@ -307,20 +307,17 @@ class Account(Privacy):
 
     neighbours: Literal["tables that differ by one record, added or removed"]
     spent: Spent
-    tree: Listed[Annotated[tuple[str, str], Strict(False)]]
+    marginals: Listed[Annotated[tuple[str, ...], Strict(False)]]
     ledger: Listed[Use]
 
     @model_validator(mode="after")
     def _fits(self) -> Account:
         if (self.spent.rho is None) != (self.delta == 0):
             raise ValueError("has a spent rho without a delta, or the other way round")
-        tree_of: dict[str, str] = {}
-        for first, second in self.tree:
-            one, other = tree_of.get(first, first), tree_of.get(second, second)
-            if one == other:
-                raise ValueError("has a tree with a circle")
-            members = {first, second, *(name for name, root in tree_of.items() if root in (one, other))}
-            tree_of |= dict.fromkeys(members, one)
+        if any(len(one) < 2 or len(set(one)) < len(one) for one in self.marginals):
+            raise ValueError("has a marginal that is not of two or more different attributes")
+        if len({frozenset(one) for one in self.marginals}) < len(self.marginals):
+            raise ValueError("names a marginal twice")
         return self
 
 

@@ -121,13 +121,16 @@ def test_epsilon_must_be_given() -> None:
     ids=["none", "sensitive", "flat", "mask"],
 )
 def test_domains_from_the_data_are_refused(attribute: dict[str, Any]) -> None:
-    with pytest.raises(PolicyError, match=r"column 'sex': .* declared, not taken from the data; give it a taxonomy"):
+    with pytest.raises(PolicyError, match=r"column 'sex' is without declared values.* not taken from the data"):
         shoal.anonymize(people(), policy(attributes={"sex": attribute}))
 
 
-def test_insensitive_columns_are_refused() -> None:
-    with pytest.raises(PolicyError, match=r"column 'cost' is insensitive.* or identifier to leave it out"):
-        shoal.anonymize(people(), policy(attributes={"cost": {"role": "insensitive"}}))
+def test_all_columns_that_are_refused_are_named_at_once() -> None:
+    undeclared = {"sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
+    with pytest.raises(PolicyError, match=r"columns 'sex', 'illness' are without declared values"):
+        shoal.anonymize(people(), policy(attributes=undeclared))
+    with pytest.raises(PolicyError, match=r"columns 'sex', 'cost' are insensitive.* identifier to leave it out"):
+        shoal.anonymize(people(), policy(attributes={name: {"role": "insensitive"} for name in ("sex", "cost")}))
 
 
 @pytest.mark.parametrize(
@@ -229,6 +232,16 @@ def test_the_readme_tells_no_exact_number(tmp_path: Path) -> None:
         page = (tmp_path / "out" / "public" / name).read_text()
         assert "1237" not in page
         assert "1,237" not in page
+
+
+@pytest.mark.parametrize("delta", [0, 1e-6])
+def test_what_rounds_chose_is_in_the_manifest_and_adds_up(delta: float) -> None:
+    release = shoal.anonymize(people(), policy(epsilon=5, delta=delta))
+    account = release.manifest["synthetic"]
+    assert account["marginals"]
+    assert account["spent"]["epsilon"] > 4.999
+    assert sum(use["purpose"].startswith("choice") for use in account["ledger"]) >= len(account["marginals"])
+    assert release.verification.verified
 
 
 def test_the_number_of_rows_is_noisy() -> None:

@@ -15,16 +15,11 @@ from pydantic import ValidationError
 from shoal.core.errors import PolicyError, UsageError
 from shoal.core.randomness import Chance
 from shoal.methods.synthetic import Synthetic
-from shoal.methods.synthetic.synthesis import (
-    Measured,
-    consistent,
-    distances,
-    draw_rows,
-    non_negative,
-    synthesize,
-    total_variation,
-)
-from shoal.plan.synthetic import Domain, SyntheticPlan
+from shoal.methods.synthetic.adaptive import Rounds
+from shoal.methods.synthetic.junction import non_negative
+from shoal.methods.synthetic.mechanisms import Mechanisms
+from shoal.methods.synthetic.synthesis import distances, synthesize, total_variation
+from shoal.plan.synthetic import Domain, Records, SyntheticPlan
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 
@@ -86,7 +81,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
 
 @pytest.mark.parametrize("builder", [FlatTaxonomy(), NumbersTaxonomy()])
 def test_domains_from_the_data_are_refused(builder: FlatTaxonomy | NumbersTaxonomy) -> None:
-    with pytest.raises(PolicyError, match=r"column 'x': .* not taken from the data"):
+    with pytest.raises(PolicyError, match=r"column 'x': .* taken from the data, not declared"):
         Domain("x", builder.build(pa.array(["1", "2"])))
 
 
@@ -103,11 +98,10 @@ def test_domains_encode_and_decode() -> None:
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_a_large_epsilon_keeps_the_marginals(delta: float) -> None:
     release = made(epsilon=1000, delta=delta)
-    assert {frozenset(pair) for pair in release.tree} == {frozenset("ab"), frozenset("bc"), frozenset("bd")}
+    assert {("a", "b"), ("b", "c"), ("b", "d")} <= {one for one in release.names if len(one) == 2}
     assert abs(release.table.num_rows - 20_000) <= 1
     for names in ("a", "b", "c", "d", "ab", "bc", "bd"):
         assert np.abs(shares(release.table, *names) - shares(truth(), *names)).sum() < 0.005
-    # c and d given b are independent in the tree; the truth was made that way
     assert np.abs(shares(release.table, "c", "d") - shares(truth(), "c", "d")).sum() < 0.03
 
 
@@ -117,20 +111,22 @@ def test_the_account_is_within_the_budget(epsilon: float, delta: float) -> None:
     said = release.describe()
     assert (said["epsilon"], said["delta"], said["spent"]["delta"]) == (epsilon, delta, delta)
     assert said["spent"]["epsilon"] <= epsilon
-    if release.tree:  # what a choice that ends early leaves is spent on the pairs
-        assert said["spent"]["epsilon"] > 0.999 * epsilon
+    assert said["spent"]["epsilon"] > (1 - 1e-6) * epsilon
     losses = sum((Fraction(entry["loss"]) for entry in said["ledger"]), Fraction(0))
     assert losses <= Fraction(said["spent"]["rho" if delta else "epsilon"])
     purposes = [entry["purpose"] for entry in said["ledger"]]
     assert purposes[:4] == ["counts of a", "counts of b", "counts of c", "counts of d"]
-    assert len(purposes) == len(set(purposes))
+    counted = [purpose for purpose in purposes[4:] if purpose.startswith("counts of")]
+    assert [purpose for purpose in purposes[4:] if purpose not in counted] == [
+        f"choice {number + 1}" for number in range(len(counted))
+    ]
     json.dumps(said)
 
 
 def test_laplace_losses_are_one_over_the_scale() -> None:
     ledger = made(epsilon=1.0).ledger
     for entry in ledger:
-        sensitivity = 2 if "tree" in entry.purpose else 1  # the noisy maximum compares two scores that may both move
+        sensitivity = 2 if "choice" in entry.purpose else 1  # the noisy maximum compares two scores that may both move
         assert entry.loss == pytest.approx(sensitivity / entry.scale, rel=1e-9)
 
 
@@ -146,8 +142,8 @@ def test_gaussian_losses_are_those_of_concentrated_privacy() -> None:
 
 def test_a_tree_by_hand_costs_nothing() -> None:
     release = made(epsilon=1.0, tree=[["c", "a"], ["d", "b"]])
-    assert set(release.tree) == {("a", "c"), ("b", "d")}
-    assert not [entry for entry in release.ledger if "tree" in entry.purpose]
+    assert set(release.names) == {("a", "c"), ("b", "d")}
+    assert not [entry for entry in release.ledger if "choice" in entry.purpose]
     assert release.spent["epsilon"] > 0.999
     independent = np.outer(shares(release.table, "a"), shares(release.table, "b")).ravel()
     assert np.abs(shares(release.table, "a", "b") - independent).sum() < 0.05
@@ -162,13 +158,50 @@ def test_trees_of_unknown_or_too_large_pairs_are_refused() -> None:
     with pytest.raises(PolicyError, match="360,000 joint values"):
         synthesize([zeros, zeros], large, Synthetic(epsilon=1, tree=(("x", "y"),)), Chance.of(1))
     release = synthesize([zeros, zeros], large, Synthetic(epsilon=1), Chance.of(1))
-    assert release.tree == ()
+    assert release.names == ()
+    assert release.spent["epsilon"] > 0.999999  # nothing is left unused where no pair can be counted
 
 
-def test_a_small_epsilon_keeps_no_pairs_that_would_be_noise() -> None:
-    chosen = [len(made(epsilon=0.001, rows=100).pairs) for _ in range(30)]
-    assert sum(chosen) < 25  # about 8 are expected, and 90 with a larger epsilon
-    assert len(made(epsilon=1.0, rows=100).pairs) == 3
+def test_what_would_be_noise_changes_little() -> None:
+    """With a tiny epsilon rows are nearly independent, though the whole budget is spent.
+
+    a and b go together (a distance of 0.6 from independence, in sum); noise of a standard deviation beyond 1,000 for
+    each of 20 counts would look like 1 or more. Ten runs; were pairs believed as counted, each would fail.
+    """
+    for _ in range(10):
+        release = made(epsilon=0.002, rows=5000)
+        both = shares(release.table, "a", "b").reshape(4, 5)
+        independent = np.outer(both.sum(axis=1), both.sum(axis=0))
+        assert np.abs(both - independent).sum() < 0.8
+
+
+def test_an_attribute_of_more_weight_is_counted_more() -> None:
+    """Whatever is counted, it has d in it if d weighs a thousand times what others do; errors: none in 10**6 runs."""
+    pytest.importorskip("opendp")
+    weighted = [*DOMAINS[:3], Domain("d", DOMAINS[3].taxonomy, 1000.0)]
+    release = synthesize(people(), weighted, Synthetic(epsilon=1), Chance.of(1))
+    assert release.names
+    assert all("d" in one for one in release.names[:2])
+
+
+def test_a_record_changes_no_score_by_more_than_one() -> None:
+    pytest.importorskip("opendp")
+    domains = tuple(
+        Domain(one.name, one.taxonomy, weight) for one, weight in zip(DOMAINS, (1, 0.7, 0.2, 3), strict=True)
+    )
+    columns, rng = people(300), np.random.default_rng(3)
+
+    def rounds(counts: np.ndarray) -> Rounds:
+        return Rounds(Records(tuple(columns), counts, domains), Mechanisms.of(1.0, 0.0))
+
+    counts = np.ones(300, dtype=np.int64)
+    for row in rng.integers(0, 300, 20):
+        more = counts.copy()
+        more[row] += 1
+        for one in ((0,), (1, 2), (0, 2, 3)):
+            expected = rng.uniform(0, 20, [domains[place].size for place in one])
+            scores = [rounds(each)._score(one, expected, 0.01) for each in (counts, more)]
+            assert abs(scores[0] - scores[1]) <= 1
 
 
 def test_equal_records_may_come_as_counts() -> None:
@@ -202,7 +235,8 @@ def test_distances_are_those_of_shares() -> None:
         assert distance == pytest.approx(
             np.abs(shares(release.table, name) - shares(truth(), name)).sum() / 2, abs=1e-6
         )
-    assert {tuple(entry["pair"]) for entry in found["pairs"] if entry["kept"]} == set(release.tree)
+    for entry in found["pairs"]:
+        assert entry["kept"] is any(set(entry["pair"]) <= set(one) for one in release.names)
     for entry in found["pairs"]:
         gap = np.abs(shares(release.table, *entry["pair"]) - shares(truth(), *entry["pair"])).sum() / 2
         assert entry["distance"] == pytest.approx(gap, abs=1e-6)
@@ -262,8 +296,6 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 def test_what_is_over_the_budget_is_refused() -> None:
     pytest.importorskip("opendp")
-    from shoal.methods.synthetic.mechanisms import Mechanisms
-
     mechanisms = Mechanisms.of(1.0, 0.0)
     mechanisms.noisy_counts(np.array([1, 2]), Fraction(3, 4), "first")
     with pytest.raises(UsageError, match="used up"):
@@ -275,8 +307,6 @@ def test_what_is_over_the_budget_is_refused() -> None:
 def test_a_budget_that_is_used_up_states_no_more_than_was_asked(seed: int) -> None:
     """The least noise at each step, whatever the shares: rounding must not add up to more than epsilon."""
     pytest.importorskip("opendp")
-    from shoal.methods.synthetic.mechanisms import Mechanisms
-
     rng = np.random.default_rng(seed)
     epsilon, delta, steps = 10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-12, -1.1), int(rng.integers(1, 20))
     for mechanisms in (Mechanisms.of(epsilon, 0.0), Mechanisms.of(epsilon, delta)):
@@ -299,25 +329,3 @@ def test_the_nearest_counts_are_not_negative_and_add_up(noisy: list[int], total:
     shifts = np.array(noisy) - found
     assert np.ptp(shifts[found > 0]) < 1e-9
     assert (np.array(noisy)[found == 0] <= shifts[found > 0].max() + 1e-9).all()
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32))
-def test_marginals_agree_after_fitting(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    alone = [Measured(rng.integers(-30, 200, size), 4.0) for size in (3, 4, 5)]
-    pairs = {(0, 1): Measured(rng.integers(-30, 90, (3, 4)), 9.0), (1, 2): Measured(rng.integers(-30, 90, (4, 5)), 9.0)}
-    model = consistent(alone, pairs)
-    for (first, second), table in model.pairs.items():
-        assert table.min() >= 0
-        assert np.abs(table.sum(axis=1) - model.alone[first]).max() < 1e-3 * model.total
-        assert np.abs(table.sum(axis=0) - model.alone[second]).max() < 1e-6 * model.total
-    rows = draw_rows(model, 1000, Chance.of(seed))
-    wanted = model.alone[0] / model.total * 1000
-    assert np.abs(np.bincount(rows[0], minlength=3) - wanted).max() <= 1
-    for (first, second), table in model.pairs.items():
-        joint = np.bincount(rows[first] * table.shape[1] + rows[second], minlength=table.size)
-        given_first = table / np.maximum(table.sum(axis=1, keepdims=True), 1e-300)
-        expected = np.bincount(rows[first], minlength=len(table))[:, np.newaxis] * given_first
-        assert first == 0 or np.abs(joint.reshape(table.shape) - expected).max() <= 1.001
-        assert (joint.reshape(table.shape)[table < 1e-12] == 0).all()

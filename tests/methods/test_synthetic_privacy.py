@@ -55,7 +55,7 @@ def outcomes(table: list[tuple[int, ...]], epsilon: float, delta: float, size: i
         release = synthesize(columns, domains, Synthetic(epsilon=epsilon, delta=delta), Chance.of(seed))
         codes = [domain.taxonomy.encode(release.table[domain.name].combine_chunks()) for domain in domains]
         joint = sum(code.astype(np.int64) * size**j for j, code in enumerate(codes))
-        found.append((*np.bincount(joint, minlength=size ** len(domains)).tolist(), len(release.pairs)))
+        found.append((*np.bincount(joint, minlength=size ** len(domains)).tolist(), len(release.marginals)))
     return found
 
 

@@ -194,13 +194,14 @@ def test_the_readme_of_averages_tells_which(releases: dict[str, Any]) -> None:
 def test_the_readme_of_synthetic_rows_says_that_they_are_nobodys(releases: dict[str, Any]) -> None:
     manifest = releases["synthetic"].manifest
     account = manifest["synthetic"]
-    text = public_readme(manifest | {"synthetic": account | {"tree": [["age", "a|b"], ["sex", "illness"]]}})
+    text = public_readme(manifest | {"synthetic": account | {"marginals": [["age", "a|b"], ["sex", "illness", "age"]]}})
     assert "**No row is a person.**" in text
     assert "**differential-privacy** (epsilon = 2, delta = 0)" in text
-    assert "- `age` and `a|b`\n- `sex` and `illness`" in text
+    assert "- `age` and `a|b`\n- `sex` and `illness` and `age`" in text
     assert "This is a claim" in text
     assert "record of the original table" not in text
-    assert "no pair of them was kept" in public_readme(manifest | {"synthetic": account | {"tree": []}})
+    alone = public_readme(manifest | {"synthetic": account | {"marginals": []}})
+    assert "no columns were counted together" in alone
 
 
 @pytest.mark.parametrize(
@@ -347,7 +348,7 @@ def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: py
     assert all("of 1,000 against the source; columns shuffled independently would score" in t for t in said.values())
     assert "No row is a person. Claimed is differential-privacy (epsilon = 2, delta = 0)" in said["synthetic"]
     assert "classes" not in said["synthetic"]
-    assert "Pairs kept:" in said["synthetic"]
+    assert "Counted together:" in said["synthetic"]
 
 
 def test_the_audit_says_what_it_does_not_apply(folder: Path, releases: dict[str, Any]) -> None:

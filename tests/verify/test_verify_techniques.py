@@ -197,15 +197,17 @@ ACCOUNT: list[tuple[dict[str, Any], str]] = [
     ({"synthetic/ledger/0/loss": -1}, "greater than 0"),
     ({"synthetic/ledger/0/purpose": "counts of names"}, "does not name each"),
     ({"synthetic/ledger/1/purpose": "counts of age"}, "does not name each"),
-    ({"synthetic/tree": [], "method_parameters/tree": []}, "does not name each"),
-    ({"synthetic/tree": [["age", "sex"], ["sex", "age"]]}, "circle"),
-    ({"synthetic/tree": [["age", "wage"]]}, "not two attributes"),
+    ({"synthetic/marginals": [], "method_parameters/tree": []}, "does not name each"),
+    ({"synthetic/marginals": [["age", "sex"], ["sex", "age"]]}, "names a marginal twice"),
+    ({"synthetic/marginals": [["age"]]}, "two or more different"),
+    ({"synthetic/marginals": [["age", "sex", "age"]]}, "two or more different"),
+    ({"synthetic/marginals": [["age", "wage"]]}, "no attribute of the release"),
     ({"synthetic/neighbours": "tables with one more record"}, "neighbours"),
     (dict.fromkeys(EPSILON, 1), "adds up to more than"),
     (dict.fromkeys(EPSILON[:2], 1), "another epsilon or delta than method_parameters"),
     ({"method_parameters/epsilon": 1}, "another epsilon or delta than method_parameters"),
     ({"method_parameters/delta": 0.01}, "another epsilon or delta than method_parameters"),
-    ({"method_parameters/tree": []}, "not the one of method_parameters"),
+    ({"method_parameters/tree": []}, "not the pairs of method_parameters.tree"),
     ({"synthetic/epsilon": 0}, "greater than 0"),
     ({"synthetic/delta": 1}, "less than 1"),
     ({"synthetic/spent/left": 1}, "1 keys"),
@@ -249,31 +251,39 @@ def test_concentrated_losses_are_turned_into_epsilon_by_the_verifier() -> None:
     assert "stated as spent" in refusal(synthetic(1e-6), {"synthetic/spent/rho": 0.01})
 
 
-def account_of(epsilon: float, tree: tuple[tuple[str, str], ...], ledger: list[tuple[str, float]]) -> Account:
+def account_of(epsilon: float, marginals: tuple[tuple[str, ...], ...], ledger: list[tuple[str, float]]) -> Account:
     return Account(
         epsilon=epsilon,
         delta=0.0,
         neighbours="tables that differ by one record, added or removed",
         spent={"epsilon": epsilon, "delta": 0.0},
-        tree=tree,
+        marginals=marginals,
         ledger=[{"purpose": purpose, "scale": 10.0, "loss": loss} for purpose, loss in ledger],
     )
 
 
 def test_a_choice_costs_twice_what_counts_do() -> None:
-    counts = [(f"counts of {name}", 0.1) for name in ("a", "b")]
+    counts = [(f"counts of {name}", 0.1) for name in ("a", "b", "a and b")]
     for loss, fine in ((0.2, True), (0.19, False)):
-        account = account_of(1.0, (), [*counts, ("pair 1 of the tree", loss)])
+        account = account_of(1.0, (("a", "b"),), [*counts, ("choice 1", loss)])
         assert check_account(account, ("a", "b"), tree_given=False).ok is fine
 
 
-def test_every_choice_is_in_the_ledger_and_so_is_the_one_that_ends_them() -> None:
+@pytest.mark.parametrize("again", [(), ("a",), ("a and b",), ("a and b and c", "a and b")])
+def test_every_table_of_counts_beyond_single_columns_was_chosen(again: tuple[str, ...]) -> None:
+    counts = [(f"counts of {name}", 0.1) for name in ("a", "b", "c", "a and b", "a and b and c", *again)]
+    choices = [(f"choice {turn}", 0.2) for turn in range(1, 6)]
+    for n_choices in range(6):
+        account = account_of(9.0, (("a", "b"), ("a", "b", "c")), [*counts, *choices[:n_choices]])
+        assert check_account(account, ("a", "b", "c"), tree_given=False).ok is (n_choices == 2 + len(again))
+        assert check_account(account, ("a", "b", "c"), tree_given=True).ok is (n_choices == 0 and not again)
+
+
+def test_a_marginal_must_have_been_counted_and_what_was_counted_must_be_one() -> None:
     counts = [(f"counts of {name}", 0.1) for name in ("a", "b", "c", "a and b")]
-    choices = [(f"pair {turn} of the tree", 0.2) for turn in (1, 2, 3)]
-    for n_choices in range(4):
-        account = account_of(2.0, (("a", "b"),), [*counts, *choices[:n_choices]])
-        assert check_account(account, ("a", "b", "c"), tree_given=False).ok is (n_choices == 2)
-        assert check_account(account, ("a", "b", "c"), tree_given=True).ok is (n_choices == 0)
+    for marginals in ((("a", "c"),), (("a", "b"), ("a", "c")), ()):
+        account = account_of(9.0, marginals, [*counts, ("choice 1", 0.2)])
+        assert not check_account(account, ("a", "b", "c"), tree_given=False).ok
 
 
 def test_a_synthetic_label_must_be_declared() -> None:

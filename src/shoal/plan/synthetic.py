@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
@@ -15,7 +16,7 @@ from shoal.core.errors import PolicyError
 from shoal.taxonomies.tree import Taxonomy
 
 MOST_CELLS = 250_000  # of one table of counts
-Pair: TypeAlias = tuple[int, int]
+Attributes: TypeAlias = tuple[int, ...]  # places of attributes, ascending
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class SyntheticPlan:
 
     domains: tuple[Domain, ...]
     codes: tuple[CodeArray, ...]  # (n_rows,) of each attribute
-    pairs: tuple[Pair, ...]  # whose joint counts were kept
+    marginals: tuple[Attributes, ...]  # two or more attributes each, whose joint counts got noise
     epsilon: float  # as asked; what was spent is not more
     delta: float
     spent: Mapping[str, float]
@@ -50,9 +51,9 @@ class SyntheticPlan:
         return len(self.codes[0])
 
     @property
-    def tree(self) -> tuple[tuple[str, str], ...]:
-        """The pairs by their names."""
-        return tuple((self.domains[first].name, self.domains[second].name) for first, second in self.pairs)
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """The marginals by the names of their attributes."""
+        return tuple(tuple(self.domains[place].name for place in one) for one in self.marginals)
 
     @property
     def table(self) -> pa.Table:
@@ -66,7 +67,7 @@ class SyntheticPlan:
             "delta": self.delta,
             "neighbours": "tables that differ by one record, added or removed",
             "spent": dict(self.spent),
-            "tree": [list(pair) for pair in self.tree],
+            "marginals": [list(one) for one in self.names],
             "ledger": [{"purpose": use.purpose, "scale": use.scale, "loss": use.loss} for use in self.ledger],
         }
 
@@ -81,15 +82,12 @@ class Domain:
 
     name: str
     taxonomy: Taxonomy
+    weight: float = 1.0  # how much it matters beside the others
 
     def __post_init__(self) -> None:
         """Refuse values that were taken from the data."""
         if not self.taxonomy.declared:
-            raise PolicyError(
-                f"column {self.name!r}: a differentially private table needs values that are declared, not taken from "
-                "the data; give it a taxonomy that lists them all: intervals, dates with min and max, groups, a tree, "
-                "a file, or flat with values"
-            )
+            raise PolicyError(f"column {self.name!r}: its values were taken from the data, not declared")
 
     @property
     def size(self) -> int:
@@ -109,13 +107,10 @@ class Records:
     counts: IntArray  # (n_cells,)
     domains: tuple[Domain, ...]
 
-    def of(self, place: int) -> IntArray:
-        """Return (size,) the records of each value."""
-        return kernels.sum_groups(self.codes[place], self.counts, self.domains[place].size)
-
-    def of_pair(self, pair: Pair) -> IntArray:
-        """Return (size, size) the records of each two values of two attributes."""
-        first, second = pair
-        size = self.domains[first].size, self.domains[second].size
-        joint = self.codes[first] * np.int32(size[1]) + self.codes[second]  # at most MOST_CELLS
-        return kernels.sum_groups(joint, self.counts, size[0] * size[1]).reshape(size)
+    def count(self, attributes: Attributes) -> IntArray:
+        """Return the records of each combination of values, one axis for each attribute."""
+        sizes = [self.domains[place].size for place in attributes]
+        joint = self.codes[attributes[0]]
+        for place, size in zip(attributes[1:], sizes[1:], strict=True):
+            joint = joint * np.int32(size) + self.codes[place]  # at most MOST_CELLS
+        return kernels.sum_groups(joint, self.counts, math.prod(sizes)).reshape(sizes)

@@ -9,6 +9,7 @@ eighth of the square of its epsilon of 2/s (Cesar and Rogers 2021). That the noi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -25,16 +26,16 @@ def check_asked(account: Account, columns: Sequence[str], parameters: Mapping[st
     """Raise a ManifestError if the account is not of these columns, or not what the *parameters* asked for."""
     if (parameters.get("epsilon"), parameters.get("delta")) != (account.epsilon, account.delta):
         raise ManifestError("synthetic has another epsilon or delta than method_parameters")
-    if not all(set(pair) <= set(columns) for pair in account.tree):
-        raise ManifestError("an entry of synthetic.tree is not two attributes of the release")
+    if not all(set(one) <= set(columns) for one in account.marginals):
+        raise ManifestError("an entry of synthetic.marginals names what is no attribute of the release")
     if "tree" not in parameters:
         return
     try:
         asked = [frozenset(map(str, pair)) for pair in parameters["tree"]]
     except TypeError:
         raise ManifestError("method_parameters.tree is not a list of pairs") from None
-    if len(asked) != len(account.tree) or {frozenset(pair) for pair in account.tree} != set(asked):
-        raise ManifestError("synthetic.tree is not the one of method_parameters")
+    if len(asked) != len(account.marginals) or {frozenset(one) for one in account.marginals} != set(asked):
+        raise ManifestError("synthetic.marginals are not the pairs of method_parameters.tree")
 
 
 def read_claims(claims: Sequence[WrittenClaim], account: Account | None) -> tuple[Claim, ...]:
@@ -57,20 +58,22 @@ def read_claims(claims: Sequence[WrittenClaim], account: Account | None) -> tupl
 def check_account(account: Account, columns: Sequence[str], *, tree_given: bool) -> Check:
     """Every table of counts and every choice is in the ledger, with a loss that covers its noise, and all add up.
 
-    *tree_given*: whether no choice was made.
+    *tree_given*: whether no choice was made. Else every column was counted once before the first choice, and each
+    choice led to one table of counts, of a column or of a marginal, which may have been counted before.
     """
-    counts = {f"counts of {name}" for name in columns}
-    counts |= {f"counts of {first} and {second}" for first, second in account.tree}
-    purposes = [use.purpose for use in account.ledger]
-    # Each pair was chosen and, unless that was all there can be, so was that there are no more.
-    choices = 0 if tree_given else min(len(account.tree) + 1, len(columns) - 1)
-    turns = {f"pair {turn + 1} of the tree" for turn in range(choices)}
-    if len(purposes) != len(set(purposes)) or set(purposes) != counts | turns:
+    alone = Counter(f"counts of {name}" for name in columns)
+    together = Counter(f"counts of {' and '.join(one)}" for one in account.marginals)
+    purposes = Counter(use.purpose for use in account.ledger)
+    counts = Counter({purpose: times for purpose, times in purposes.items() if purpose in alone | together})
+    n_choices = 0 if tree_given else counts.total() - len(columns)
+    choices = Counter(f"choice {number + 1}" for number in range(n_choices))
+    whole = counts == alone + together if tree_given else counts >= alone + together
+    if not whole or purposes != counts + choices:
         return Check("account", False, "the ledger does not name each table of counts and each choice once")
     cheap = 0
     for use in account.ledger:  # loses at least what noise of its scale does
         scale = Fraction(use.scale)
-        least = 1 / (2 * scale * scale) if account.delta else (2 if use.purpose in turns else 1) / scale
+        least = 1 / (2 * scale * scale) if account.delta else (2 if use.purpose in choices else 1) / scale
         cheap += Fraction(use.loss) < least
     if cheap:
         return Check("account", False, f"{cheap} uses of the budget cost more than the ledger says")
@@ -81,7 +84,7 @@ def check_account(account: Account, columns: Sequence[str], *, tree_given: bool)
         return Check("account", False, "the ledger adds up to more than is stated as spent")
     if total > Fraction(account.epsilon):
         return Check("account", False, "the ledger adds up to more than epsilon")
-    return Check("account", True, f"{len(purposes)} uses of the budget add up to at most epsilon, exactly")
+    return Check("account", True, f"{len(account.ledger)} uses of the budget add up to at most epsilon, exactly")
 
 
 def _check_concentrated(account: Account, total: Fraction) -> Check:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ class Synthetic(Method):
     """No result is more than e**epsilon times as likely with a record as without it, but for a probability of delta.
 
     Dwork, McSherry, Nissim and Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006. Rows are
-    drawn from noisy counts of a tree of attributes.
+    drawn from noisy counts of attributes, of pairs and of triples of them.
 
     >>> Synthetic(epsilon=1).delta
     0.0
@@ -53,8 +53,8 @@ class Synthetic(Method):
     )
     tree: tuple[tuple[str, str], ...] | None = Field(
         default=None,
-        description="pairs of attributes whose joint counts are kept, without circles; without it, part of the budget "
-        "finds them",
+        description="pairs of attributes that are counted together, without circles, and nothing else; without it, "
+        "part of the budget finds what to count",
     )
 
     @model_validator(mode="after")
@@ -93,13 +93,30 @@ def find_domains(problem: Problem) -> tuple[Domain, ...]:
     """Return the domains of all attributes, none of which comes from the data; refuse what has none."""
     if problem.carried:
         raise PolicyError(
-            f"column {problem.carried[0]!r} is insensitive, and a differentially private table has no column as it is; "
-            "declare it quasi or sensitive with a taxonomy, or identifier to leave it out"
+            f"{_name_columns(problem.carried)} insensitive, and a differentially private table has no column as it is; "
+            "declare what shall be in it quasi or sensitive with a taxonomy, and the rest identifier to leave it out"
         )
     attributes = (*problem.quasi, *problem.sensitive)
-    domains = tuple(Domain(attribute.name, attribute.taxonomy) for attribute in attributes)
+    undeclared = [attribute.name for attribute in attributes if not attribute.taxonomy.declared]
+    if undeclared:
+        raise PolicyError(
+            f"{_name_columns(undeclared)} without declared values, and a differentially private table needs values "
+            "that are declared, not taken from the data; give each column a taxonomy that lists all its values: "
+            "intervals, dates with min and max, groups, a tree, a file, or flat with values"
+        )
+    domains = tuple(Domain(attribute.name, attribute.taxonomy, attribute.weight) for attribute in attributes)
     if len({domain.taxonomy.missing is None for domain in domains}) > 1:
         raise PolicyError(
             "some attributes have a value for missing ones and others have not: that would tell of the data"
         )
     return domains
+
+
+def _name_columns(names: Sequence[str]) -> str:
+    """Return the columns as the beginning of a sentence.
+
+    >>> _name_columns(["age"]), _name_columns(["age", "sex"])
+    ("column 'age' is", "columns 'age', 'sex' are")
+    """
+    listed = ", ".join(map(repr, names))
+    return f"column {listed} is" if len(names) == 1 else f"columns {listed} are"

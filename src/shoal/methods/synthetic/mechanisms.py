@@ -47,6 +47,11 @@ class Mechanisms:
         """The sum of all losses so far, exactly."""
         return sum((Fraction(entry.loss) for entry in self.ledger), Fraction(0))
 
+    @property
+    def left(self) -> Fraction:
+        """The share of the budget that is not spent yet, exactly."""
+        return 1 - self.spent / self.budget
+
     def noisy_counts(self, counts: IntArray, share: Fraction, purpose: str) -> tuple[IntArray, float]:
         """Return counts with noise that costs a share of the budget, and the variance of the noise of each."""
         measurement, scale = self._within(self._noise, share)
@@ -60,10 +65,10 @@ class Mechanisms:
         self._book(purpose, scale, measurement)
         return int(measurement(scores))
 
-    def mean_noise(self, share: Fraction) -> float:
-        """Return how far, on average, a count is moved by noise that costs this share."""
-        _, scale = self._within(self._noise, share)
-        return scale * math.sqrt(2.0 / math.pi) if self.delta else scale
+    def mean_noise(self, share: float) -> float:
+        """Return about how far, on average, a count is moved by noise that costs this share."""
+        loss = share * float(self.budget)
+        return 1.0 / math.sqrt(math.pi * loss) if self.delta else 1.0 / loss
 
     def state_loss(self) -> dict[str, float]:
         """Return epsilon and delta of everything together, rounded up; of a sum of rhos what OpenDP makes of it."""

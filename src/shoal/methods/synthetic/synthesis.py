@@ -6,9 +6,7 @@ After the noise nothing looks at the data, so nothing costs privacy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Collection, Iterator, Sequence, Sized
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +15,14 @@ import numpy as np
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.mechanisms import Mechanisms, measure_distance
-from shoal.plan.synthetic import MOST_CELLS, Domain, Pair, Records, SyntheticPlan
+from shoal.methods.synthetic.adaptive import measure
+from shoal.methods.synthetic.junction import JunctionTree, sum_to
+from shoal.methods.synthetic.mechanisms import Mechanisms
+from shoal.plan.synthetic import MOST_CELLS, Attributes, Domain, Records, SyntheticPlan
 
 if TYPE_CHECKING:
     from shoal.methods.synthetic import Synthetic
 
-_ROUNDS = 100
-_CLOSE = 1e-7  # of the total; rows are whole numbers anyway
-_FLOORS = (1e-9, 1e-2)  # shares of a pair's counts that are independent, so that every marginal can be reached
-
-ALONE, CHOICE = Fraction(3, 10), Fraction(2, 10)  # shares of the budget; the rest is for the pairs' counts
 _MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
 _MUCH = 10  # an epsilon beyond which the data holder is warned
 _RARE = 0.1  # delta times records beyond which the data holder is warned
@@ -53,23 +48,23 @@ def synthesize(
     records = Records(tuple(column[inside].astype(np.int32) for column in codes), every[inside], tuple(domains))
     mechanisms = Mechanisms.of(options.epsilon, options.delta)
     by_hand = None if options.tree is None else look_up_tree(options.tree, domains)
-    alone, pairs = _measure(records, by_hand, mechanisms)
-    model = consistent(alone, pairs)
+    model = measure(records, by_hand, mechanisms)
+    marginals = tuple(one for one in model.measured if len(one) > 1)
     n_rows = options.rows or min(max(round(model.total), 1), _MOST_ROWS)
     return SyntheticPlan(
         domains=tuple(domains),
         codes=tuple(draw_rows(model, n_rows, chance)),
-        pairs=tuple(pairs),
+        marginals=marginals,
         epsilon=options.epsilon,
         delta=options.delta,
         spent=mechanisms.state_loss(),
         ledger=tuple(mechanisms.ledger),
         n_outside=int(every[~inside].sum()),
-        warnings=tuple(_warnings(options, model.total, pairs, domains)),
+        warnings=tuple(_warnings(options, model.total, marginals, domains)),
     )
 
 
-def _warnings(options: Synthetic, total: float, pairs: Collection[Pair], domains: Sized) -> Iterator[str]:
+def _warnings(options: Synthetic, total: float, marginals: Collection[Attributes], domains: Sized) -> Iterator[str]:
     """Yield what the data holder should think of; it follows from the options and from noisy counts alone."""
     if options.epsilon > _MUCH:
         yield (
@@ -81,7 +76,7 @@ def _warnings(options: Synthetic, total: float, pairs: Collection[Pair], domains
             f"delta is {options.delta:g}, and there are about {total:.0f} records: it should be far below one over "
             "their number, for it may be spent on publishing a few of them as they are"
         )
-    if len(domains) > 1 and not pairs and options.tree is None:
+    if len(domains) > 1 and not marginals and options.tree is None:
         yield (
             "no pair of attributes is kept, because noise would hide what it tells: attributes are independent in the "
             "table; declare coarser values, leave attributes out, or allow a larger epsilon"
@@ -98,45 +93,17 @@ def _check(codes: Sequence[AnyIntArray], domains: Sequence[Domain]) -> None:
             raise PolicyError(f"column {domain.name!r} has {domain.size:,} values, at most {MOST_CELLS:,} are possible")
 
 
-def _measure(
-    records: Records, by_hand: list[Pair] | None, mechanisms: Mechanisms
-) -> tuple[list[Measured], dict[Pair, Measured]]:
-    """Count each attribute alone, choose pairs if none are given, and count those with what is left of the budget.
-
-    A tree by hand costs nothing, and a choice that ends early leaves more for each pair. How much each is given may
-    depend on what came out before, as long as no course of events uses more than the budget: that is so for sums of
-    epsilons, and of rhos (Feldman and Zrnic, "Individual privacy accounting via a Renyi filter", NeurIPS 2021).
-    """
-    domains = records.domains
-    turns = len(domains) - 1 if by_hand is None else len(by_hand)
-    of_alone = (ALONE if turns else Fraction(1)) / len(domains)
-    alone = [
-        Measured(*mechanisms.noisy_counts(records.of(place), of_alone, f"counts of {domain.name}"))
-        for place, domain in enumerate(domains)
-    ]
-    chosen = by_hand or []
-    if by_hand is None and turns:
-        estimates = [non_negative(m.counts.astype(np.float64), max(float(m.counts.sum()), 1.0)) for m in alone]
-        chosen = choose_tree(records, estimates, mechanisms, CHOICE, (1 - ALONE - CHOICE) / turns)
-    left = 1 - mechanisms.spent / mechanisms.budget
-    pairs = {}
-    for pair in chosen:
-        purpose = f"counts of {domains[pair[0]].name} and {domains[pair[1]].name}"
-        pairs[pair] = Measured(*mechanisms.noisy_counts(records.of_pair(pair), left / len(chosen), purpose))
-    return alone, pairs
-
-
-def look_up_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Pair]:
+def look_up_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) -> list[Attributes]:
     """Look up the pairs that the policy names."""
     places = {domain.name: place for place, domain in enumerate(domains)}
-    pairs = []
+    pairs: list[Attributes] = []
     for both in names:
         for name in both:
             if name not in places:
                 raise PolicyError(f"tree: {name!r} is not an attribute of the table{did_you_mean(name, places)}")
         first, second = sorted(places[name] for name in both)
-        if not _fits(domains, (first, second)):
-            cells = domains[first].size * domains[second].size
+        cells = domains[first].size * domains[second].size
+        if cells > MOST_CELLS:
             raise PolicyError(
                 f"tree: {both[0]!r} and {both[1]!r} have {cells:,} joint values, at most {MOST_CELLS:,} are possible; "
                 "declare coarser values"
@@ -145,156 +112,23 @@ def look_up_tree(names: Sequence[tuple[str, str]], domains: Sequence[Domain]) ->
     return pairs
 
 
-def choose_tree(
-    records: Records,
-    alone: Sequence[FloatArray],
-    mechanisms: Mechanisms,
-    share: Fraction,
-    edge_share: Fraction,
-) -> list[Pair]:
-    """Choose pairs one by one, each time probably the one that independence describes worst, none closing a circle.
-
-    The score of a pair is how far its counts are, in sum, from those that the noisy counts *alone* make one expect
-    (McKenna, Miklau and Sheldon, "Winning the NIST contest", JPC 11(3), 2021): one record changes it by 1. Taken off is
-    what noise will add to the pair's counts, which no record changes. A pair that gains nothing has a score below 0;
-    "no more pairs" stands for choice with a score of 0.
-    """
-    domains = records.domains
-    noise = mechanisms.mean_noise(edge_share)
-    scores = {}
-    for pair in combinations(range(len(domains)), 2):
-        if _fits(domains, pair):
-            one, other = alone[pair[0]], alone[pair[1]]
-            total = float(one.sum() + other.sum()) / 2
-            expected = np.outer(one / max(float(one.sum()), 1.0), other / max(float(other.sum()), 1.0)) * total
-            scores[pair] = measure_distance(records.of_pair(pair), expected) - round(noise * expected.size)
-    component = list(range(len(domains)))
-    pairs: list[Pair] = []
-    turns = len(domains) - 1
-    for turn in range(turns):
-        # Even if there are none, that there are no more is chosen: how often is then told by the tree alone.
-        open_pairs = [pair for pair in scores if component[pair[0]] != component[pair[1]]]
-        choice = mechanisms.largest(
-            [*(scores[pair] for pair in open_pairs), 0], share / turns, f"pair {turn + 1} of the tree"
-        )
-        if choice == len(open_pairs):
-            break
-        pairs.append(open_pairs[choice])
-        kept, gone = (component[place] for place in open_pairs[choice])
-        component = [kept if number == gone else number for number in component]
-    return pairs
-
-
-def _fits(domains: Sequence[Domain], pair: Pair) -> bool:
-    return domains[pair[0]].size * domains[pair[1]].size <= MOST_CELLS
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """Noisy counts, and the variance of the noise in each cell."""
-
-    counts: IntArray
-    variance: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TreeModel:
-    """Marginals of attributes and of pairs that agree with each other; all add up to ``total``."""
-
-    total: float
-    alone: tuple[FloatArray, ...]
-    pairs: Mapping[Pair, FloatArray]
-
-
-def non_negative(counts: FloatArray, total: float) -> FloatArray:
-    """Return the nearest counts, by squares, that are not below 0 and add up to the total.
-
-    >>> non_negative(np.array([5.0, -1.0, 2.0]), 6.0)
-    array([4.5, 0. , 1.5])
-    """
-    falling = np.sort(counts.ravel())[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
-    last = np.flatnonzero(falling > excess)
-    shift = float(excess[last[-1]]) if len(last) else float(excess[0])
-    return np.maximum(counts - shift, 0.0)
-
-
-def consistent(alone: Sequence[Measured], pairs: Mapping[Pair, Measured]) -> TreeModel:
-    """Average what several tables say of the same marginal, by the inverse of its variance, and fit pairs to it."""
-    everything = [*alone, *pairs.values()]
-    trust = np.array([1.0 / (measured.variance * measured.counts.size) for measured in everything])
-    totals = np.array([float(measured.counts.sum()) for measured in everything])
-    total = max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)
-    marginals = tuple(non_negative(_average(place, measured, pairs), total) for place, measured in enumerate(alone))
-    fitted = {
-        pair: _fit(non_negative(measured.counts.astype(np.float64), total), marginals[pair[0]], marginals[pair[1]])
-        for pair, measured in pairs.items()
-    }
-    return TreeModel(total, marginals, fitted)
-
-
-def _average(place: int, measured: Measured, pairs: Mapping[Pair, Measured]) -> FloatArray:
-    found = [(measured.counts, 1.0 / measured.variance)]
-    for pair, table in pairs.items():
-        if place in pair:
-            axis = 1 - pair.index(place)
-            found.append((table.counts.sum(axis=axis), 1.0 / (table.variance * table.counts.shape[axis])))
-    counts, weights = zip(*found, strict=True)
-    return np.average(np.array(counts, dtype=np.float64), axis=0, weights=weights)
-
-
-def _fit(table: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
-    """Scale rows and columns in turn until both add up as they should (iterative proportional fitting).
-
-    Where zeros stand in the way, and it would take ages, a little more of what independence says is put in their place.
-    """
-    total = float(rows.sum())
-    fitted = table
-    for floor in _FLOORS:
-        fitted = table * (1.0 - floor) + floor * np.outer(rows, columns) / total
-        for _ in range(_ROUNDS):
-            fitted = fitted * _ratio(rows, fitted.sum(axis=1))[:, np.newaxis]
-            fitted = fitted * _ratio(columns, fitted.sum(axis=0))
-            if np.abs(fitted.sum(axis=1) - rows).max() <= _CLOSE * total:
-                return fitted
-    return fitted
-
-
-def _ratio(wanted: FloatArray, found: FloatArray) -> FloatArray:
-    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
-
-
-def draw_rows(model: TreeModel, n_rows: int, chance: Chance) -> list[CodeArray]:
-    """Return (n_rows,) codes of every attribute; counts come as near to the marginals as whole numbers can."""
-    columns: list[CodeArray | None] = [None] * len(model.alone)
-    for attribute, parent in _walk(len(model.alone), list(model.pairs)):
-        if parent is None:
-            whole = np.zeros(n_rows, dtype=np.int32)
-            columns[attribute] = _draw_given(whole, model.alone[attribute][np.newaxis, :], chance)
-            continue
-        table = model.pairs.get((parent, attribute))
-        shares = model.pairs[attribute, parent].T if table is None else table
-        known = columns[parent]
-        if known is None:
-            raise TypeError("an attribute is drawn after the one it hangs on")
-        columns[attribute] = _draw_given(known, shares, chance)
+def draw_rows(model: JunctionTree, n_rows: int, chance: Chance) -> list[CodeArray]:
+    """Return (n_rows,) codes of every attribute, drawn clique by clique given what each shares with those before it."""
+    columns: dict[int, CodeArray] = {}
+    for clique in model.cliques:
+        known = clique.shared
+        for place in clique.attributes:
+            if place in columns:
+                continue
+            both = tuple(sorted((*known, place)))
+            shares = np.moveaxis(sum_to(clique.table, clique.attributes, both), both.index(place), -1)
+            joint = np.zeros(n_rows, dtype=np.int32)
+            for other in known:
+                joint = joint * np.int32(model.sizes[other]) + columns[other]
+            columns[place] = _draw_given(joint, shares.reshape(-1, shares.shape[-1]), chance)
+            known = both
     order = chance.order(n_rows)
-    return [column[order] for column in columns if column is not None]
-
-
-def _walk(n_attributes: int, pairs: Sequence[Pair]) -> list[tuple[int, int | None]]:
-    """Return every attribute once, after the one it hangs on."""
-    steps: list[tuple[int, int | None]] = []
-    seen: set[int] = set()
-    for start in range(n_attributes):
-        waiting: list[tuple[int, int | None]] = [(start, None)] if start not in seen else []
-        while waiting:
-            attribute, parent = waiting.pop()
-            seen.add(attribute)
-            steps.append((attribute, parent))
-            neighbours = [a if b == attribute else b for a, b in pairs if attribute in (a, b)]
-            waiting += [(other, attribute) for other in neighbours if other not in seen]
-    return steps
+    return [columns[place][order] for place in range(len(columns))]
 
 
 def _draw_given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArray:
@@ -334,17 +168,17 @@ def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPla
     rows = Records(plan.codes, np.ones(plan.n_rows, dtype=np.int64), plan.domains)
     sizes = [domain.size for domain in plan.domains]
     alone = {
-        domain.name: round(total_variation(records.of(place), rows.of(place)), 6)
+        domain.name: round(total_variation(records.count((place,)), rows.count((place,))), 6)
         for place, domain in enumerate(plan.domains)
     }
     pairs = [
         {
-            "pair": [plan.domains[first].name, plan.domains[second].name],
-            "distance": round(total_variation(records.of_pair((first, second)), rows.of_pair((first, second))), 6),
-            "kept": (first, second) in plan.pairs,
+            "pair": [plan.domains[place].name for place in pair],
+            "distance": round(total_variation(records.count(pair), rows.count(pair)), 6),
+            "kept": any(set(pair) <= set(one) for one in plan.marginals),
         }
-        for first, second in combinations(range(len(sizes)), 2)
-        if sizes[first] * sizes[second] <= MOST_CELLS
+        for pair in combinations(range(len(sizes)), 2)
+        if sizes[pair[0]] * sizes[pair[1]] <= MOST_CELLS
     ]
     return {"records": int(counts.sum()), "outside": plan.n_outside, "attributes": alone, "pairs": pairs}
 

@@ -40,16 +40,16 @@ _NOBODY = (
     "below. The number of rows is not that of people."
 )
 _KEPT = (
-    "Up to the noise, the table keeps how often each value of a column occurs, and how often values of these pairs of "
-    "columns occur together:"
+    "Up to the noise, the table keeps how often each value of a column occurs, and how often values of these columns "
+    "occur together:"
 )
 _ALONE = (
     "Up to the noise, the table keeps how often each value of a column occurs. Columns are independent of each other: "
-    "no pair of them was kept."
+    "no columns were counted together."
 )
 _LOST = (
-    "Other pairs are linked only through these. What depends on three columns at once is not kept, and rare values are "
-    "lost in the noise: do not look for either."
+    "Other columns are related only through these. What depends on more columns at once is not kept, and rare values "
+    "are lost in the noise: do not look for either."
 )
 _CLAIM = (
     "This is a claim: no file can show that noise was drawn as declared. What files show, and `shoal verify` checks, "
@@ -65,8 +65,9 @@ _WEAKNESSES = (
 )
 _TOGETHER = "The claim is about records. Of a person with several of them, all together are protected less."
 _SHARES = "- Use shares, not counts: the number of rows is not that of people."
-_PAIRS = "- Cross-tables of kept pairs are right up to the noise; other ones, and three columns at once, are not kept."
+_PAIRS = "- Cross-tables of columns that were counted together are right up to the noise; others are less so."
 _RARE = "- Small shares are mostly noise. A finding that rests on a few rows is none."
+_SHOWN = 8  # sets of columns in a summary
 _LARGEST = 20.0  # epsilons beyond promise next to nothing, and their factor says nothing to people
 
 
@@ -139,8 +140,8 @@ class Synthetic(Form):
 
     def own_section(self) -> Section:
         """Return what the table keeps of the original one, and what it does not."""
-        pairs = [f"- {code(first)} and {code(second)}" for first, second in self.manifest["synthetic"]["tree"]]
-        lines = [_KEPT, "", *pairs, "", _LOST] if pairs else [_ALONE]
+        sets = [f"- {' and '.join(map(code, one))}" for one in self.manifest["synthetic"]["marginals"]]
+        lines = [_KEPT, "", *sets, "", _LOST] if sets else [_ALONE]
         return Section("kept", "What is kept", lines)
 
     def describe_values(self, name: str) -> str:
@@ -159,7 +160,7 @@ class Synthetic(Form):
         return [_SHARES, _PAIRS, _RARE]
 
     def _count_example(self) -> str:
-        pairs = self.manifest["synthetic"]["tree"]
+        pairs = [one for one in self.manifest["synthetic"]["marginals"] if len(one) == 2]
         if not pairs:
             first = quote(next(iter(self.manifest["attributes"])))
             return f"print(data[{first}].value_counts(normalize=True).round(2))\n"
@@ -168,11 +169,13 @@ class Synthetic(Form):
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
         """Say how far the rows are from the records."""
-        pairs, found = [" and ".join(pair) for pair in self.manifest["synthetic"]["tree"]], evidence["synthetic"]
+        sets, found = self.manifest["synthetic"]["marginals"], evidence["synthetic"]
+        shown = "; ".join(" and ".join(one) for one in sets[:_SHOWN]) or "none"
+        more = f"; and {len(sets) - _SHOWN} more" if len(sets) > _SHOWN else ""
         alone = _mean(found["attributes"].values())
         together = _mean(one["distance"] for one in found["pairs"])
         return [
-            f"Pairs kept: {'; '.join(pairs) if pairs else 'none'}.",
+            f"Counted together: {shown}{more}.",
             (
                 f"Shares of values are off by {alone:.1%} on average, those of pairs of values by {together:.1%}; "
                 "these are figures for you alone."

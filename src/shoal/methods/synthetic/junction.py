@@ -1,0 +1,343 @@
+"""Junction trees: the distribution nearest to independence that fits noisy counts of small sets of attributes.
+
+Attributes that were counted together are neighbours in a graph. Eliminating them one by one gives cliques, and a tree
+of cliques in which the distribution is a product of small tables (Lauritzen and Spiegelhalter 1988). Everything here
+works on noisy counts alone, so nothing costs privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from shoal.core.arrays import FloatArray
+from shoal.plan.synthetic import Attributes
+
+# Weight of the divergence from independence beside the likelihood of the noise. 1 would say that records were drawn
+# independently, and would hide what noise leaves of relations; 0 would believe noise where nothing speaks for it.
+_ENTROPY = 0.02
+_FLOOR = 0.1  # standard deviations of the noise: what a value is expected to have whose noisy count is below
+_LOWEST = -300.0  # logarithm of counts that are as good as 0: a product of two is still a number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """Noisy counts, and the variance of the noise in each cell."""
+
+    counts: FloatArray
+    variance: float
+
+    def combine(self, other: Measured) -> Measured:
+        """Return what both say of the same attributes, weighted by the inverse of their variances."""
+        variance = 1.0 / (1.0 / self.variance + 1.0 / other.variance)
+        counts = variance * (self.counts / self.variance + other.counts / other.variance)
+        return Measured(counts, variance)
+
+
+def find_cliques(sizes: Sequence[int], sets: Iterable[Attributes]) -> list[Attributes]:
+    """Return the largest cliques of a triangulated graph in which the attributes of each set are neighbours.
+
+    Attributes are eliminated one by one, each time the one that adds the fewest edges, and of these the one whose
+    clique has the fewest cells (min-fill).
+
+    >>> find_cliques([2, 2, 2, 2], [(0, 1), (1, 2), (2, 3), (0, 3)])
+    [(0, 1, 3), (1, 2, 3)]
+    """
+    neighbours = [0] * len(sizes)  # as bits
+    for one in sets:
+        every = sum(1 << place for place in one)
+        for place in one:
+            neighbours[place] |= every & ~(1 << place)
+    left = set(range(len(sizes)))
+    cliques: list[int] = []
+
+    def cost(place: int) -> tuple[int, float, int]:
+        around = list(_places(neighbours[place]))
+        fill = sum((neighbours[place] & ~neighbours[other]).bit_count() - 1 for other in around)
+        return fill, math.prod(sizes[other] for other in around) * sizes[place], place
+
+    while left:
+        place = min(left, key=cost)
+        clique = neighbours[place] | 1 << place
+        if not any(clique & ~other == 0 for other in cliques):
+            cliques.append(clique)
+        for other in _places(neighbours[place]):
+            neighbours[other] = (neighbours[other] | clique) & ~(1 << other) & ~(1 << place)
+        left.remove(place)
+    return [tuple(_places(clique)) for clique in cliques]
+
+
+def _places(bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def count_cells(sizes: Sequence[int], cliques: Iterable[Attributes]) -> int:
+    """Return the cells of all cliques together."""
+    return sum(math.prod(sizes[place] for place in clique) for clique in cliques)
+
+
+@dataclass(slots=True, eq=False)
+class _Clique:
+    """A clique's table of counts, and how it hangs on another one."""
+
+    attributes: Attributes
+    table: FloatArray  # one axis for each attribute
+    parent: int | None
+    shared: Attributes  # with the parent
+    message: FloatArray  # the counts of what is shared, as both tables have it
+
+
+class JunctionTree:
+    """Counts of all attributes, as a tree of cliques whose tables agree; they add up to ``total``.
+
+    What is fitted minimizes ``_ENTROPY * divergence + sum of squared errors / (2 * variance)``, where the divergence
+    (Kullback and Leibler's, times the total) is that from independent attributes with their own noisy counts. Every
+    table of noisy counts has a table of weights, logarithms, by which the distribution is multiplied; a step makes
+    those of one table the best given all others (coordinate ascent of the dual problem).
+    """
+
+    prior: dict[Attributes, FloatArray]
+    weights: dict[Attributes, FloatArray]
+
+    def __init__(
+        self, sizes: Sequence[int], measured: Mapping[Attributes, Measured], started: JunctionTree | None = None
+    ):
+        """Start from what was *started* on fewer tables, or from independent attributes without counts."""
+        self.sizes = tuple(sizes)
+        self.measured = dict(measured)
+        self.total = _weigh_totals(measured.values())
+        earlier = {} if started is None else started.weights
+        known = {} if started is None else started.prior
+        self.prior = {one: known.get(one, _guess(one, noisy, self.total)) for one, noisy in measured.items()}
+        self.weights = {one: earlier.get(one, self.prior[one]) for one in measured}
+        self.cliques = self._hang(find_cliques(sizes, measured))
+        self._home = {
+            one: next(n for n, c in enumerate(self.cliques) if set(one) <= set(c.attributes)) for one in measured
+        }
+        self._multiply_out()
+
+    def _hang(self, cliques: Sequence[Attributes]) -> list[_Clique]:
+        """Hang every clique on the one before it that shares the most attributes: a spanning tree of most weight."""
+        hung: list[_Clique] = []
+        left = list(cliques)
+        while left:
+            best = max(
+                (
+                    (len(set(one) & set(other.attributes)), -place, number)
+                    for place, one in enumerate(left)
+                    for number, other in enumerate(hung)
+                ),
+                default=(0, 0, None),
+            )
+            one, parent = left.pop(-best[1]), best[2]
+            shared = () if parent is None else tuple(sorted(set(one) & set(hung[parent].attributes)))
+            shape = [self.sizes[place] for place in one]
+            hung.append(_Clique(one, np.zeros(shape), parent, shared, np.ones([self.sizes[place] for place in shared])))
+        return hung
+
+    def _multiply_out(self) -> None:
+        """Set all tables to the product of the weights, and make them agree."""
+        for number, clique in enumerate(self.cliques):
+            logs = np.zeros([self.sizes[place] for place in clique.attributes])
+            for one, home in self._home.items():
+                if home == number:
+                    logs += _spread(self.weights[one], one, clique.attributes)
+            clique.table = np.exp(np.maximum(logs - logs.max(), _LOWEST))
+            clique.message = np.ones([self.sizes[place] for place in clique.shared])
+        for number in reversed(range(1, len(self.cliques))):
+            self._send(number, up=True)
+            parent = self.cliques[self.cliques[number].parent or 0]
+            parent.table /= parent.table.max()
+        self.cliques[0].table *= self.total / self.cliques[0].table.sum()
+        for number in range(1, len(self.cliques)):
+            self._send(number, up=False)
+
+    def _send(self, number: int, *, up: bool) -> None:
+        """Make a clique's parent agree with it, or it with its parent."""
+        child = self.cliques[number]
+        parent = self.cliques[child.parent or 0]
+        giver, taker = (child, parent) if up else (parent, child)
+        now = sum_to(giver.table, giver.attributes, child.shared)
+        ratio = np.divide(now, child.message, out=np.zeros_like(now), where=child.message > 0)
+        taker.table *= _spread(ratio, child.shared, taker.attributes)
+        child.message = now
+
+    def fit(self, sweeps: int, close: float = 0.0) -> None:
+        """Go through all noisy counts so many times, or until none moves more than this share of the records."""
+        for _ in range(sweeps):
+            if self._sweep(self._fit_clique) <= close * self.total:
+                break
+
+    def fit_alone(self, sweeps: int) -> None:
+        """Scale the counts of every attribute alone to the average of what all tables say of them.
+
+        That is where `fit` leads to, but slowly: what many tables say alike is shared by the weights of all of them.
+        """
+        self._alone = {place: self._average(place) for place in range(len(self.sizes))}
+        for _ in range(sweeps):
+            self._sweep(self._scale_clique)
+
+    def _sweep(self, visit: Callable[[int], float]) -> float:
+        """Visit every clique, depth first: it agrees with all that changed before; return the largest result."""
+        children: dict[int | None, list[int]] = {}
+        for number, clique in enumerate(self.cliques):
+            children.setdefault(clique.parent, []).append(number)
+        largest = 0.0
+        waiting: list[tuple[int, bool]] = [(0, True)]
+        while waiting:
+            number, arriving = waiting.pop()
+            if not arriving:
+                self._send(number, up=True)
+                continue
+            if number:
+                self._send(number, up=False)
+                waiting.append((number, False))
+            largest = max(largest, visit(number))
+            waiting += [(child, True) for child in children.get(number, ())]
+        for number in range(1, len(self.cliques)):
+            self._send(number, up=False)
+        return largest
+
+    def _average(self, place: int) -> FloatArray:
+        """Return the counts of an attribute alone, averaged over all tables that have it."""
+        tables = [
+            Measured(sum_to(noisy.counts, one, (place,)), noisy.variance * noisy.counts.size / self.sizes[place])
+            for one, noisy in self.measured.items()
+            if place in one
+        ]
+        return non_negative(reduce(Measured.combine, tables).counts, self.total)
+
+    def _scale_clique(self, number: int) -> float:
+        clique = self.cliques[number]
+        for place, wanted in self._alone.items():
+            if self._home[place,] == number:
+                found = sum_to(clique.table, clique.attributes, (place,))
+                ratio = np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+                clique.table *= _spread(ratio, (place,), clique.attributes)
+        return 0.0
+
+    def _fit_clique(self, number: int) -> float:
+        """Fit the weights of the tables that have their home here; return by how much counts changed, in sum."""
+        from scipy.special import wrightomega
+
+        clique, moved = self.cliques[number], 0.0
+        for one, home in self._home.items():
+            if home != number:
+                continue
+            noisy = self.measured[one]
+            sure = 1.0 / (_ENTROPY * noisy.variance)
+            found = sum_to(clique.table, clique.attributes, one)
+            logs = np.log(np.maximum(found, 1e-300))
+            # The best weight w of a cell gives the count m = found * exp(w - weight) = count - w / sure.
+            power = logs + sure * noisy.counts + self.prior[one] - self.weights[one] + math.log(sure)
+            wanted = np.log(wrightomega(np.maximum(power, _LOWEST))) - math.log(sure)
+            step = wanted - logs
+            self.weights[one] = self.weights[one] + step
+            ratio = np.exp(step)
+            moved = max(moved, float(np.abs(found * (ratio - 1.0)).sum()))
+            clique.table *= _spread(ratio, one, clique.attributes)
+            clique.table *= self.total / clique.table.sum()
+        return moved
+
+    def holds(self, one: Attributes) -> bool:
+        """Whether the attributes are together in a clique."""
+        return any(set(one) <= set(clique.attributes) for clique in self.cliques)
+
+    def marginal(self, one: Attributes) -> FloatArray:
+        """Return the counts of attributes that are together in a clique."""
+        having = (clique for clique in self.cliques if set(one) <= set(clique.attributes))
+        clique = min(having, key=lambda clique: clique.table.size)
+        return sum_to(clique.table, clique.attributes, one)
+
+    def pairs_with(self, first: int, others: Collection[int]) -> dict[int, FloatArray]:
+        """Return the (size, size) counts of an attribute with *others*, none of which is with it in a clique."""
+        neighbours: list[list[tuple[int, Attributes]]] = [[] for _ in self.cliques]
+        for number, clique in enumerate(self.cliques):
+            if clique.parent is not None:
+                neighbours[number].append((clique.parent, clique.shared))
+                neighbours[clique.parent].append((number, clique.shared))
+
+        def reach(number: int, before: int) -> set[int]:
+            """Return the attributes of a clique and of all beyond it."""
+            beyond = (reach(after, number) for after, _ in neighbours[number] if after != before)
+            return set(self.cliques[number].attributes).union(*beyond)
+
+        found: dict[int, FloatArray] = {}
+        waiting = []  # where to go, where from, what both share, and (size of first, *sizes of that) counts
+        for number, clique in enumerate(self.cliques):
+            for after, shared in neighbours[number] if first in clique.attributes else ():
+                if first not in shared:
+                    both = tuple(sorted((first, *shared)))
+                    known = np.moveaxis(sum_to(clique.table, clique.attributes, both), both.index(first), 0)
+                    waiting.append((after, number, shared, known))
+        while waiting:
+            number, before, shared, known = waiting.pop()
+            clique = self.cliques[number]
+            if reach(number, before).isdisjoint(set(others) - found.keys()):
+                continue
+            for other in set(clique.attributes).intersection(others) - found.keys():
+                found[other] = _follow(known, shared, clique, (other,))
+            for after, between in neighbours[number]:
+                if after != before:
+                    waiting.append((after, number, between, _follow(known, shared, clique, between)))
+        return found
+
+
+def _follow(known: FloatArray, shared: Attributes, clique: _Clique, wanted: Attributes) -> FloatArray:
+    """Return (n, *sizes of wanted) counts of a clique, given (n, *sizes of shared) ones.
+
+    Given what is shared, the rest of the clique does not depend on where the counts come from.
+    """
+    every = tuple(place for place in clique.attributes if place in shared or place in wanted)
+    here = known.sum(axis=0, keepdims=True)
+    given = np.divide(known, here, out=np.zeros_like(known), where=here > 0)
+    axis = {place: number for number, place in enumerate(every, start=1)}  # 0: where the counts come from
+    operands = given, [0, *(axis[place] for place in shared)], sum_to(clique.table, clique.attributes, every)
+    found: FloatArray = np.einsum(
+        *operands, [axis[place] for place in every], [0, *(axis[place] for place in wanted)], optimize=True
+    )
+    return found
+
+
+def _guess(one: Attributes, noisy: Measured, total: float) -> FloatArray:
+    """Return logarithms of what is expected before fitting: the counts of attributes alone, and independence."""
+    if len(one) > 1:
+        return np.zeros(noisy.counts.shape)
+    return np.log(np.maximum(non_negative(noisy.counts, total), _FLOOR * math.sqrt(noisy.variance)))
+
+
+def non_negative(counts: FloatArray, total: float) -> FloatArray:
+    """Return the nearest counts, by squares, that are not below 0 and add up to the total.
+
+    >>> non_negative(np.array([5.0, -1.0, 2.0]), 6.0)
+    array([4.5, 0. , 1.5])
+    """
+    falling = np.sort(counts.ravel())[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    last = np.flatnonzero(falling > excess)
+    shift = float(excess[last[-1]]) if len(last) else float(excess[0])
+    return np.maximum(counts - shift, 0.0)
+
+
+def _weigh_totals(measured: Collection[Measured]) -> float:
+    """Return the number of records, of which every table knows something; at least 1."""
+    trust = np.array([1.0 / (one.variance * one.counts.size) for one in measured])
+    totals = np.array([float(one.counts.sum()) for one in measured])
+    return max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)
+
+
+def sum_to(table: FloatArray, attributes: Attributes, wanted: Attributes) -> FloatArray:
+    axes = tuple(axis for axis, place in enumerate(attributes) if place not in wanted)
+    return table.sum(axis=axes) if axes else table.copy()
+
+
+def _spread(table: FloatArray, attributes: Attributes, over: Attributes) -> FloatArray:
+    """Return the table with an axis of length 1 for each attribute that it lacks."""
+    return table.reshape([table.shape[attributes.index(place)] if place in attributes else 1 for place in over])
