@@ -104,8 +104,10 @@ def test_a_good_policy() -> None:
         ("missing", "ignore", "missing: must be one of 'category' or 'drop'"),
         ("max_withheld", -0.1, "max_withheld: must be at least 0"),
         ("max_withheld", 1, "max_withheld: must be less than 1"),
-        ("survey_weight", "age", "survey_weight: 'age' is not published as it is; give it the role insensitive"),
-        ("survey_weight", "costs", "survey_weight: 'costs' is not published as it is; did you mean 'cost'?"),
+        ("survey_weight", "cost", "survey_weight: is not a key any more; write attributes: {cost: {role: weight}}"),
+        ("attributes/cost", {"role": "weight", "publish": "rounded"}, "rounded to what?"),
+        ("attributes/cost", {"role": "weight", "technique": {"rounding": {"base": 5}}}, "publish: rounded"),
+        ("attributes/cost", {"role": "insensitive", "publish": "as-is"}, "publish: is for the role weight"),
         ("source", {"delimeter": ";"}, "source.delimeter: unknown key 'delimeter'; did you mean 'delimiter'?"),
         ("source", {"encoding": "klingon"}, "unknown text encoding 'klingon'"),
         ("source", [1], "source: must be a mapping of parameters"),
@@ -252,11 +254,10 @@ def test_the_schema_names_everything_that_is_discovered() -> None:
     attribute = parts["attributes"]["additionalProperties"]
     builders = discover("shoal.taxonomies.builders", TaxonomyBuilder)
     assert set(alternatives(attribute["properties"]["taxonomy"])) == set(builders)
-    assert set(attribute["properties"]["role"]["enum"]) == {"identifier", "quasi", "sensitive", "insensitive"}
+    assert set(attribute["properties"]["role"]["enum"]) == {"identifier", "quasi", "sensitive", "insensitive", "weight"}
     assert attribute["required"] == ["role"]
     assert parts["max_withheld"]["exclusiveMaximum"] == 1
     tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "sample", "source"}
-    tables |= {"survey_weight"}
     assert set(parts) == {"attributes", "privacy", "method"} | tables
 
 

@@ -163,17 +163,15 @@ def test_weights_count_as_so_many_records() -> None:
         assert one.shuffled == pytest.approx(other.shuffled)
 
 
-def weigh(sexes: list[str | None], weights: list[Any], method: str = "mondrian") -> Release:
+def weigh(sexes: list[str | None], weights: list[Any], method: str = "mondrian", **how: Any) -> Release:
     """Publish records of all sexes in one class, whose label says nothing of how many are of which."""
     illness = ["flu", "gout"] * (len(sexes) // 2) + ["flu"] * (len(sexes) % 2)
     table = pa.table({"sex": sexes, "illness": illness, "weight": weights})
-    roles = {"sex": "quasi", "illness": "sensitive", "weight": "insensitive"}
     policy = {
-        "attributes": {name: {"role": role} for name, role in roles.items()},
+        "attributes": {"sex": {"role": "quasi"}, "illness": {"role": "sensitive"}, "weight": {"role": "weight", **how}},
         "privacy": [{"k-anonymity": {"k": 4}}] if method == "mondrian" else [{"distinct-l-diversity": {"l": 2}}],
         "method": method,
         "missing": "drop",
-        "survey_weight": "weight",
     }
     return anonymize(table, policy, seed=1)
 
@@ -181,13 +179,26 @@ def weigh(sexes: list[str | None], weights: list[Any], method: str = "mondrian")
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
 def test_a_run_scores_by_the_survey_weights_that_its_policy_names(kind: pa.DataType) -> None:
     weights = pa.array([5, 1, 1, 9, 9]).cast(kind)
-    release = weigh(["F", "F", "F", "M", "M"], weights)
+    release = weigh(["F", "F", "F", "M", "M"], weights, publish="as-is")
     alone = release.evidence["marginals"][0]
     assert alone["weighted"]
     # In one class sexes are even, by weight 7 to 18 of 25; of illnesses every record keeps its own with its weight.
     assert alone["release"] == pytest.approx(1000 * (1 - 0.22 / 2))
     assert "by survey weights" in describe_marginals(release.evidence["marginals"])[0]
     assert UNWEIGHTED not in release.evidence["warnings"]
+
+
+def test_weights_are_left_out_unless_the_policy_says_how_they_are_published() -> None:
+    weights = [11, 11, 29, 29]
+    hidden = weigh(["F", "F", "M", "M"], weights)
+    assert "weight" not in hidden.data.column_names
+    assert UNWEIGHTED in hidden.evidence["warnings"]
+    assert hidden.evidence["marginals"][0]["weighted"]
+    how = {"publish": "rounded", "technique": {"rounding": {"base": 10}}}
+    rounded = weigh(["F", "F", "M", "M"], weights, **how)
+    assert sorted(rounded.data.column("weight").to_pylist()) == [10, 10, 30, 30]
+    lonely = weigh(["F", "F", "M", "M"], [1, 2, 3, 4], publish="as-is").findings
+    assert any(one.id == "isolating-columns" and one.about == ("weight",) for one in lonely)
 
 
 def test_a_sliced_release_is_compared_with_weighted_tables() -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
+from shoal.audit.individual import check_weights, individual_risk
 from shoal.audit.loglinear import estimate_loglinear
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
@@ -76,6 +77,8 @@ def audit(
     loaded = Policy.load(policy)
     source = open_source(data, loaded.source)
     check_columns(loaded, source)
+    if loaded.survey_weight is not None:
+        check_weights(source, loaded.survey_weight)
     loaded, source = unfold_baskets(loaded, source)
     populations = open_populations(loaded)
     if population is not None:
@@ -88,6 +91,8 @@ def audit(
         found, quasi = units.appearances, raw.quasi_columns()
         people = raw.sizes if found is None else found.class_sizes()
         sets, special = search_sets(quasi, people, largest_set, showing)
+        weight = loaded.survey_weight
+        individual = None if weight is None else individual_risk(source, weight, raw, engine, showing)
         order, columns = fastest_order(quasi, people, showing), column_risks(raw, loaded, showing)
     sizes, prosecutor, codes = raw.sizes, search_risk(people, people), [one.codes for one in quasi]
     return Audit(
@@ -116,6 +121,7 @@ def audit(
         loglinear=() if sample_fraction is None else estimate_loglinear(codes, people, sample_fraction),
         persons=None if found is None or loaded.unit is None else person_risk(loaded.unit, found),
         households=None if found is None or loaded.household is None else household_risk(loaded.household, found),
+        individual=individual,
         findings=_find(raw, loaded, source),
         not_applied=(*list_changed(loaded.techniques), *(("sample",) if loaded.sample is not None else ())),
     )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from shoal.audit.individual import IndividualRisk
 from shoal.audit.loglinear import LogLinearRisk
 from shoal.audit.raw import RawTable
 from shoal.audit.requirements import ModelVerdict, SensitiveRisk
@@ -34,7 +35,7 @@ _KEYS = (  # of an audit as JSON
     "headline", "warnings", "source", "rows", "records", "missing", "quasi", "classes", "k", "unique_records",
     "unique_share", "class_sizes", "prosecutor", "journalist", "marketer", "models", "sensitive", "sets",
     "minimal_sets", "fastest_order", "columns", "special_uniques", "population_uniqueness", "loglinear", "persons",
-    "households", "findings",
+    "households", "individual_risk", "findings",
 )  # fmt: skip
 
 
@@ -71,6 +72,7 @@ class Audit:
     loglinear: tuple[LogLinearRisk, ...]  # the same, from the quasi values
     persons: PersonRisk | None  # if the policy names them
     households: HouseholdRisk | None
+    individual: IndividualRisk | None = None  # if the policy has survey weights
     findings: tuple[Finding, ...] = ()  # what no promise covers, high ones first
     not_applied: tuple[str, ...] = ()  # what the policy would change: columns with techniques, "sample"
 
@@ -124,6 +126,7 @@ class Audit:
             "minimal_sets": {"unique_share_above": self.threshold, "sets": self.minimal_sets},
             "special_uniques": self.special,
             "population_uniqueness": self.uniqueness,
+            "individual_risk": self.individual,
         }
         return {name: as_json(other[name] if name in other else getattr(self, name)) for name in _KEYS}
 

@@ -13,6 +13,7 @@ from shoal.cli.publishing import DataArgument, show_findings
 from shoal.core.wording import parameters_text, range_text
 
 if TYPE_CHECKING:
+    from shoal.audit.individual import IndividualRisk
     from shoal.audit.loglinear import LogLinearRisk
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
     from shoal.audit.uniqueness import SetRisk
@@ -72,6 +73,8 @@ def show(found: Audit) -> None:
     say(*(f"[yellow]Warning:[/] {plain(warning)}." for warning in found.warnings))
     _show_persons(found)
     _show_searchers(found, whom)
+    if found.individual is not None:
+        _show_individual(found.individual)
     _show_classes(found)
     _show_sensitive(found)
     _show_sets(found)
@@ -112,6 +115,19 @@ def _show_persons(found: Audit) -> None:
         if homes.records_without_household:
             rows["records that name no household"] = f"{homes.records_without_household:,}"
         print_table(f"Households (by {homes.column})", ("", ""), rows.items())
+
+
+def _show_individual(risk: IndividualRisk) -> None:
+    """Tell what survey weights say of somebody who searches in the population."""
+    rows = {
+        "people of the population (sum of the weights)": f"{risk.population:,.0f}",
+        "risk of a record, highest": f"{risk.highest:.1%}",
+        "risk of a record, mean": f"{risk.mean:.2%}",
+        "re-identifications to be expected": f"{risk.expected:,.2f}",
+        "records that are unique in the population, expected": f"{risk.population_uniques:,.2f}",
+        **{f"records with a risk above {limit:.0%}": f"{records:,}" for limit, records in risk.records_above},
+    }
+    print_table(f"Individual risk, estimated by the survey weights in {risk.weight}", ("", ""), rows.items())
 
 
 def _show_searchers(found: Audit, whom: str) -> None:

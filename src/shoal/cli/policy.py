@@ -15,10 +15,10 @@ from shoal.core.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.policy.drafting import Draft
-    from shoal.policy.policy import Role
+    from shoal.policy.policy import WrittenRole
     from shoal.sources.base import SourceOptions
 
-ROLES: tuple[Role, ...] = ("identifier", "quasi", "sensitive", "insensitive")
+ROLES: tuple[WrittenRole, ...] = ("identifier", "quasi", "sensitive", "insensitive", "weight")
 
 app = typer.Typer(help="Look at policies.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -44,8 +44,9 @@ def check(
         from shoal.policy.policy import Policy
 
         loaded = Policy.load(policy)
-        roles = [f"{len(names)} {role}" for role in ROLES if (names := loaded.names(role))]
-        document = {"valid": True, "attributes": {name: a.role for name, a in loaded.attributes.items()}}
+        declared = {str(name): str(options["role"]) for name, options in loaded.document["attributes"].items()}
+        roles = [f"{n_names} {role}" for role in ROLES if (n_names := list(declared.values()).count(role))]
+        document = {"valid": True, "attributes": declared}
         reply(json_output, document, f"{plain(policy)} is valid: {', '.join(roles)}")
 
 

@@ -38,7 +38,7 @@ from shoal.policy.guessing import (
     type_of_names,
 )
 from shoal.policy.identifying import Look, look_at
-from shoal.policy.policy import Role
+from shoal.policy.policy import Role, WrittenRole
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source
 from shoal.policy.vocabulary import read_vocabulary
 from shoal.sources.base import Source, SourceOptions
@@ -61,7 +61,7 @@ class DraftColumn:
 
     name: str
     type: ColumnType
-    role: Role
+    role: WrittenRole
     reason: str
     taxonomy: Options | None
     questions: tuple[str, ...]
@@ -100,7 +100,7 @@ class Draft:
     policy: dict[str, Any]
     text: str
 
-    def names(self, role: Role) -> tuple[str, ...]:
+    def names(self, role: WrittenRole) -> tuple[str, ...]:
         """Return the columns of one role."""
         return tuple(column.name for column in self.columns if column.role == role)
 
@@ -168,6 +168,8 @@ def draft_from_profiles(
     secret = [profile for profile, column in pairs if column.role == "sensitive"]
     weights = [profile for profile, column in pairs if column.type == "weight" and column.role == "insensitive"]
     weights = [profile for profile in weights if profile.lowest >= 0 < profile.highest and not profile.n_missing]
+    if weights:
+        columns = tuple(_as_weight(column) if column.name == weights[0].name else column for column in columns)
     people = [profile for profile, column in pairs if column.role == "identifier" and column.type == "key"]
     by_look = {column.name: column.look for column in columns}
     people = [profile for profile in people if names_people(profile, by_look[profile.name])]
@@ -191,8 +193,6 @@ def draft_from_profiles(
         policy["unit"] = people[0].name
     if one_each:
         policy["sample"] = {"one_per": "unit"}
-    if weights:
-        policy["survey_weight"] = weights[0].name
     if reading:
         policy["source"] = reading
     asked = _table_questions(columns, profiles, chosen)
@@ -202,6 +202,11 @@ def draft_from_profiles(
     text = _text(name, profiles, columns, models, policy, asked)
     every = (*asked, *(question for model in models for question in model.questions))
     return Draft(name, profiles[0].n_rows, columns, every, policy, text)
+
+
+def _as_weight(column: DraftColumn) -> DraftColumn:
+    question = "may users of the data have the weights? They are left out now; else write publish: as-is."
+    return replace(column, role="weight", questions=(*column.questions, question))
 
 
 def _choose_roles(

@@ -21,6 +21,7 @@ from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
+WrittenRole = Literal["identifier", "quasi", "sensitive", "insensitive", "weight"]  # of a policy's document
 FINDINGS = (  # what can be found, and so be accepted
     "below-shuffled",
     "constant-parts",
@@ -81,7 +82,7 @@ class Policy:
     folder: Path  # relative paths start here
     unit: str | None = None  # the identifier that names the person; None: every record is one
     household: str | None = None
-    survey_weight: str | None = None  # the insensitive attribute that says how many people a record stands for
+    survey_weight: str | None = None  # the attribute of role weight: how many people a record stands for
     sample: Sampling | None = None  # the records to take; None: all of them
     accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
     max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares, by sensitive attributes
@@ -127,9 +128,12 @@ class Policy:
 class AttributeOptions(Parameters):
     """What a policy may say of one attribute, its taxonomy and its items aside."""
 
-    role: Role = Field(
+    role: WrittenRole = Field(
         description="identifier: never published; quasi: known to others; sensitive: to be protected; "
-        "insensitive: published as it is"
+        "insensitive: published as it is; weight: how many people of the population a record of a survey stands for"
+    )
+    publish: Literal["none", "rounded", "as-is"] | None = Field(
+        default=None, description="whether a survey weight is published: none is usual; rounded needs a technique"
     )
     weight: float = Field(
         default=1.0,
@@ -182,7 +186,6 @@ class TableOptions(Parameters):
         default=None, description="the identifier that names the person, if one person may have many records"
     )
     household: str | None = Field(default=None, description="the identifier that names the household")
-    survey_weight: str | None = Field(default=None, description="the insensitive attribute with the survey's weights")
     accept: tuple[Acceptance, ...] = Field(default=(), description="findings that the data holder accepts, and why")
 
 

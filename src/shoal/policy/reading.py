@@ -11,13 +11,14 @@ from pydantic import BaseModel, ValidationError
 
 from shoal.columns.base import Technique, list_changed
 from shoal.columns.baskets import ItemOptions
+from shoal.columns.rounding import Rounding
 from shoal.columns.sampling import Sampling
 from shoal.core.documents import Place
 from shoal.core.errors import PolicyError, ShoalError, did_you_mean
 from shoal.core.registry import find
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
-from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Policy, TableOptions
+from shoal.policy.policy import FINDINGS, AttributeOptions, AttributePolicy, Policy, Role, TableOptions
 from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
@@ -55,6 +56,13 @@ _TAXONOMY = _Kind(
 )
 
 
+def _choose_role(options: AttributeOptions) -> Role:
+    """Return what becomes of an attribute: a survey weight is left out unless the policy says how it is published."""
+    if options.role != "weight":
+        return options.role
+    return "insensitive" if options.publish in ("rounded", "as-is") else "identifier"
+
+
 class PolicyReader:
     """Turns a document into a policy and collects what is wrong with it, each with its line or key."""
 
@@ -71,7 +79,9 @@ class PolicyReader:
         if not isinstance(document, Mapping):
             raise PolicyError(f"{self._name}: a policy is a mapping with the keys {', '.join(self.KEYS)}")
         for key in document:
-            if key not in self.KEYS:
+            if key == "survey_weight":
+                self._note((key,), f"is not a key any more; write attributes: {{{document[key]}: {{role: weight}}}}")
+            elif key not in self.KEYS:
                 self._note((str(key),), f"unknown key {str(key)!r}{did_you_mean(str(key), self.KEYS)}")
         # What is not valid is noted, and read on as if it were not there: every mistake is found at once.
         given = {key: document[key] for key in TableOptions.model_fields if key in document}
@@ -97,8 +107,13 @@ class PolicyReader:
             document=document,
             folder=self._folder,
             sample=sample,
+            survey_weight=self._find_weight(document["attributes"]),
             **dict(table),
         )
+
+    def _find_weight(self, given: Mapping[str, Any]) -> str | None:
+        """Return the attribute of survey weights, if there is one."""
+        return next((str(name) for name, options in given.items() if options.get("role") == "weight"), None)
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:
         place: Place = ("attributes",)
@@ -124,19 +139,35 @@ class PolicyReader:
             if options.get("technique") is not None:
                 technique = self._component(_TECHNIQUE, options["technique"], (*here, "technique"))
             if valid is not None:
-                if valid.role in ("identifier", "insensitive") and builder is not None:
+                if valid.role in ("identifier", "insensitive", "weight") and builder is not None:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
                 if items is not None and (valid.role != "quasi" or builder is not None):
                     self._note(here, "an attribute with items has the role quasi and no taxonomy")
                 own = valid.weight, valid.description, items, technique, valid.same_as
-                attribute = AttributePolicy(valid.role, builder, *own)
+                self._check_weight(valid, technique, here)
+                attribute = AttributePolicy(_choose_role(valid), builder, *own)
                 self._check_technique(attribute, (*here, "technique"))
                 attributes[str(name)] = attribute
         self._check_items(attributes)
         self._check_carried(attributes)
+        weights = [str(name) for name, one in given.items() if isinstance(one, Mapping) and one.get("role") == "weight"]
+        if len(weights) > 1:
+            self._note(place, f"several attributes have the role weight: {', '.join(weights)}; keep one")
         if len(self._problems) == before and not any(a.role == "quasi" for a in attributes.values()):
             self._note(place, "no attribute has the role quasi: without one there is nothing to protect people by")
         return attributes
+
+    def _check_weight(self, options: AttributeOptions, technique: Technique | None, place: Place) -> None:
+        """Note a survey weight that is to be published in no way that is known, and publish of anything else."""
+        if options.role != "weight":
+            if options.publish is not None:
+                self._note((*place, "publish"), f"is for the role weight, not {options.role}")
+            return
+        rounded = isinstance(technique, Rounding)
+        if options.publish == "rounded" and not rounded:
+            self._note(place, "rounded to what? Add technique: {rounding: {base: 50}}, with a base that fits")
+        elif technique is not None and not (rounded and options.publish == "rounded"):
+            self._note(place, "a survey weight has no technique but rounding; then write publish: rounded")
 
     def _check_technique(self, attribute: AttributePolicy, place: Place) -> None:
         """Note a technique that makes no sense for what the attribute is."""
@@ -192,7 +223,7 @@ class PolicyReader:
     def _check_units(
         self, table: TableOptions, sample: Sampling | None, attributes: Mapping[str, AttributePolicy]
     ) -> None:
-        """Note people's columns that are no identifiers, a sample by one that is not named, and hidden weights."""
+        """Note people's columns that are no identifiers, and a sample by one that is not named."""
         named = {"unit": table.unit, "household": table.household}
         if sample is not None and sample.one_per is not None and named.get(sample.one_per) is None:
             self._note(("sample", "one_per"), f"the policy does not say which column is the {sample.one_per}")
@@ -201,12 +232,6 @@ class PolicyReader:
             if name is not None:
                 advice = "; declare it with the role identifier"
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
-        if table.survey_weight is not None:
-            techniques = {name: one.technique for name, one in attributes.items() if one.technique is not None}
-            insensitive = [name for name, one in attributes.items() if one.role == "insensitive"]
-            carried = [name for name in insensitive if name not in list_changed(techniques)]
-            what, advice = "published as it is", "; give it the role insensitive and no technique"
-            self._check_known(("survey_weight",), table.survey_weight, carried, what, advice)
 
     def _check_accepted(self, table: TableOptions, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note what is accepted and cannot be found: findings and columns that do not exist."""

@@ -15,7 +15,7 @@ from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
 from shoal.policy.drafting import ask_diversity, count_records
 from shoal.policy.guessing import ColumnType, guess_quasi_taxonomy
-from shoal.policy.policy import Role
+from shoal.policy.policy import WrittenRole
 from shoal.policy.profiling import ColumnProfile
 from shoal.reports.plots import Plot, histogram
 from shoal.studio.answers import Place, Visit, page
@@ -49,7 +49,7 @@ TYPES: dict[ColumnType, str] = {
     "weight": "survey weights",
     "number": "numbers",
 }
-ROLES: tuple[tuple[Role, str, str], ...] = (
+ROLES: tuple[tuple[WrittenRole, str, str], ...] = (
     ("identifier", "Identifier", "Names a person, such as a name or a number; it is never published."),
     (
         "quasi",
@@ -62,6 +62,11 @@ ROLES: tuple[tuple[Role, str, str], ...] = (
         "Must not be learned about a person, such as a diagnosis; it is published and protected.",
     ),
     ("insensitive", "Insensitive", "Nobody knows it about others and it harms nobody; it is published as it is."),
+    (
+        "weight",
+        "Survey weight",
+        "How many people of the population a record of a survey stands for; it is used, and not published.",
+    ),
 )
 PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
 
@@ -85,7 +90,7 @@ def change(visit: Visit) -> Response:
     role, description = form.get("role"), form.get("description")
     if "role" in form and role != entry_of(document, profile.name).get("role", ""):
         if role not in [known for known, _, _ in ROLES]:
-            raise UsageError("choose one of the four roles")
+            raise UsageError("choose one of the roles")
         put_away = project.memory.setdefault("put away", {})
         document, said = with_role(document, profile, role, put_away)
         announcement = "; ".join(filter(None, [f"{profile.name} is {role} now", said]))
@@ -171,7 +176,7 @@ def _interval_text(kind: str, start: float, stop: float) -> str:
 
 
 def with_role(
-    document: Mapping[str, Any], column: ColumnProfile, role: Role, put_away: PutAway
+    document: Mapping[str, Any], column: ColumnProfile, role: WrittenRole, put_away: PutAway
 ) -> tuple[dict[str, Any], str]:
     """Return the policy with another role for one column, and what else was changed for that, in words.
 
@@ -200,7 +205,9 @@ def with_role(
     return result, said
 
 
-def _privacy(given: Any, column: ColumnProfile, role: Role, put_away: dict[str, Any]) -> tuple[list[Any] | None, str]:
+def _privacy(
+    given: Any, column: ColumnProfile, role: WrittenRole, put_away: dict[str, Any]
+) -> tuple[list[Any] | None, str]:
     """Return the models with those that the role needs, or None if they stay as they are."""
     if not isinstance(given, list):
         return None, ""
