@@ -43,7 +43,7 @@ def test_adult(shared_data, tmp_path):
     roles = roles_of(draft)
     assert roles["age"] == roles["sex"] == roles["native-country"] == roles["occupation"] == "quasi"
     assert roles["salary-class"] == "sensitive"
-    assert roles["fnlwgt"] == "insensitive"
+    assert roles["fnlwgt"] == "weight"
     assert draft.policy["source"] == {"missing": ["", "?"], "missing_in": {"capital-gain": ["99999"]}}
     assert draft.policy["privacy"][0] == {"k-anonymity": {"k": 10}}
     release = runs(shared_data / "adult.csv.gz", draft, tmp_path)

@@ -310,7 +310,7 @@ def _build_tree(declared: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
     if declared is not None:
         with suppress(ShoalError):
             return declared.build(values)
-    with suppress(ShoalError):
+    with suppress(ShoalError, OverflowError):  # columns that no tree was asked for may hold any number
         return (default_builder(values.type, values) if len(values) else FlatTaxonomy()).build(values)
     numbers, numeric = decimal_numbers(values)
     return _cut_stretches(numbers) if numeric.all() else FlatTaxonomy().build(texts(values))
