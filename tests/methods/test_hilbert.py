@@ -17,6 +17,7 @@ from shoal.core.progress import Silent
 from shoal.datasets.hospital import hospital_policy, stays
 from shoal.methods.hilbert import Hilbert
 from shoal.methods.hilbert.curve import MOST_BITS, Grid, curve_keys
+from shoal.methods.hilbert.line import Line
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -218,9 +219,24 @@ def test_groups_have_exactly_l_values_where_they_can(l: int) -> None:
 def test_sizes_come_in_multiples_of_l() -> None:
     codes, values = spread(200)
     asked = problem(PAIR, codes, values, [SimpleLDiversity(l=3), KAnonymity(k=10)])
-    plan = planned(asked)
+    plan = planned(asked, l=3)
     assert plan.search["l"] == 3
     assert plan.sizes.min() >= 12
+
+
+@pytest.mark.parametrize("models", [[SimpleLDiversity(l=3), KAnonymity(k=5)], [EntropyLDiversity(l=3)]])
+def test_merged_groups_are_cut_where_both_parts_suffice(models: list[PrivacyModel]) -> None:
+    codes, values = spread(600)
+    asked = problem(PAIR, codes, values, models)
+    line = Line(asked, False, np.random.default_rng(1), by_levels=True)
+    merged = line.merge(line.cut(asked.smallest_class))
+    cut = line.split(merged, asked.smallest_class)
+    assert line.failing(cut) == []
+    assert len(cut) > len(merged)
+    assert line.loss(cut) < line.loss(merged)
+    assert cut.sizes.sum() == len(line)
+    again = line.split(cut, asked.smallest_class)
+    assert line.loss(again) == line.loss(cut)  # nothing is left to be cut
 
 
 def test_the_search_goes_up_until_tau_and_l_hold() -> None:

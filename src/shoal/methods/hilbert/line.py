@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.kernels import group_items, same_rows, sum_groups
 from shoal.core.progress import Progress
@@ -33,6 +33,8 @@ from shoal.taxonomies.tree import has_ranges, widen
 _CONSIDERED = 64  # values of l, one by one, before the steps between them grow
 _TRIED = 8  # of those that are promising, likewise
 _SHARES = tuple(share / 16 for share in (8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15))  # of the curve
+_CUTS = (0.5, 0.375, 0.625, 0.25, 0.75, 0.125, 0.875)  # of a group
+_ROUNDING = 1e-9  # what a cut must gain, at least
 _MERGED = 3  # values of l whose groups are merged, if no l suffices
 
 _UNITS_PER_GROUP = 64  # the optimal cuts look at runs of records, if groups have more records than this
@@ -131,6 +133,58 @@ class Line:
                 return groups
             number = pair_groups(self._trees, failing, groups.low, groups.high, groups.sizes)
             groups = self._gather(np.append(number, np.int32(WITHHELD))[groups.of])
+
+    def split(self, groups: Groups, smallest: int) -> Groups:
+        """Cut groups in two along the curve, as often as both parts meet every requirement and are narrower in all.
+
+        Merged groups are often larger than what is asked for: two that failed became one, where a cut elsewhere does.
+        """
+        changed = np.ones(len(self), dtype=np.bool_)
+        while True:
+            open_ = np.bincount(groups.of, weights=changed, minlength=len(groups)) > 0
+            large = np.flatnonzero(open_ & (groups.sizes >= 2 * smallest))
+            at = np.flatnonzero(np.isin(groups.of, large))  # records of groups that may be cut, along the curve
+            own = np.searchsorted(large, groups.of[at]).astype(np.int32)
+            sizes = groups.sizes[large]
+            first, order = group_items(own, len(large))
+            rank = np.empty(len(at), dtype=np.int64)
+            rank[order] = np.arange(len(at)) - np.repeat(first[:-1], sizes)
+            best = sizes * group_widths(self._trees, groups.low[large], groups.high[large]) - _ROUNDING
+            chosen = np.zeros(len(large), dtype=np.int64)  # records of the first part
+            for share in _CUTS:
+                size = np.clip((share * sizes).astype(np.int64), smallest, sizes - smallest)
+                total = self._judge_parts(at, 2 * own + (rank >= size[own]).astype(np.int32), best)
+                chosen, best = np.where(total < best, size, chosen), np.minimum(total, best)
+            if not chosen.any():
+                return self.merge(groups)  # parts with the label of another group have joined it
+            changed = np.zeros(len(self), dtype=np.bool_)
+            changed[at] = chosen[own] > 0
+            number = groups.of.copy()
+            behind = at[(chosen[own] > 0) & (rank >= chosen[own])]
+            number[behind] += len(groups)
+            groups = self._gather(np.unique(number, return_inverse=True)[1].astype(np.int32))
+
+    def _judge_parts(self, at: IntArray, parts: CodeArray, most: FloatArray) -> FloatArray:
+        """Return (n_groups,) the width of both parts of each group over their records; infinite where one fails.
+
+        Parts 2 g and 2 g + 1 of the records *at* are those of group g. Groups that are not below *most* are not judged.
+        """
+        low = np.full((2 * len(most), self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
+        high = np.full_like(low, -1)
+        extents(parts, self._codes[at], low, high)
+        widths = group_widths(self._trees, low, high) * np.bincount(parts, minlength=len(low))
+        total: FloatArray = widths.reshape(-1, 2).sum(axis=1)
+        total[total >= most] = np.inf
+        asked = np.flatnonzero(np.isfinite(total))
+        number = np.full(len(low), -1, dtype=np.int32)
+        number[2 * asked], number[2 * asked + 1] = 2 * np.arange(len(asked)), 2 * np.arange(len(asked)) + 1
+        first, order = group_items(number[parts], 2 * len(asked))
+        cells, ones = self._cells[at[order]], np.ones(len(order), dtype=np.int64)
+        for judge in self.judges if len(asked) else ():
+            values = judge.requirement.values
+            holds = judge.holds(first, None if values is None else values[cells], ones)
+            total[asked[~holds.reshape(-1, 2).all(axis=1)]] = np.inf
+        return total
 
     def loss(self, groups: Groups) -> float:
         """Return the total width of the labels over all records in groups."""
@@ -251,9 +305,9 @@ def _search_diverse(line: Line, problem: Problem, only: int | None) -> tuple[Gro
     held = bool(found)
     if not held:
         worth_merging = tried if only is not None else (tried or range(2, most + 1))[:_MERGED]
-        found = [(l, line.merge(deal(l))) for l in worth_merging]
+        found = [(l, line.split(line.merge(deal(l)), smallest)) for l in worth_merging]
     if only is None:
-        found.append((1, line.merge(line.cut(smallest))))
+        found.append((1, line.split(line.merge(line.cut(smallest)), smallest)))
     l, groups = min(found, key=lambda pair: line.loss(pair[1]))
     if len(groups) == 1 and not held:
         groups = _split_in_two(line, problem, groups)
