@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.anonymize import anonymize
-from shoal.core.errors import InputError
+from shoal.core.errors import InputError, ShoalError
 from shoal.datasets.hospital import stays
 from shoal.datasets.uci import adult, nursery
 from shoal.policy.drafting import draft_policy, flow, scalar
@@ -83,7 +83,7 @@ def test_hospital(tmp_path):
     attributes = draft.policy["attributes"]
     assert attributes["postcode"]["taxonomy"] == {"mask": {"length": 5}}
     assert attributes["age"]["taxonomy"]["intervals"]["max"] == 119
-    assert attributes["admitted"]["taxonomy"]["dates"]["min"] == "2020-01-01"
+    assert attributes["admitted"]["taxonomy"]["dates"].keys() == {"levels"}  # no end is declared
     assert draft.policy["privacy"] == [
         {"k-anonymity": {"k": 5}},
         {"entropy-l-diversity": {"l": 3, "attribute": "diagnosis"}},
@@ -312,6 +312,29 @@ def test_many_texts_ask_for_a_taxonomy():
     (column,) = draft_policy(table).columns
     assert column.taxonomy == {"flat": {}}
     assert any("belong together" in question for question in column.questions)
+
+
+def test_days_of_the_data_are_no_declared_domain():
+    days = [datetime.date(2021, 3, 4) + datetime.timedelta(days=i % 500) for i in range(600)]
+    table = pa.table({"admitted": days, "sex": ["F", "M"] * 300})
+    draft = draft_policy(table)
+    assert "taken from the data" in " ".join(draft.text.replace("#", " ").split())
+    assert "2021" not in draft.text
+    private = draft.policy | {"privacy": [], "method": {"synthetic": {"epsilon": 1.0}}}
+    with pytest.raises(ShoalError, match="taken from the data"):
+        anonymize(table, private)
+
+
+def test_rare_values_are_grouped_on_request(tmp_path):
+    towns = ["Ulm"] * 200 + ["Bonn"] * 90 + ["Celle", "Jena", "Trier"] * 2 + ["other"] * 4
+    table = pa.table({"town": towns, "age": [20 + i % 50 for i in range(300)]})
+    assert not any(town in draft_policy(table).text for town in towns[:-4])
+    draft = draft_policy(table, group_rare=5)
+    groups = {"Bonn": {}, "Ulm": {}, "other (rare)": ["Celle", "Jena", "Trier", "other"]}
+    assert draft.policy["attributes"]["town"]["taxonomy"] == {"groups": groups}
+    assert "It follows the data" in " ".join(draft.text.replace("#", " ").split())
+    assert set(runs(table, draft, tmp_path).data["town"].to_pylist()) <= {"Bonn", "Ulm", "other (rare)", "*"}
+    assert draft_policy(table, group_rare=2).policy == draft_policy(table).policy  # none is as rare as that
 
 
 def test_ambiguous_dates_are_a_question():

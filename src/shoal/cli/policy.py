@@ -90,6 +90,14 @@ def init(
         list[str] | None,
         typer.Option("--type", help="COLUMN=TYPE, such as sex=category or zip=postcode; may be given several times."),
     ] = None,
+    group_rare: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Put categories of fewer records than this into one group, other; the draft then lists them.",
+            show_default=False,
+        ),
+    ] = None,
     json_output: JsonOption = False,
     **source: Any,
 ) -> None:
@@ -105,7 +113,8 @@ def init(
         if unknown := [kind for kind in types.values() if kind not in TYPES]:
             raise UsageError(f"--type: there is no type {unknown[0]!r}; choose one of {', '.join(TYPES)}")
         with bars() as progress:
-            draft = draft_policy(data, options=_read_options(source), types=types, progress=progress)
+            options = _read_options(source)
+            draft = draft_policy(data, options=options, types=types, group_rare=group_rare, progress=progress)
         if file is not None:
             write_text(file, draft.text)
         if json_output:

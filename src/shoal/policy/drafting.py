@@ -126,11 +126,13 @@ def draft_policy(
     *,
     options: SourceOptions | None = None,
     types: Mapping[str, ColumnType] | None = None,
+    group_rare: int | None = None,
     progress: Progress | None = None,
 ) -> Draft:
     """Read a table and draft a policy for it; of its values only those appear that mean missing or are usual scales.
 
-    *types* says what columns are of which their names and values tell too little.
+    *types* says what columns are of which their names and values tell too little. With *group_rare*, quasi-identifying
+    categories of fewer records than that are one group of their column, which lists its values.
 
     >>> import pyarrow as pa
     >>> people = pa.table({"sex": ["F", "M"] * 10, "age": list(range(30, 50)), "illness": ["flu", "gout"] * 10})
@@ -142,7 +144,7 @@ def draft_policy(
     for name in types or ():
         if name not in source.schema.names:
             raise InputError(f"column {name!r} is not in {source.name}{did_you_mean(name, source.schema.names)}")
-    return draft_from_profiles(source.name, source, chosen, profiles, types or {})
+    return draft_from_profiles(source.name, source, chosen, profiles, types or {}, group_rare)
 
 
 def draft_from_profiles(
@@ -151,6 +153,7 @@ def draft_from_profiles(
     chosen: SourceOptions,
     profiles: tuple[ColumnProfile, ...],
     types: Mapping[str, ColumnType] | None = None,
+    group_rare: int | None = None,
 ) -> Draft:
     """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
     said = types or {}
@@ -161,7 +164,7 @@ def draft_from_profiles(
     ]
     guesses = _choose_roles(profiles, kinds, looks)
     columns = tuple(
-        replace(_column(profile, kind, guess, source.meaning(profile.name)), look=look)
+        replace(_column(profile, kind, guess, source.meaning(profile.name), group_rare), look=look)
         for profile, kind, guess, look in zip(profiles, kinds, guesses, looks, strict=True)
     )
     pairs = list(zip(profiles, columns, strict=True))
@@ -236,10 +239,12 @@ def _choose_roles(
     return guesses
 
 
-def _column(profile: ColumnProfile, kind: ColumnType, role: Guess[Role], meaning: str | None) -> DraftColumn:
+def _column(
+    profile: ColumnProfile, kind: ColumnType, role: Guess[Role], meaning: str | None, group_rare: int | None
+) -> DraftColumn:
     taxonomy: Guess[Options | None] | None = Guess(None)
     if role.choice == "quasi":
-        taxonomy = guess_quasi_taxonomy(profile, kind)
+        taxonomy = guess_quasi_taxonomy(profile, kind, group_rare)
     elif role.choice == "sensitive" and not (profile.exact and profile.n_distinct <= MOST_CATEGORIES):
         taxonomy = None  # sensitive values are published as they are, and these are too many to compare
     elif role.choice == "sensitive" and kind in CODES and profile.kind == "whole":

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -32,12 +31,21 @@ FEW_TEXTS = 12  # distinct texts up to which nobody needs groups
 FEW_CONTACTS = 10  # a column of telephones or addresses has more values
 MOST_QUASI = 12
 UNKNOWN = "its name says nothing"
+DAYS = (
+    "which days may occur at all? No min and max are written, so that the domain is taken from the data: whole decades "
+    "around it, open at both ends. Declare both if you know them; differential privacy needs them."
+)
+TAKEN = (
+    "which numbers may occur at all? The domain was taken from the data, as {} around it, open at both ends: "
+    "correct it."
+)
+_CALENDAR = (-719_162, 2_932_896)  # days since 1970 of the years 1 to 9999
+RARE = "other"  # the group of rare values
 MOST_STEPS = 10_000  # finest values of an interval taxonomy
 MOST_CATEGORIES = 20_000
 FARTHEST = 2**53
 OLDEST = 119  # whole numbers from 0 to 119 are cut evenly by every width below
 YEARS = (1880, 2040)
-_EPOCH = date(1970, 1, 1)
 _BAND = re.compile(
     r"[\[(]?\s*[<>]?=?\s*\d+\s*(-|–|to|bis|a|,)\s*\d+\s*[\])]?|[<>]=?\s*\d+|\d+\s*(\+|and over|or more|plus)"
 )
@@ -288,9 +296,16 @@ def guess_unknown_role(column: ColumnProfile, *, careful: bool) -> Guess[Role]:
     return Guess("insensitive", what)  # one question is asked about all such columns
 
 
-def guess_quasi_taxonomy(column: ColumnProfile, kind: ColumnType | None = None) -> Guess[Options] | None:
-    """Choose a taxonomy under which every value of the column fits; None if there is no such one."""
-    for guess in _candidates(column, kind or guess_type(column)):
+def guess_quasi_taxonomy(
+    column: ColumnProfile, kind: ColumnType | None = None, group_rare: int | None = None
+) -> Guess[Options] | None:
+    """Choose a taxonomy under which every value of the column fits; None if there is no such one.
+
+    Categories with fewer records than *group_rare* are put into one group, if that is given.
+    """
+    kind = kind or guess_type(column)
+    rare = _group_rare(column, group_rare) if group_rare and kind == "category" else None
+    for guess in (*([rare] if rare else []), *_candidates(column, kind)):
         if fits(column, guess.choice):
             return guess
     return None
@@ -342,6 +357,24 @@ def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
     return Guess({"flat": {}}, questions=(question,) if many else ())
 
 
+def _group_rare(column: ColumnProfile, fewest: int) -> Guess[Options] | None:
+    """Put the values of fewer records than that into one group; None if there are no two of them, or no others."""
+    if not column.exact or column.n_distinct > MOST_CATEGORIES:
+        return None
+    values = texts(column.values).to_pylist()
+    rare = sorted(value for value, n in zip(values, column.records.tolist(), strict=True) if n < fewest)
+    common = sorted(set(values) - set(rare))
+    if len(rare) < 2 or not common:
+        return None
+    name = RARE if RARE not in values else f"{RARE} (rare)"
+    question = (
+        f"which of its values belong together? Those of fewer than {fewest} records are one group now, because it was "
+        "asked for. It follows the data and names rare values here and in the manifest; groups that were known "
+        "beforehand tell nothing."
+    )
+    return Guess({"groups": {**{value: {} for value in common}, name: rare}}, "grouped by frequency", (question,))
+
+
 def _mask(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
     if column.kind not in ("whole", "text") or not 2 <= max(column.lengths, default=0) <= 12 or column.wordy:
         return None
@@ -353,16 +386,10 @@ def _mask(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
 
 
 def _dates(column: ColumnProfile) -> Guess[Options] | None:
-    try:
-        first, last = (_EPOCH + timedelta(days=day) for day in (column.lowest, column.highest))
-    except OverflowError:  # years that no calendar of ours has
+    if not _CALENDAR[0] <= column.lowest <= column.highest <= _CALENDAR[1]:
         return None
-    parameters = {
-        "levels": ["month", "quarter", "year", "decade"],
-        "min": f"{first.year // 10 * 10:04d}-01-01",
-        "max": f"{last.year // 10 * 10 + 9:04d}-12-31",
-    }
-    questions = ["which days may occur at all? The domain is whole decades around the data; other days are refused."]
+    parameters: dict[str, Any] = {"levels": ["month", "quarter", "year", "decade"]}
+    questions = [DAYS]
     form = column.date_formats[0]
     if form:
         parameters["format"] = form
@@ -380,7 +407,7 @@ def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None
     if kind == "year":
         first, last = (int(year) // 50 * 50 for year in (column.lowest, column.highest))
         years = {"min": first, "max": last + 49, "widths": [5, 10, 50], "open": "both"}
-        return Guess({"intervals": years}, "years")
+        return Guess({"intervals": years}, "years", (TAKEN.format("half centuries"),))
     low, high = round_domain(column.lowest, column.highest, whole=column.kind == "whole")
     span = high - low
     if column.kind == "whole":
@@ -393,8 +420,7 @@ def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None
         decimals = [float(width) for width in find_widths(span)]
         parameters = {"min": float(low), "max": float(high), "widths": decimals}
     parameters["open"] = "both"
-    question = "which numbers may occur at all? The domain is round numbers around the data, open at both ends."
-    return Guess({"intervals": parameters}, questions=(question,))
+    return Guess({"intervals": parameters}, questions=(TAKEN.format("round numbers"),))
 
 
 def round_domain(lowest: float, highest: float, *, whole: bool) -> tuple[Fraction, Fraction]:

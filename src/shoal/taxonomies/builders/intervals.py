@@ -75,7 +75,7 @@ def round_widths(points: Marks) -> tuple[Number, ...]:
         width
         for width in widths
         if spread / width <= _MOST_GROUPS
-        and (width > 1 or not whole)
+        and (1 < width < 2**63 or not whole)
         and multiples(points[:1], width)[0] != multiples(points[-1:], width)[0]
     )
 
