@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import ClassVar
 
 from pydantic import Field
@@ -38,14 +37,9 @@ class AverageRisk(TableModel):
     risk: float = Field(gt=0, le=1, description="largest average chance of re-identification")
 
     @property
-    def limit(self) -> Fraction:
-        """The risk, as it is written."""
-        return fraction(self.risk)
-
-    @property
     def enough(self) -> int:
         """A class of n records has a risk of 1/n, and an average is no higher than the highest."""
-        return math.ceil(1 / self.limit)
+        return math.ceil(1 / fraction(self.risk))
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
         """Return (n_classes,) 1/n."""
@@ -53,7 +47,7 @@ class AverageRisk(TableModel):
 
     def holds_together(self, sizes: IntArray) -> bool:
         """Whether classes / records <= risk, exactly."""
-        return len(sizes) <= self.limit * int(sizes.sum())
+        return len(sizes) <= fraction(self.risk) * int(sizes.sum())
 
     def reach_together(self, sizes: IntArray) -> float:
         """Return classes / records."""

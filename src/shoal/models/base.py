@@ -336,16 +336,12 @@ class TableModel(PrivacyModel):
 
     sees = "sizes"
     achieved_is = "at most"
+    merges_together: ClassVar[bool] = True  # whether merging some classes of a table that holds never breaks it
 
     @property
-    @abstractmethod
-    def limit(self) -> Fraction:
-        """The largest share that is allowed."""
-
-    @property
-    @abstractmethod
     def enough(self) -> int:
-        """Records per class with which any number of classes holds."""
+        """Records per class with which any number of classes holds: no record of a class of two is unique."""
+        return 2
 
     @property
     def curve(self) -> Curve:
@@ -357,11 +353,6 @@ class TableModel(PrivacyModel):
         shares: FloatArray = np.where(classes.sizes == 1, 1.0, np.where(classes.sizes == 0, np.inf, 0.0))
         return shares
 
-    @property
-    def merges_together(self) -> bool:
-        """Whether merging some classes of a table that holds never breaks it."""
-        return True
-
     @abstractmethod
     def holds_together(self, sizes: IntArray) -> bool:
         """Whether a table whose classes have these sizes, each at least 1, meets the requirement."""
@@ -369,6 +360,10 @@ class TableModel(PrivacyModel):
     @abstractmethod
     def reach_together(self, sizes: IntArray) -> float:
         """Return the share that such a table has."""
+
+    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
+        """A single record is always unique."""
+        return "the table has one record only, and it is unique"
 
 
 def number(value: float) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import ClassVar
 
 from pydantic import Field
 
 from shoal.core.arrays import IntArray
-from shoal.models.base import SAYS_NOTHING_OF_VALUES, TableModel, Whole
-from shoal.models.exact import fraction
+from shoal.models.base import SAYS_NOTHING_OF_VALUES, TableModel
 from shoal.models.population import Rule, estimate_share
 
 _DOUBT = 1e-9  # relative: an estimate so near to the limit does not hold
@@ -29,6 +27,7 @@ class PopulationUniquenessModel(TableModel):
     """
 
     name = "population-uniqueness"
+    merges_together = False  # estimates depend on classes of all sizes, and may rise when some are merged
     title = "an estimated share of at most fraction of the population is unique on the published quasi values"
     explanation = (
         "If the table is a sample of a larger population, at most this share of the population is estimated to be "
@@ -45,21 +44,6 @@ class PopulationUniquenessModel(TableModel):
     sample_fraction: float = Field(gt=0, le=1, description="share of the population that the table is")
     model: Rule = Field(default="dankar", description="the estimate: dankar (a rule that chooses), pitman, snb, zayatz")
 
-    @property
-    def limit(self) -> Fraction:
-        """The share, as it is written."""
-        return fraction(self.fraction)
-
-    @property
-    def enough(self) -> int:
-        """Whoever is not unique in the sample is not unique in the population."""
-        return 2
-
-    @property
-    def merges_together(self) -> bool:
-        """Estimates depend on classes of all sizes, and may rise when some are merged."""
-        return False
-
     def holds_together(self, sizes: IntArray) -> bool:
         """Whether the estimate is clearly at most the limit."""
         return self.reach_together(sizes) * (1 + _DOUBT) <= self.fraction
@@ -68,7 +52,3 @@ class PopulationUniquenessModel(TableModel):
         """Return the estimate; infinity where there is none."""
         found = estimate_share(sizes, self.sample_fraction, self.model)
         return math.inf if found is None else found
-
-    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """A single record is always unique."""
-        return "the table has one record only, and it is unique"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import IntArray
-from shoal.models.base import SAYS_NOTHING_OF_VALUES, TableModel, Whole
+from shoal.models.base import SAYS_NOTHING_OF_VALUES, TableModel
 from shoal.models.exact import fraction
 
 
@@ -35,24 +34,10 @@ class SampleUniqueness(TableModel):
 
     fraction: float = Field(ge=0, lt=1, description="largest share of records that are unique")
 
-    @property
-    def limit(self) -> Fraction:
-        """The share, as it is written."""
-        return fraction(self.fraction)
-
-    @property
-    def enough(self) -> int:
-        """No record of a class of two is unique."""
-        return 2
-
     def holds_together(self, sizes: IntArray) -> bool:
         """Whether unique records / records <= fraction, exactly."""
-        return int(np.count_nonzero(sizes == 1)) <= self.limit * int(sizes.sum())
+        return int(np.count_nonzero(sizes == 1)) <= fraction(self.fraction) * int(sizes.sum())
 
     def reach_together(self, sizes: IntArray) -> float:
         """Return unique records / records."""
         return int(np.count_nonzero(sizes == 1)) / int(sizes.sum())
-
-    def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """A single record is always unique."""
-        return "the table has one record only, and it is unique"

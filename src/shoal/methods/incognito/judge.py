@@ -139,20 +139,19 @@ class Judge:
                 if self._exceeds(grouping, failing):
                     return None
             changed = int(np.count_nonzero(failing)) > before
-        return self._suppress_smallest(grouping, failing)
+        return self._suppress_smallest(grouping, failing) if self.of_all else failing
 
     def _suppress_smallest(self, grouping: Grouping, failing: BoolArray) -> BoolArray | None:
         """Suppress the smallest classes, as few as it takes, until the others together hold; None: the budget ends."""
         kept = np.flatnonzero(~failing & (grouping.sizes > 0))
-        kept = kept[np.lexsort((*grouping.keys[kept].T, grouping.sizes[kept]))]  # the order of rows must not matter
-        sizes = grouping.sizes[kept]
+        sizes = np.sort(grouping.sizes[kept])
         left = max(self.budget - int(grouping.sizes[failing].sum()), 0)
 
         def holds(n_gone: int) -> bool:
             return all(model.holds_together(sizes[n_gone:]) for model in self.of_all)
 
         most = min(int(np.searchsorted(np.cumsum(sizes), left, side="right")), len(sizes) - 1)
-        if not self.of_all or not len(sizes) or holds(0):
+        if not len(sizes) or holds(0):
             return failing
         if most < 1 or self.relative or not holds(most):
             return None
@@ -160,7 +159,8 @@ class Judge:
         while most - low > 1:
             middle = (low + most) // 2
             low, most = (low, middle) if holds(middle) else (middle, most)
-        failing[kept[:most]] = True
+        order = np.lexsort((*grouping.keys[kept].T, grouping.sizes[kept]))  # of equal ones, whatever the order of rows
+        failing[kept[order[:most]]] = True
         return failing
 
     def _judge(self, grouping: Grouping, requirement: Requirement, whole: Whole, failing: BoolArray) -> None:
