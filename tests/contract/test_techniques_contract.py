@@ -22,6 +22,7 @@ from shoal.sources.opening import open_source
 TECHNIQUES = discover("shoal.columns", Technique)
 EXAMPLES = {
     "coding": [{"top": 60, "bottom": 20}, {"shares": {"top": 0.1, "bottom": 0.05}}],
+    "correlated-noise": [{"share": 0.2, "columns": ["wage"]}, {"share": 1, "columns": ["wage"], "decimals": 2}],
     "hash": [{}, {"salt": "none", "accept": "dictionary-attacks"}],
     "noise": [
         {"laplace": {"scale": 2.5}},
@@ -43,10 +44,12 @@ EXAMPLES = {
         {"hierarchy": ["age"], "risk": ["sex"], "similar": ["sex", "town"], "share": 0, "k": 60},
     ],
     "rounding": [{"base": 5}, {"base": 2.5, "random": True}],
+    "shuffling": [{"given": ["wage"]}],
     "swapping": [{"share": 0.5}, {"share": 1, "within": ["sex", "town"]}],
     "token": [{"length": 16}],
 }
 CASES = [(name, parameters) for name in sorted(TECHNIQUES) for parameters in EXAMPLES.get(name, [])]
+NUMBERS = ("coding", "correlated-noise", "noise", "rank-swapping", "record-swapping", "rounding", "shuffling")
 CHANCELESS = ("coding", "pseudonym")
 
 
@@ -63,10 +66,17 @@ def people(n_rows: int = 9000) -> pa.Table:
     return pa.table(
         {
             "age": age,
+            "wage": pa.array(rng.integers(900, 4000, n_rows), mask=rng.random(n_rows) < 0.05),
             "sex": pa.array(np.array(["f", "m"])[rng.integers(0, 2, n_rows)]),
             "town": pa.array(np.array(["here", "there", None])[rng.integers(0, 3, n_rows)]),
         }
     )
+
+
+def of(technique: Technique) -> dict[str, Technique]:
+    """The technique on ages, and on wages if they must have it, too."""
+    both = technique.name == "correlated-noise"
+    return {"age": technique} | ({"wage": technique.model_copy(update={"columns": ("age",)})} if both else {})
 
 
 def cut(rows: int, table: pa.Table | None = None) -> Source:
@@ -84,9 +94,9 @@ def test_every_technique_has_an_example() -> None:
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_batches_and_repeated_reading_change_nothing(technique: Technique) -> None:
-    wanted = read(treat({"age": technique}, cut(1 << 20), Chance.of(3)))
+    wanted = read(treat(of(technique), cut(1 << 20), Chance.of(3)))
     for rows in (1000, 4097):
-        source = treat({"age": technique}, cut(rows), Chance.of(3))
+        source = treat(of(technique), cut(rows), Chance.of(3))
         assert read(source).equals(wanted)
         assert read(source).equals(wanted)
     alone = pa.Table.from_batches(source.batches(["age"]))
@@ -96,13 +106,13 @@ def test_batches_and_repeated_reading_change_nothing(technique: Technique) -> No
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_the_treated_source_looks_like_a_source(technique: Technique) -> None:
     given = cut(1000)
-    source = treat({"age": technique}, given, Chance.of(None))
+    source = treat(of(technique), given, Chance.of(None))
     assert isinstance(source, TreatedSource)
     assert (source.name, source.n_rows, source.digest()) == (given.name, given.n_rows, given.digest())
     table, raw = read(source), people()
     assert table.schema == source.schema
     assert table.schema.names == raw.schema.names
-    assert table.drop("age").equals(raw.drop("age"))
+    assert table.drop(list(of(technique))).equals(raw.drop(list(of(technique))))
     if technique.name in ("permutation", "record-swapping", "swapping"):
         assert sorted(table["age"].to_pylist(), key=str) == sorted(raw["age"].to_pylist(), key=str)
     else:
@@ -112,7 +122,7 @@ def test_the_treated_source_looks_like_a_source(technique: Technique) -> None:
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_coded_columns_hold_the_same_values(technique: Technique) -> None:
-    source = treat({"town": technique} if takes_text(technique) else {"age": technique}, cut(999), Chance.of(3))
+    source = treat({"town": technique} if takes_text(technique) else of(technique), cut(999), Chance.of(3))
     names = source.schema.names
     coded = pa.Table.from_batches(source.batches(dictionary=names))
     for name in names:
@@ -121,22 +131,21 @@ def test_coded_columns_hold_the_same_values(technique: Technique) -> None:
 
 
 def takes_text(technique: Technique) -> bool:
-    of_age = ("coding", "noise", "rank-swapping", "record-swapping", "rounding")
-    for_age = technique.name in of_age or technique.model_dump().get("matrix") is not None
+    for_age = technique.name in NUMBERS or technique.model_dump().get("matrix") is not None
     return not for_age and "town" not in technique.needs
 
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_texts_of_numbers_are_treated_like_numbers(technique: Technique, tmp_path: Path) -> None:
     pa.csv.write_csv(people(), tmp_path / "people.csv")
-    of_file = treat({"age": technique}, open_source(tmp_path / "people.csv", SourceOptions()), Chance.of(3))
-    of_table = treat({"age": technique}, cut(1000), Chance.of(3))
+    of_file = treat(of(technique), open_source(tmp_path / "people.csv", SourceOptions()), Chance.of(3))
+    of_table = treat(of(technique), cut(1000), Chance.of(3))
     assert read(of_file)["age"].cast(pa.string()).equals(read(of_table)["age"].cast(pa.string()))
 
 
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_runs_differ_where_chance_protects(technique: Technique) -> None:
-    one, other = (read(treat({"age": technique}, cut(1000), Chance.of(None))) for _ in range(2))
+    one, other = (read(treat(of(technique), cut(1000), Chance.of(None))) for _ in range(2))
     fixed = technique.name in CHANCELESS or technique.model_dump().get("salt") == "none"
     fixed |= technique.model_dump().get("random") is False
     assert one.equals(other) == fixed
@@ -145,7 +154,7 @@ def test_runs_differ_where_chance_protects(technique: Technique) -> None:
 @pytest.mark.parametrize("technique", CASES, indirect=True, ids=str)
 def test_descriptions_tell_the_name_and_no_secret(technique: Technique, tmp_path: Path) -> None:
     chance = Chance.of(3)
-    source = treat({"age": technique}, cut(1000), chance)
+    source = treat(of(technique), cut(1000), chance)
     assert isinstance(source, TreatedSource)
     said = source.describe()["age"]
     assert said["technique"] == technique.name
@@ -175,6 +184,7 @@ def test_verdicts_are_those_of_the_opinion() -> None:
     }
     assert verdicts == {
         "coding": None,
+        "correlated-noise": ("yes", "may not", "may not"),
         "hash": ("yes", "yes", "may not"),
         "noise": ("yes", "may not", "may not"),
         "permutation": ("yes", "yes", "may not"),
@@ -183,6 +193,7 @@ def test_verdicts_are_those_of_the_opinion() -> None:
         "rank-swapping": ("yes", "yes", "may not"),
         "record-swapping": ("yes", "yes", "may not"),
         "rounding": None,
+        "shuffling": ("yes", "yes", "may not"),
         "swapping": ("yes", "yes", "may not"),
         "token": ("yes", "yes", "may not"),
     }

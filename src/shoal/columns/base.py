@@ -94,6 +94,9 @@ class Technique(Parameters, ABC):
         """Return why it cannot treat the column of this name, whatever the data are; None if it can."""
         return f"{self.name} within the column itself would change nothing" if column in self.needs else None
 
+    def check_others(self, column: str, techniques: Mapping[str, Technique]) -> None:
+        """Refuse a technique that does not go together with those of other columns."""
+
     def resolve(self, base: Path) -> Self:  # noqa: ARG002
         """Return the technique with its relative paths taken from the folder *base*."""
         return self
@@ -257,6 +260,7 @@ def treat(
                 raise PolicyError(f"column {other!r} is not in {source.name}{did_you_mean(other, known)}")
         if reason := technique.refuse(name):
             raise PolicyError(f"column {name!r}: {reason}")
+        technique.check_others(name, techniques)
     treatments: dict[str, Treatment] = {}
     for name, technique in techniques.items():
         try:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from shoal.columns.base import NOISE_ADDITION, NumberDomain, Technique, Trace, Treatment
+from shoal.columns.base import NOISE_ADDITION, NumberDomain, Technique, Trace
 from shoal.columns.numbers import MOST_DECIMALS, Grid, NumberTreatment, clamp, explain_decimals, plain_number, within
 from shoal.columns.row_random import BLOCK_ROWS, RowRandom, round_normal, two_sided_geometric
 from shoal.core.arrays import BoolArray, FloatArray, IntArray, KeyArray
@@ -143,7 +143,7 @@ class Noise(Technique):
                     "nothing of the values; take less"
                 )
 
-    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002
+    def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> NoiseTreatment:  # noqa: ARG002
         """Draw the run's secret and find the ends of the domain."""
         domain = within(domain, column, min=self.min, max=self.max)
         try:
@@ -183,10 +183,15 @@ class NoiseTreatment(NumberTreatment):
                 f"column {self.column!r} has {count_noun(outside, 'number')} outside its declared domain; correct "
                 "them or declare a wider one"
             )
-        noisy: IntArray = true + self.random.draw(first_row, len(true), self._noise)
+        noisy = true + self.draw(first_row, len(true))
         if self.edges == "redraw":
             return self._redraw(true, noisy, valid, first_row)
         return clamp(noisy, self.low, self.high) if self.edges == "clamp" else self._reflect(noisy)
+
+    def draw(self, first_row: int, n_rows: int) -> IntArray:
+        """Return (n_rows,) the noise of rows."""
+        drawn: IntArray = self.random.draw(first_row, n_rows, self._noise)
+        return drawn
 
     def _noise(self, words: KeyArray) -> IntArray:
         return round_normal(words, self.width) if self.gaussian else two_sided_geometric(words, self.width)

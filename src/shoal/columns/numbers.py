@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from shoal.columns.base import Number, NumberDomain, Treatment
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.core.dictionaries import factor_column
+from shoal.core.dictionaries import encode_columns, factor_column
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.wording import count_noun
+from shoal.sources.base import Source
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import exact
 
@@ -106,6 +107,26 @@ def column_numbers(column: pa.Array, name: str) -> tuple[FloatArray, BoolArray]:
             "needs; swapping and permutation take values of any kind"
         )
     return numbers, valid
+
+
+def read_numbers(source: Source, names: Sequence[str]) -> FloatArray:
+    """Return (n_rows, n_columns) the numbers of columns, NaN where one is missing; other values are refused."""
+    dictionaries, codes = encode_columns(source.batches(list(names), dictionary=list(names)))
+    found = []
+    for name, dictionary, own in zip(names, dictionaries, codes, strict=True):
+        numbers, _ = column_numbers(dictionary.values, name)
+        found.append(np.append(np.nan, numbers)[own])
+    return np.stack(found, axis=1)
+
+
+def correlate(numbers: FloatArray) -> FloatArray:
+    """Return (n_columns, n_columns) the correlations of (n_rows, n_columns) numbers; 0 with a constant column."""
+    centred = numbers - numbers.mean(axis=0)
+    spread = np.sqrt((centred**2).mean(axis=0))
+    scaled = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
+    found: FloatArray = scaled.T @ scaled / len(numbers)
+    np.fill_diagonal(found, 1.0)
+    return found
 
 
 def within(domain: NumberDomain, column: str, **ends: Number | None) -> NumberDomain:

@@ -78,8 +78,12 @@ def two_sided_geometric(words: KeyArray, scale: float) -> IntArray:
     return (one - other).astype(np.int64)
 
 
-def round_normal(words: KeyArray, deviation: float) -> IntArray:
-    """Return normal numbers of this standard deviation, each rounded to a whole one (Box and Muller)."""
+def normal(words: KeyArray) -> FloatArray:
+    """Return normal numbers of mean 0 and standard deviation 1 (Box and Muller)."""
     radius = np.sqrt(2.0 * exponential(words[:, 0], words[:, 1]))
-    angle = np.cos(2.0 * math.pi * uniform(words[:, 2]))
-    return np.rint(deviation * radius * angle).astype(np.int64)
+    return np.asarray(radius * np.cos(2.0 * math.pi * uniform(words[:, 2])))
+
+
+def round_normal(words: KeyArray, deviation: float) -> IntArray:
+    """Return normal numbers of this standard deviation, each rounded to a whole one."""
+    return np.rint(deviation * normal(words)).astype(np.int64)

@@ -34,12 +34,14 @@ CODED = 0.05  # of the records, at each end
 KEPT = 0.8  # probability with which PRAM keeps a value
 SWAPPED = 0.2  # of the records
 WINDOW = 0.05  # of the records, between the ranks of exchanged numbers
+NOISY = 0.1  # variance of correlated noise, as a share of that of the numbers
 SAMPLED = 0.1  # of the records
 DIVERSITIES = ("simple-l-diversity", "entropy-l-diversity", "recursive-cl-diversity", "distinct-l-diversity")
 ABSENT = {  # why a technique has nothing to change
     "identifier": "no attribute is an identifier, so there is nothing to replace",
     "quasi": "no quasi attribute holds single values that could be exchanged",
     "sensitive": "no attribute is sensitive, so there is nothing to permute or to keep diverse",
+    "several": "fewer than two quasi attributes are numbers with a declared domain; declare intervals with min and max",
     "numbers": "no quasi attribute is a number with a declared domain; declare intervals with min and max",
     "categories": "no quasi attribute is a category, so there is nothing to replace by chance",
     "areas": "no attribute of the policy has the technique record-swapping, which says which columns are areas",
@@ -200,6 +202,25 @@ def _swap_records(base: Base) -> list[Setting] | str:
     return [Setting(written, base.document({"plain": {}}, techniques=techniques))]
 
 
+def _treat_together(parameters: str, technique: Callable[[Base, str, list[str]], dict[str, Any]]) -> Apply:
+    """Apply a technique to each quasi number of a declared domain, given the others; *parameters* has ``{names}``."""
+
+    def apply(base: Base) -> list[Setting] | str:
+        names = list(base.numbers)
+        if len(names) < 2:
+            return ABSENT["several"]
+        techniques = {name: technique(base, name, [other for other in names if other != name]) for name in names}
+        return [Setting(parameters.format(names=", ".join(names)), base.document({"plain": {}}, techniques=techniques))]
+
+    return apply
+
+
+def _correlate_noise(base: Base, name: str, others: list[str]) -> dict[str, Any]:
+    """Move numbers by noise of their own correlations, turned back at the edges."""
+    decimals = noise_of(base.numbers[name])[1]
+    return {"correlated-noise": {"share": NOISY, "columns": others, "edges": "reflect", "decimals": decimals}}
+
+
 def _synthesize(base: Base) -> list[Setting] | str:
     """Spend a little, and much; insensitive attributes are left out."""
     free = [name for name in base.names("quasi", "sensitive") if base.policy.attributes[name].taxonomy is None]
@@ -257,6 +278,12 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
         NOISE_ADDITION,
     ),
     Recipe(
+        "correlated-noise",
+        "normal noise on quasi numbers, with their correlations",
+        _treat_together(f"{{names}}: {NOISY:.0%} of the variance", _correlate_noise),
+        NOISE_ADDITION,
+    ),
+    Recipe(
         "swapping",
         "quasi values exchanged between pairs of records",
         _treat(
@@ -288,6 +315,12 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
             lambda *_: {"pram": {"keep": KEPT, "invariant": True}},
         ),
         NOISE_ADDITION,
+    ),
+    Recipe(
+        "shuffling",
+        "quasi numbers shuffled by the ranks that the others predict",
+        _treat_together("{names}, each by the others", lambda _, __, others: {"shuffling": {"given": others}}),
+        SUBSTITUTION,
     ),
     Recipe(
         "permutation",

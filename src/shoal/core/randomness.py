@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -41,6 +42,7 @@ class Chance:
     generator: np.random.Generator
     secret: bytes | None  # what keys follow from; None: the operating system
     uses: Iterator[int] = field(default_factory=itertools.count)
+    root: bytes = field(default_factory=partial(os.urandom, 32), repr=False)  # of what is common, without a seed
 
     @classmethod
     def of(cls, seed: int | None, source: str = "") -> Chance:
@@ -56,6 +58,10 @@ class Chance:
             return self
         secret = hashlib.sha256(self.secret + purpose.encode()).digest()
         return Chance(np.random.default_rng(int.from_bytes(secret)), secret)
+
+    def common(self, purpose: str) -> bytes:
+        """Return a secret of 256 bits that all who name this purpose in the run have in common."""
+        return hashlib.sha256((self.secret or self.root) + b"common " + purpose.encode()).digest()
 
     @property
     def seeded(self) -> bool:

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import FloatArray
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
 from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
-from shoal.verify.techniques.numbers import Coding, Noise, Rounding
+from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Noise, Rounding
 from shoal.verify.techniques.pram import Pram
 
 Length = Annotated[int, Field(ge=16, le=51)]  # characters of a token that its key does not take back
@@ -136,6 +136,18 @@ class RankSwapping(Moved):
         return bool((apart > math.floor(self.window * len(ranked))).any())
 
 
+class Shuffling(Moved):
+    """Numbers were dealt anew, by what other columns say of rows."""
+
+    numeric: ClassVar[bool] = True
+
+    given: Listed[str]
+
+    def find_fault(self, published: ColumnValues) -> str | None:
+        """What was dealt are numbers."""
+        return "has values that are no numbers" if published.numbers() is None else None
+
+
 class Tokens(Declared):
     """Texts that stand for values, equal ones for equal values."""
 
@@ -245,6 +257,7 @@ class Pseudonym(Tokens):
 GROUP = "shoal.declared"  # of entry points
 TECHNIQUES: dict[str, type[Declared]] = {
     "coding": Coding,
+    "correlated-noise": CorrelatedNoise,
     "hash": Hash,
     "noise": Noise,
     "permutation": Permutation,
@@ -253,6 +266,7 @@ TECHNIQUES: dict[str, type[Declared]] = {
     "rank-swapping": RankSwapping,
     "record-swapping": RecordSwapping,
     "rounding": Rounding,
+    "shuffling": Shuffling,
     "swapping": Swapping,
     "token": Token,
 }

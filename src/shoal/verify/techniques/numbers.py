@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError
-from shoal.manifest import Positive, StrictEntry
+from shoal.manifest import Listed, Positive, StrictEntry
 from shoal.verify.result import FALSE_ALARM
 from shoal.verify.techniques.base import (
     MOST_DECIMALS,
@@ -405,6 +405,19 @@ class Noise(Bounded):
         likely = math.sqrt(2 * needed / n) / self.width  # the best t for normal sums
         chosen: list[float] = np.minimum(likely * np.logspace(-3, 3, 601), most * (1 - 1e-6)).tolist()
         return min((n * transform(t, self.width) + needed) / t for t in chosen)
+
+
+class CorrelatedNoise(Noise):
+    """Normal noise that follows from draws which several columns have in common; each column is checked by itself."""
+
+    share: Annotated[float, Field(gt=0, le=10)]
+    columns: Listed[str]
+
+    @model_validator(mode="after")
+    def _is_normal(self) -> CorrelatedNoise:
+        if self.gaussian is None or self.edges == "redraw" or not self.columns or self.column in self.columns:
+            raise ValueError("is not normal noise of several columns that stays in its domain by clamp or reflect")
+        return self
 
 
 def _log_laplace(t: float, scale: float) -> float:
