@@ -108,7 +108,7 @@ class Witness:
         """Write the file."""
         names = [self._name, *(f"{self._name} {number}" for number in range(2, len(self._columns) + 1))]
         schema = pa.schema([(name, pa.int64()) for name in names])
-        with open_writer(path, schema, "parquet") as writer:
+        with open_writer(path, schema, "parquet", repeated=True) as writer:
             for begin in range(0, self.numbers.shape[1], _CHUNK):
                 columns = [pa.array(column) for column in self.numbers[:, begin : begin + _CHUNK]]
                 writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
