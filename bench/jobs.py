@@ -15,7 +15,7 @@ from bench.full_domain import incognito
 from bench.large import LARGE
 from bench.levels import levels
 from bench.measuring import REPEATS, Job, Measured, SizedJob, command, process, shoal_command, timed
-from bench.moving import hilbert, sweep, sweep_stays
+from bench.moving import hilbert, local_suppression, sweep, sweep_stays
 from bench.service import service
 from bench.several import agency_apply, agency_plan, link_adult, link_stays
 from bench.slicing import anatomy, fake_tuples, slicing, slicing_stays
@@ -106,6 +106,7 @@ JOBS: dict[str, Job] = {
     "sweep-stays": sweep_stays,
     "incognito": incognito,
     "hilbert": hilbert,
+    "local-suppression": local_suppression,
     "slicing": slicing,
     "slicing-stays": slicing_stays,
     "anatomy": anatomy,

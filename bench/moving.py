@@ -1,4 +1,4 @@
-"""The methods that move single records: Sequential Sweep, and groups along a Hilbert curve."""
+"""Sequential Sweep, groups along a Hilbert curve, and local suppression."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bench.planning import planner
 REQUIREMENTS = ((0.5, 3), (0.3, 5), (0.25, 6), (0.15, 9), (0.1, 13))
 MILLION = 1_000_000
 COPIES = 4
+K_FIVE = {"k-anonymity": {"k": 5}}
 
 
 def sweep(_: Path) -> Iterator[Measured]:
@@ -65,6 +66,28 @@ def hilbert(folder: Path, rows: int = MILLION) -> Iterator[Measured]:
     yield Measured(f"{name}: plan in process", plan, "5 s", statistics.median(plan) <= 5)
     whole = timed(lambda: anonymize(path, policy, seed=1), 2)
     yield Measured(f"{name}: in process, verified", whole, "5 s", statistics.median(whole) <= 5)
+
+
+def local_suppression(folder: Path, rows: int = MILLION) -> Iterator[Measured]:
+    """Adult, six quasi attributes, and generated stays, k = 5; how time grows with ten times the rows."""
+    from shoal import anonymize
+    from shoal.datasets.uci import adult, adult_policy
+
+    for levels in ({}, {"age": 2, "workclass": 1, "education": 1, "marital-status": 1}):
+        policy = {**adult_policy(privacy=[K_FIVE]), "method": {"local-suppression": {"levels": levels}}}
+        table = adult(columns=list(policy["attributes"]))
+        inside = timed(lambda table=table, policy=policy: anonymize(table, policy, seed=1), 3)
+        name = f"local suppression, Adult, k = 5, {'levels by hand' if levels else 'original values'}"
+        yield Measured(f"{name}: in process, verified", inside, "0.5 s", statistics.median(inside) <= 0.5)
+    medians = []
+    for n_rows in (rows // 10, rows):
+        path, written = _stays(folder, n_rows, K_FIVE, {"local-suppression": {}})
+        whole = timed(lambda path=path, written=written: anonymize(path, written, seed=1), 2)
+        medians.append(statistics.median(whole))
+        name = f"local suppression, {n_rows / 1e6:g} million stays, k = 5: in process, verified"
+        yield Measured(name, whole, "5 s", medians[-1] <= 5)
+    growth = medians[1] / medians[0]
+    yield Measured("local suppression: growth from 1 to 10 times the rows (a ratio)", [growth], "13x", growth <= 13)
 
 
 def _stays(folder: Path, rows: int, model: dict[str, Any], method: dict[str, Any]) -> tuple[Path, Path]:

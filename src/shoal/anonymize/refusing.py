@@ -32,7 +32,10 @@ def refuse_units(policy: Policy) -> None:
 def _why_not_counted(policy: Policy, column: str) -> str | None:
     """Say why the people that a column names cannot be counted, and what to change; None if they can."""
     if not policy.method.counts_people:
-        return f"method {policy.method.name} adds up records and cannot count people; use mondrian, incognito or plain"
+        return (
+            f"method {policy.method.name} adds up records and cannot count people; use mondrian, incognito, "
+            "local-suppression or plain"
+        )
     if column in policy.techniques:
         return (
             f"a token of {column!r} would show which records are of one person, and all classes of a person together "

@@ -364,6 +364,12 @@ RECIPES = (  # in the order of the table; every other row is read against the fi
         AGGREGATION,
     ),
     Recipe(
+        "local-suppression",
+        "single values suppressed until classes have k records",
+        _ask("local-suppression", "k-anonymity"),
+        AGGREGATION,
+    ),
+    Recipe(
         "l-diversity",
         "generalized classes with diverse sensitive values",
         _ask("mondrian", "k-anonymity", "l-diversity", named=True),

@@ -113,7 +113,9 @@ def list_methods() -> Sequence[Method]:
     """Return the methods to try, by name: all that promise models of the policy, with their usual parameters."""
     from shoal.methods.mondrian import Mondrian  # which would be imported to know of any method
 
-    kinds = [kind for kind in discover("shoal.methods", Method).values() if kind.models == "required"]
+    kinds = [
+        kind for kind in discover("shoal.methods", Method).values() if kind.models == "required" and not kind.by_hand
+    ]
     usual: list[Method] = [kind(**kind.usual) for kind in kinds if kind is not Auto]
     return sorted([*usual, Mondrian(measure="non-uniform-entropy")], key=lambda method: method.name)
 

@@ -50,6 +50,7 @@ class Method(BaseModel, ABC):
     takes_regions: ClassVar[Literal["boxes", "nodes"] | None] = None
     counts_people: ClassVar[bool] = False  # whether it can count people instead of records
     sees_all_classes: ClassVar[bool] = False  # whether it judges models of all classes together itself
+    by_hand: ClassVar[bool] = False  # whether it needs choices of an analyst, so that auto does not try it
     generalizes_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
 
     @property

@@ -22,7 +22,8 @@ from shoal.verify.techniques.declared import read_techniques
 SLICED = ("slicing", "anatomy")
 AVERAGED, PLAIN, SYNTHETIC, AGREED = "microaggregation", "plain", "synthetic", "agreed"
 _FULL_DOMAIN, _LIFTING = "incognito", "sweep"
-_METHODS = (*SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, SYNTHETIC, AGREED, "mondrian", "hilbert")
+_CUTTING = ("mondrian", "hilbert", "local-suppression")
+_METHODS = (*SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, SYNTHETIC, AGREED, *_CUTTING)
 
 
 class Averaging(StrictEntry):

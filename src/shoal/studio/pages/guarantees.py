@@ -209,7 +209,7 @@ class Parameter:
     @property
     def example(self) -> str:
         """How a value that is no single number or word is written."""
-        return {"words": "separated by commas", "yaml": "written as in YAML, e.g. [1, 2]"}.get(self.shape, "")
+        return {"words": "separated by commas", "yaml": "written as in YAML: [1, 2] or {age: 2}"}.get(self.shape, "")
 
 
 def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
@@ -235,7 +235,7 @@ def _parameter(name: str, field: FieldInfo) -> Parameter:
         shape,
         field.description or "",
         required,
-        "" if required or field.default == () else _format(shape, field.default),
+        "" if required or field.default in ((), {}) else _format(shape, field.default),
         choices,
         least=limits["gt"] if limits["ge"] is None else limits["ge"],
         most=limits["lt"] if limits["le"] is None else limits["le"],
@@ -296,7 +296,7 @@ def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]
             try:
                 value = load_with_lines(texts[-1].strip(), field.name)[0]
             except PolicyError:
-                raise PolicyError(f"{field.name}: this is no YAML; write a list like [1, 2]") from None
+                raise PolicyError(f"{field.name}: this is no YAML; write it like [1, 2] or {{age: 2}}") from None
         else:
             value = texts[-1].strip()
         if field.required or _format(field.shape, value) != field.default:

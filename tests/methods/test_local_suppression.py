@@ -1,0 +1,204 @@
+"""Local suppression: few values, beside the optimum; what it refuses; what it does with populations and people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csc_matrix
+from tests import tables
+
+import shoal
+from shoal.core.errors import PolicyError, UnreachableError
+from shoal.core.progress import Silent
+from shoal.methods.local_suppression import LocalSuppression
+from shoal.methods.local_suppression.planning import cheapest_patterns
+from shoal.models.k_anonymity import KAnonymity
+from shoal.plan.cells import Cells
+from shoal.plan.plan import Plan
+from shoal.plan.problem import Attribute, Problem, Requirement
+from shoal.taxonomies.files import from_nested
+
+COLUMNS = "age sex zip day illness"
+N = 10
+
+
+def flat(n: int) -> Any:
+    return from_nested({"*": [str(value) for value in range(n)]})
+
+
+def problem(rows: np.ndarray, model: KAnonymity) -> Problem:
+    """Rows of codes, and nothing sensitive."""
+    cells, counts = np.unique(rows, axis=0, return_counts=True)
+    codes = tuple(np.ascontiguousarray(column, dtype=np.int32) for column in cells.T)
+    trees = tuple(Attribute(f"a{j}", flat(int(column.max()) + 1)) for j, column in enumerate(codes))
+    return Problem(trees, (), Cells(codes, counts.astype(np.int64)), (Requirement(model, 0),))
+
+
+def optimum(rows: np.ndarray, weights: np.ndarray, k: int) -> float:
+    """The least weighted number of suppressed values: of all partitions into sets that hold, by an integer program."""
+    inside = ((np.arange(1, 1 << N)[:, None] >> np.arange(N)) & 1).astype(bool)
+    size = inside.sum(axis=1)
+    inside = inside[(size >= k) & ((size < 2 * k) | (size == N))]  # larger classes can be taken apart at no cost
+    differ = [(np.where(inside, c, -1).max(axis=1) != np.where(inside, c, 99).min(axis=1)) for c in rows.T]
+    cost = inside.sum(axis=1) * (np.column_stack(differ) @ weights)
+    once = LinearConstraint(csc_matrix(inside.T.astype(float)), 1, 1)
+    return round(float(milp(cost, constraints=once, integrality=np.ones(len(cost)), bounds=Bounds(0, 1)).fun), 6)
+
+
+def count_cost(plan: Plan, asked: Problem, weights: np.ndarray) -> float:
+    """The weighted number of suppressed values, counted from the plan's labels."""
+    leaves = np.array([attribute.taxonomy.n_leaves for attribute in asked.quasi])
+    return float(plan.sizes @ ((plan.hi - plan.lo == leaves) & (leaves > 1)) @ weights)
+
+
+@pytest.mark.parametrize("kind", ["k", "weighted k"])
+def test_few_values_beside_the_optimum(kind: str) -> None:
+    """Nothing is left to chance: the method has one plan for a table."""
+    ratios = []
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        d, k = int(rng.integers(3, 5)), int(rng.integers(2, 4))
+        rows = np.column_stack([rng.integers(0, size, N) for size in rng.integers(2, 4, d)])
+        weights = rng.integers(1, 4, d).astype(float) if kind == "weighted k" else np.ones(d)
+        asked = problem(rows, KAnonymity(k=k))
+        method = LocalSuppression(importance={f"a{j}": weight for j, weight in enumerate(weights)})
+        plan = method.plan(asked, rng, Silent())
+        best = optimum(rows, weights, k)
+        reached = count_cost(plan, asked, weights)
+        assert reached == plan.search["cost"]
+        assert plan.search["bound"] <= best <= reached
+        assert int(plan.sizes.sum()) == N
+        ratios.append(reached / best if best else 1.0)
+    assert np.mean(ratios) <= 1.10
+    assert max(ratios) <= 1.60
+
+
+def policy(method: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "attributes": tables.attributes(COLUMNS),
+        "privacy": [{"k-anonymity": {"k": 4}}],
+        "method": {"local-suppression": method},
+        **more,
+    }
+
+
+def test_values_have_their_level_or_are_suppressed_and_as_many_as_the_evidence_says() -> None:
+    release = shoal.anonymize(
+        tables.people(300, 5, COLUMNS), policy({"levels": {"age": 2, "zip": 1, "day": 1}}), seed=1
+    )
+    data = release.data.to_pydict()
+    assert {label for label in data["age"] if label != "*"} <= {f"[{low}, {low + 9}]" for low in range(0, 120, 10)}
+    assert all(label == "*" or label.endswith("*") for label in data["zip"])
+    assert {"f", "m"} <= set(data["sex"])
+    suppressed = {name: labels.count("*") for name, labels in data.items() if name != "illness"}
+    assert suppressed == release.evidence["search"]["suppressed"]
+    assert 0 < release.evidence["search"]["bound"] <= release.evidence["search"]["cost"] == sum(suppressed.values())
+    assert release.verification.verified
+    assert "levels" not in release.manifest  # a label of one column may be another one's superset
+
+
+def test_what_is_important_is_spared() -> None:
+    people = tables.people(300, 5, COLUMNS)
+
+    def suppressed(importance: Any) -> dict[str, int]:
+        release = shoal.anonymize(people, policy({"levels": {"day": 1}, "importance": importance}), seed=1)
+        found: dict[str, int] = release.evidence["search"]["suppressed"]
+        return found
+
+    assert suppressed(["age", "zip", "sex"])["age"] < suppressed(["zip", "sex"])["age"]
+    assert suppressed({"zip": 9})["zip"] < suppressed({"zip": 0.1})["zip"]
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ({"levels": {"age": 9}}, r"taxonomy of 'age' has the levels 0 to 4, and 9 is asked for"),
+        ({"levels": {"aeg": 1}}, r"levels: 'aeg' is not a quasi attribute of the policy; did you mean 'age'\?"),
+        ({"levels": {"illness": 1}}, r"levels: 'illness' is not a quasi attribute"),
+        ({"levels": {"age": -1}}, r"levels.*age"),
+        ({"levels": {"age": 1.5}}, r"levels.*age"),
+        ({"importance": ["sex", "hight"]}, r"importance: 'hight' is not a quasi attribute"),
+        ({"importance": {"hight": 2}}, r"importance: 'hight' is not a quasi attribute"),
+        ({"importance": ["sex", "sex"]}, r"importance names an attribute twice"),
+        ({"importance": {"sex": 0}}, r"importance.*sex"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_errors_that_say_what_is_wrong(method: dict[str, Any], says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        shoal.anonymize(tables.people(50, 5, COLUMNS), policy(method))
+
+
+def test_what_is_left_over_is_withheld_where_that_costs_less() -> None:
+    towns = ["Bonn"] * 40 + ["Ulm"]
+    people = pa.table({"town": towns, "sex": ["f"] * 40 + ["m"], "job": ["cook"] * 40 + ["smith"]})
+    document = {
+        "attributes": {name: {"role": "quasi"} for name in people.column_names},
+        "privacy": [{"k-anonymity": {"k": 3}}],
+        "method": {"local-suppression": {}},
+    }
+    one, withheld = (shoal.anonymize(people, document | {"max_withheld": share}) for share in (0, 0.03))
+    assert (one.manifest["withheld"], one.evidence["search"]["cost"]) == (0, 3 * 41)
+    assert (withheld.manifest["withheld"], withheld.evidence["search"]["cost"]) == (1, 3)
+    assert set(withheld.data["town"].to_pylist()) == {"Bonn"}
+
+
+def test_more_attributes_than_patterns_can_be_tried_for() -> None:
+    rng = np.random.default_rng(4)
+    latent = rng.integers(0, 6, 300)
+    columns = {f"q{j}": (latent + (rng.random(300) < 0.2) * rng.integers(0, 4, 300)).astype(str) for j in range(13)}
+    document = {
+        "attributes": {name: {"role": "quasi"} for name in columns} | {"ill": {"role": "sensitive"}},
+        "privacy": [{"k-anonymity": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}],
+        "method": {"local-suppression": {}},
+    }
+    release = shoal.anonymize(pa.table(columns | {"ill": rng.choice(["flu", "gout"], 300)}), document, seed=1)
+    search = release.evidence["search"]
+    assert release.verification.verified
+    assert 0 < search["bound"] < search["cost"] < 0.75 * 13 * 300
+
+
+def test_people_are_counted() -> None:
+    people = tables.people(300, 4, COLUMNS).append_column("person", pa.array([f"p{i // 3}" for i in range(300)]))
+    document = policy({"levels": {"age": 2, "day": 1}}, unit="person")
+    document["attributes"]["person"] = {"role": "identifier"}
+    document["privacy"] = [{"k-anonymity": {"k": 5}}, {"distinct-l-diversity": {"l": 2}}]
+    release = shoal.anonymize(people, document, seed=1)
+    assert release.verification.verified
+    assert [one["counts"] for one in release.manifest["guarantees"]] == ["unit", "unit"]
+    assert len({tuple(row[name] for name in ("age", "sex", "zip", "day")) for row in release.data.to_pylist()}) > 1
+
+
+def test_a_table_that_only_one_class_keeps_is_refused() -> None:
+    document = policy({}, privacy=[{"t-closeness": {"t": 0.0001}}])
+    with pytest.raises(UnreachableError, match=r"t-closeness.*: no table of several classes was found"):
+        shoal.anonymize(tables.people(60, 4, COLUMNS), document)
+
+
+def test_patterns_come_by_their_weight_and_none_is_left_out() -> None:
+    weights = np.array([1.5, 0.5, 2.0, 1.0])
+    found = list(cheapest_patterns(weights, np.array([True, True, False, True]), 100))
+    assert len({tuple(pattern.tolist()) for _, pattern in found}) == 7
+    assert not any(pattern[2] for _, pattern in found)
+    assert [cost for cost, _ in found] == sorted(float(pattern @ weights) for _, pattern in found)
+
+
+# The eight people of sdcMicro's example data `francdat` (Templ, Kowarik and Meindl 2015, from Franconi and Polettini):
+# four key variables, of which the package's documentation prints the frequencies 2 2 2 1 1 1 1 2.
+FRANCDAT = np.array(
+    [[1, 2, 5, 1], [1, 2, 1, 1], [1, 2, 1, 1], [3, 3, 1, 5], [4, 3, 1, 4], [4, 3, 1, 1], [6, 2, 1, 5], [1, 2, 5, 1]]
+)
+
+
+def test_francdat_by_equal_labels_beside_the_wildcard_reading() -> None:
+    _, inverse, counts = np.unique(FRANCDAT, axis=0, return_inverse=True, return_counts=True)
+    assert counts[inverse.reshape(-1)].tolist() == [2, 2, 2, 1, 1, 1, 1, 2]  # as printed
+    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in FRANCDAT.T])
+    plan = LocalSuppression().plan(problem(codes, KAnonymity(k=2)), np.random.default_rng(), Silent())
+    # Rows 5 and 6 differ in one variable, rows 4 and 7 in two: each of them must suppress what they differ in.
+    assert plan.search["cost"] == 2 * 1 + 2 * 2
+    # If a suppressed value matched everything, one of rows 5 and 6 and one of rows 4 and 7 would suffice: 3 values.
