@@ -247,6 +247,40 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
 
 
 @inline_kernel
+def _drop_undefendable(rules: Rules, one: _Class, n_groups: int, size: int) -> int:
+    """Let all records leave whose label has too few values in the class to ever be defended; return how many stay.
+
+    Of the records under a label, values may make up their caps: if these add up to less than 1, nobody can stay.
+    """
+    for g in range(n_groups):
+        for r in range(len(rules.place)):
+            node = one.patterns[one.pattern[g], rules.place[r]]
+            base = pair_of(rules, r, node, 0)
+            if base < 0 or one.remaining[g] == 0:
+                continue
+            place, allowed = rules.first_node[r] + node, 0.0
+            for leaf in range(rules.lo[place], rules.hi[place]):
+                if one.lifted[base + leaf] > 0:
+                    cap = rules.first_leaf[r] + leaf
+                    allowed += rules.cap_top[cap] / rules.cap_bottom[cap]
+            if allowed < 1.0 - 1e-9:
+                _let_leave(rules, one, g, one.remaining[g])
+                size -= one.before[g]
+    return size
+
+
+@inline_kernel
+def _let_leave(rules: Rules, one: _Class, g: int, records: int) -> None:
+    """Let records of a group leave."""
+    one.remaining[g] -= records
+    for r in range(len(rules.place)):
+        add_units(rules, r, one.patterns[one.pattern[g], rules.place[r]], -records, one.units)
+        pair = _pair_of_group(rules, r, one, g)
+        if pair >= 0:
+            one.lifted[pair] -= records
+
+
+@inline_kernel
 def _find_crowded(rules: Rules, one: _Class, n_groups: int) -> tuple[int, int, int]:
     """Return a rule, the pair of which too many records are under their label, and how many must leave; -1: none."""
     for g in range(n_groups):
@@ -321,13 +355,8 @@ def _leave(
             leaving = size - most
         for _ in range(min(leaving, size)):
             chosen = _choose_leaver(rules, one, n_groups, size, rule, crowded, rng)
-            one.remaining[chosen] -= 1
+            _let_leave(rules, one, chosen, 1)
             size -= 1
-            for r in range(len(rules.place)):
-                add_units(rules, r, one.patterns[one.pattern[chosen], rules.place[r]], -1, one.units)
-                pair = _pair_of_group(rules, r, one, chosen)
-                if pair >= 0:
-                    one.lifted[pair] -= 1
     return 0
 
 
@@ -385,6 +414,8 @@ def settle(
     sizes = np.zeros(n_classes, dtype=np.int64)
     for c in range(n_classes):
         n_groups, size, plain = _enter(rules, one, members, c, stay)
+        if not plain:
+            size = _drop_undefendable(rules, one, n_groups, size)
         sizes[c] = _leave(rules, one, n_groups, size, plain, most[c], focus[c], rng)
         for i in range(members.first[c], members.first[c + 1]):
             part = members.order[i]
