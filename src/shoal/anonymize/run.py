@@ -52,7 +52,6 @@ from shoal.release.witness import FILE as WITNESS
 from shoal.release.witness import Witness
 from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source, SourceOptions, file_digest, layers
-from shoal.sources.delimited import DelimitedSource
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.sources.snapshots import KeptSource
@@ -166,7 +165,7 @@ class Run:
     @classmethod
     def _keep(cls, source: Source, policy: Policy, out: Path | None) -> Source:
         """Let a delimited file be parsed once; identifiers that are neither published nor name a unit are not kept."""
-        if not isinstance(source, DelimitedSource):
+        if not source.parses:
             return source
         identifiers = {name for name in policy.names("identifier") if name not in policy.techniques}
         columns = set(policy.attributes) - identifiers | set(policy.units.values())

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -30,6 +30,8 @@ class Source(ABC):
     ``name`` stands in messages; ``schema`` holds normal types (see :mod:`shoal.sources.columns`), for
     delimited files text only; ``n_rows`` is None where only reading would tell.
     """
+
+    parses: ClassVar[bool] = False  # whether every pass takes texts apart again, which is slow
 
     name: str
     schema: pa.Schema

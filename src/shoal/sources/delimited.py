@@ -38,6 +38,8 @@ class DelimitedSource(Source):
     missing like any other.
     """
 
+    parses = True
+
     path: Path
     file: OpenedFile
     dialect: Dialect
