@@ -244,6 +244,23 @@ def test_what_rounds_chose_is_in_the_manifest_and_adds_up(delta: float) -> None:
     assert release.verification.verified
 
 
+def test_ends_like_those_of_a_draft_are_warned_of(tmp_path: Path) -> None:
+    days = [f"19{80 + number % 9}-05-{10 + number % 17}" for number in range(200)]
+    table = people(200).append_column("date of birth", pa.array(days))
+    born = shoal.draft_policy(table).policy["attributes"]["date of birth"]
+    assert "dates" in born["taxonomy"]
+    cost = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 999, "widths": [500], "open": "both"}}}
+    release = shoal.anonymize(table, policy(attributes={"date of birth": born, "cost": cost}), out=tmp_path / "out")
+    (warning,) = [text for text in release.evidence["warnings"] if "shoal init" in text]
+    assert "'date of birth'" in warning
+    assert "'cost'" in warning
+    assert "'age'" not in warning
+    assert "declared without looking at the original table" in (tmp_path / "out" / "public" / "README.md").read_text()
+    own = {"role": "quasi", "taxonomy": {"dates": {"min": "1975-01-01", "max": "1989-12-31"}}}
+    release = shoal.anonymize(table, policy(attributes={"date of birth": own}))
+    assert not [text for text in release.evidence["warnings"] if "shoal init" in text]
+
+
 def test_the_number_of_rows_is_noisy() -> None:
     """The noise has a standard deviation of more than 100: five times none happens once in 10**10."""
     rows = [shoal.anonymize(people(), policy(epsilon=0.1)).manifest["rows"] for _ in range(5)]

@@ -27,6 +27,7 @@ from shoal.release.figures import Guarantee
 from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
 from shoal.sources.base import Source
+from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy
 from shoal.utility.analyses import measure_rows
 from shoal.utility.base import Utility
 from shoal.utility.rows import view_plan
@@ -64,9 +65,17 @@ _WEAKNESSES = (
     "can be concluded about anybody. It rests on noise having been drawn as declared, which no file shows."
 )
 _TOGETHER = "The claim is about records. Of a person with several of them, all together are protected less."
+_DECLARED = (
+    "The claim presumes that the values each column may have were declared without looking at the original table."
+)
 _SHARES = "- Use shares, not counts: the number of rows is not that of people."
 _PAIRS = "- Cross-tables of columns that were counted together are right up to the noise; others are less so."
 _RARE = "- Small shares are mostly noise. A finding that rests on a few rows is none."
+_DRAFTED = (
+    "the ends of what these columns may hold are like those that shoal init takes from the data: {columns}; the claim "
+    "of differential privacy is true only if they were declared without looking at the data: choose them from what is "
+    "known of each column (if you did, nothing is wrong)"
+)
 _SHOWN = 8  # sets of columns in a summary
 _LARGEST = 20.0  # epsilons beyond promise next to nothing, and their factor says nothing to people
 
@@ -96,6 +105,9 @@ class Synthetic(Form):
             "n_dropped": 0,  # how many records lack a value is not stated
             "entries": {name: column.entry for name, column in columns.items()},
         }
+        drafted = find_drafted(policy, plan.domains)
+        if drafted:
+            stated["warnings"] = (*plan.warnings, _DRAFTED.format(columns=", ".join(map(repr, drafted))))
         return SyntheticPublication(**stated, columns=columns)
 
     @property
@@ -121,7 +133,7 @@ class Synthetic(Form):
         return [
             line
             for claim, one in zip(self.claims(), self.manifest["claims"], strict=True)
-            for line in (promise_line(one, claim.meaning), "", _CLAIM, "", _RECORDS)
+            for line in (promise_line(one, claim.meaning), "", _CLAIM, "", _DECLARED, "", _RECORDS)
         ]
 
     def general_limits(self) -> list[str]:
@@ -181,6 +193,25 @@ class Synthetic(Form):
                 "these are figures for you alone."
             ),
         ]
+
+
+def find_drafted(policy: Policy, domains: Iterable[Domain]) -> list[str]:
+    """Return the columns whose ends are like those that `shoal init` takes from the data; a policy has no surer mark.
+
+    A draft rounds the range of dates to whole decades, and leaves the range of numbers open at both ends.
+    """
+    found = []
+    for domain in domains:
+        taxonomy = policy.attributes[domain.name].taxonomy
+        if isinstance(taxonomy, DatesTaxonomy) and taxonomy.min is not None and taxonomy.max is not None:
+            first, last = taxonomy.min, taxonomy.max
+            decades = first.year % 10 == 0 and last.year % 10 == 9
+            drafted = decades and (first.month, first.day, last.month, last.day) == (1, 1, 12, 31)
+        else:
+            drafted = isinstance(taxonomy, IntervalsTaxonomy) and taxonomy.open == "both"
+        if drafted:
+            found.append(domain.name)
+    return found
 
 
 def explain_claim(parameters: Mapping[str, Any]) -> str:
