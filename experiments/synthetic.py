@@ -190,10 +190,9 @@ def make_report(found: Sequence[Quality]) -> Section:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """Return mean and standard deviation.
+    """Return mean and standard deviation, which one value has not.
 
-    >>> _spread([0.1, 0.2])
-    '0.1500 ± 0.0707'
+    >>> _spread([0.1, 0.2]), _spread([0.1])
+    ('0.1500 ± 0.0707', '0.1000')
     """
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.4f} ± {deviation:.4f}"
+    return f"{np.mean(values):.4f}" + (f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "")
