@@ -27,7 +27,7 @@ from shoal.release.figures import Guarantee
 from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
 from shoal.sources.base import Source
-from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.utility.analyses import measure_rows
 from shoal.utility.base import Utility
 from shoal.utility.rows import view_plan
@@ -196,22 +196,12 @@ class Synthetic(Form):
 
 
 def find_drafted(policy: Policy, domains: Iterable[Domain]) -> list[str]:
-    """Return the columns whose ends are like those that `shoal init` takes from the data; a policy has no surer mark.
+    """Return the columns of numbers that are open at both ends, which is how `shoal init` marks ends from the data.
 
-    A draft rounds the range of dates to whole decades, and leaves the range of numbers open at both ends.
+    Of dates it writes no ends, so that they are refused as not declared; a policy has no surer mark.
     """
-    found = []
-    for domain in domains:
-        taxonomy = policy.attributes[domain.name].taxonomy
-        if isinstance(taxonomy, DatesTaxonomy) and taxonomy.min is not None and taxonomy.max is not None:
-            first, last = taxonomy.min, taxonomy.max
-            decades = first.year % 10 == 0 and last.year % 10 == 9
-            drafted = decades and (first.month, first.day, last.month, last.day) == (1, 1, 12, 31)
-        else:
-            drafted = isinstance(taxonomy, IntervalsTaxonomy) and taxonomy.open == "both"
-        if drafted:
-            found.append(domain.name)
-    return found
+    taxonomies = {domain.name: policy.attributes[domain.name].taxonomy for domain in domains}
+    return [name for name, one in taxonomies.items() if isinstance(one, IntervalsTaxonomy) and one.open == "both"]
 
 
 def explain_claim(parameters: Mapping[str, Any]) -> str:
