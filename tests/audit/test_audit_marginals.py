@@ -100,6 +100,28 @@ def test_of_many_rows_a_random_sample_is_looked_at() -> None:
     assert few.table().num_rows == 900
 
 
+def test_of_many_sliced_rows_whole_buckets_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = {**SMALL, "privacy": [{"distinct-l-diversity": {"l": 2}}], "method": "anatomy"}
+    table = rows(4000, 1)
+    everything = shoal.anonymize(table, policy, seed=1)
+    published = everything.data
+    sizes = Counter(published.column("bucket").to_pylist())
+    sample = RowSample(500)
+    for _ in sample.watch(iter(published.to_batches(max_chunksize=700)), "bucket"):
+        pass
+    drawn = Counter(sample.table().column("bucket").to_pylist())
+    assert 250 <= sum(drawn.values()) <= 1000
+    assert all(sizes[bucket] == many for bucket, many in drawn.items())
+    alone = RowSample(10)
+    for batch in pa.table({"bucket": [1] * 50}).to_batches(max_chunksize=20):
+        next(alone.watch(iter([batch]), "bucket"))
+    assert alone.table().num_rows == 50  # a bucket cannot be cut
+    monkeypatch.setattr(RowSample.__init__, "__defaults__", (500,))
+    scores = [one.evidence["marginals"] for one in (everything, shoal.anonymize(table, policy, seed=1))]
+    assert scores[0] != scores[1]
+    assert scores[1][0]["release"] == pytest.approx(scores[0][0]["release"], abs=100)  # of 1000
+
+
 KINDS = [("mondrian", {}), ("sweep", {}), ("anatomy", {}), ("incognito", {}), ("hilbert", {})]
 
 

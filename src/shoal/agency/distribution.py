@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.core.kernels import pack
+from shoal.core.kernels import kernel, pack
 from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
@@ -35,6 +35,7 @@ _LONGEST = 40  # digits after the point that a probability may have
 _TOLERATED = UNITS // 10**9
 _FAR = "[eE][+-]?0*[1-9][0-9]{3}"  # exponents of four digits: Arrow's decimals crash on the largest of them
 _LARGEST = 2.0**62
+_NEAR = 64  # places that an entry is moved one by one; tables are mostly written point by point
 
 
 class Entries(NamedTuple):
@@ -143,19 +144,18 @@ def read_distribution(
         weights, total = weighing.result()
         *columns, secret = ranking
     codes, values = [column.codes for column in columns], tuple(column.values for column in columns)
-    sizes = list(map(len, values))
-    key = pack(codes, sizes)
-    full = pack([key, secret.codes], [int(key.max()) + 1, len(secret.values)])
-    hidden = secret.codes
-    if not (full[1:] >= full[:-1]).all():
-        rows = np.argsort(full, kind="stable")
-        full, key, hidden, weights = full[rows], key[rows], hidden[rows], weights[rows]
+    sizes, hidden = list(map(len, values)), secret.codes
+    key = pack([*codes, hidden], [*sizes, len(secret.values)])  # that of a point, times a number, plus the value
+    if not _sort_within_points(key, hidden, weights):
+        rows = np.argsort(key, kind="stable")
+        key, hidden, weights = key[rows], hidden[rows], weights[rows]
         codes = [column[rows] for column in codes]
-    if repeated := int((full[1:] == full[:-1]).sum()):
+    if repeated := int(np.count_nonzero(key[1:] == key[:-1])):
         raise InputError(
             f"{source.name}: rows that say again how likely a combination of {', '.join(map(repr, quasi))} and "
             f"{sensitive!r} is: {repeated:,}; add them up"
         )
+    key -= hidden
     first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(key[1:] != key[:-1]) + 1))
     points = tuple(column[first] for column in codes)
     places = order_points(points, sizes, order)
@@ -171,10 +171,26 @@ def read_distribution(
         order,
         starts,
         entries,
-        np.require(kept, np.int64, ["C", "W"]),  # kernels compile once: Arrow's own memory is read-only
+        kept,
         total,
         weight_name == "count",
     )
+
+
+@kernel
+def _sort_within_points(keys: IntArray, codes: CodeArray, weights: IntArray) -> bool:
+    """Sort entries of ascending points in place; return whether that was all: no point is out of order or too long."""
+    for at in range(1, len(keys)):
+        key, code, weight, to = keys[at], codes[at], weights[at], at
+        if keys[at - 1] > key and keys[at - 1] - codes[at - 1] != key - code:
+            return False
+        while to > 0 and keys[to - 1] > key and at - to < _NEAR:
+            keys[to], codes[to], weights[to] = keys[to - 1], codes[to - 1], weights[to - 1]
+            to -= 1
+        keys[to], codes[to], weights[to] = key, code, weight
+        if to > 0 and keys[to - 1] > key:
+            return False
+    return True
 
 
 def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | None) -> tuple[tuple[str, ...], str]:
@@ -214,9 +230,9 @@ def _read_weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntAr
     kind = "whole numbers below 2^63" if counted else "numbers"
     wrong = {f"no {kind}": ~valid, "negative": numbers < 0, **({} if counted else {"above 1": numbers > 1})}
     for what, which in wrong.items():
-        if many := int(which.sum()):
+        if many := int(np.count_nonzero(which)):
             raise InputError(f"column {name!r} of {where}: {many:,} of {len(values):,} values are {what}")
-    weights = np.asarray(numbers, dtype=np.int64) if counted else _read_units(values, name, where)
+    weights = np.require(numbers, np.int64, ["C", "W"]) if counted else _read_units(values, name, where)
     if float(weights.sum(dtype=np.float64)) >= _LARGEST:
         raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
     total = int(weights.sum())
@@ -278,7 +294,9 @@ def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -
     whole = coded.unify_dictionaries().combine_chunks()
     whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
     codes = whole.indices.to_numpy(zero_copy_only=False)
-    used = np.flatnonzero(np.bincount(codes, minlength=len(whole.dictionary)))
+    occurs = np.zeros(len(whole.dictionary), dtype=np.bool_)
+    occurs[codes] = True
+    used = np.flatnonzero(occurs)
     entries = whole.dictionary.take(pa.array(used))
     written = texts(entries)
     by_text = np.empty(len(used), dtype=np.int64)

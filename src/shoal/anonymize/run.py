@@ -47,7 +47,7 @@ from shoal.release.release import (
 )
 from shoal.release.rows import plain_table, write_rows
 from shoal.release.signing import SIGNATURE, SigningKey
-from shoal.release.sliced.table import SlicedTable, two_tables
+from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
 from shoal.release.witness import FILE as WITNESS
 from shoal.release.witness import Witness
 from shoal.sources.addresses import DatabaseTable, is_address
@@ -295,7 +295,7 @@ class Run:
         if rows.nobodys:
             return self.sample.watch(self.counts.watch(rows.batches)), None
         if rows.buckets is not None:
-            return self.sample.watch(self.counts.watch(rows.batches)), Witness.of_buckets(rows.buckets)
+            return self.sample.watch(self.counts.watch(rows.batches), BUCKET), Witness.of_buckets(rows.buckets)
         witness = Witness.of(manifest, publication.n_source_rows, folder)
         return self.sample.watch(self.counts.watch(witness.watch(rows.batches))), witness
 

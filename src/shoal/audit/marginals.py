@@ -33,19 +33,25 @@ from shoal.utility.rows import Binned, Tables, sum_weights
 
 MOST_ROWS = 100_000
 _STRETCHES = 64  # that decimal numbers without a declared domain are cut into
+_SPREAD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))  # odd numbers that mix all bits
 _LEAST = 1e-9  # records of a leaf that no label suggests
 
 
 class RowSample:
-    """A random sample of the rows that pass, all of them if they are no more than *most*."""
+    """A random sample of the rows that pass, all of them if they are no more than *most*.
+
+    Rows with the same number in the column *cluster* are kept or left out together; the sample may then be larger.
+    """
 
     def __init__(self, most: int = MOST_ROWS) -> None:
         self.n_rows = 0  # that passed
         self._most, self._share, self._rng = most, 1.0, np.random.default_rng(0)
+        self._cluster: str | None = None
         self._batches: list[pa.RecordBatch] = []
 
-    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def watch(self, batches: Iterator[pa.RecordBatch], cluster: str | None = None) -> Iterator[pa.RecordBatch]:
         """Pass on the rows."""
+        self._cluster = cluster
         for batch in batches:
             self.add(batch)
             yield batch
@@ -56,15 +62,27 @@ class RowSample:
         self._batches.append(self._thin(batch, self._share))
         while sum(each.num_rows for each in self._batches) > 2 * self._most:
             self._share /= 2
-            self._batches = [self._thin(each, 0.5) for each in self._batches]
+            thinned = [self._thin(each, 0.5) for each in self._batches]
+            if not any(each.num_rows for each in thinned):  # one cluster is larger
+                self._share *= 2
+                break
+            self._batches = thinned
 
     def _thin(self, batch: pa.RecordBatch, share: float) -> pa.RecordBatch:
-        return batch if share == 1 else batch.filter(pa.array(self._rng.random(batch.num_rows) < share))
+        if share == 1:
+            return batch
+        if self._cluster is None:
+            return batch.filter(pa.array(self._rng.random(batch.num_rows) < share))
+        number = np.asarray(batch.column(self._cluster).cast(pa.int64())).astype(np.uint64)
+        for factor in _SPREAD:  # the same number for the same cluster, whichever batch it is in
+            number = number * factor
+            number ^= number >> np.uint64(32)
+        return batch.filter(pa.array(number < self._share * 2.0**64))
 
     def table(self) -> pa.Table:
         """Return the sample."""
         held = pa.Table.from_batches(self._batches).unify_dictionaries()
-        if held.num_rows <= self._most:
+        if held.num_rows <= self._most or self._cluster is not None:
             return held
         return held.take(pa.array(np.sort(self._rng.choice(held.num_rows, self._most, replace=False))))
 

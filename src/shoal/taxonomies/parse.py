@@ -102,5 +102,5 @@ def _matching(values: pa.Array, pattern: str) -> pa.Array:
 
 
 def _plain(values: pa.Array, kind: np.dtype[np.generic]) -> tuple[np.ndarray, BoolArray]:
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    valid = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else np.ones(len(values), dtype=bool)
     return values.fill_null(0).to_numpy(zero_copy_only=False).astype(kind, copy=False), valid

@@ -128,8 +128,9 @@ class Slices(Form):
         return read_published(path, self.manifest)
 
     def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:
-        """Return one of the tables that the original may be."""
-        return sample_linking(self.slice_rows(rows), rng)
+        """Return one of the tables that the original may be, or its records in some buckets if the rows are theirs."""
+        number = np.unique(rows.column(BUCKET), return_inverse=True)[1] + 1
+        return sample_linking(self.slice_rows(rows.set_column(0, BUCKET, pa.array(number))), rng)
 
     def promises(self) -> list[str]:
         """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
