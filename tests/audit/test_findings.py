@@ -254,6 +254,8 @@ def test_a_release_below_shuffled_columns_says_so_and_one_above_does_not() -> No
 EMPTY = [
     {"column-frequency": {"k": 1}},
     {"k-anonymity": {"k": 1}},
+    {"profitability": {"gain": 1, "cost": 1}},
+    {"average-risk": {"risk": 1}},
     {"distinct-l-diversity": {"l": 1}},
     {"simple-l-diversity": {"l": 1}},
     {"entropy-l-diversity": {"l": 1}},
@@ -271,6 +273,10 @@ EMPTY = [
 MEANT = [
     {"column-frequency": {"k": 2}},
     {"k-anonymity": {"k": 2}},
+    {"profitability": {"gain": 1.001, "cost": 1}},
+    {"average-risk": {"risk": 0.99}},
+    {"sample-uniqueness": {"fraction": 0.9}},
+    {"population-uniqueness": {"fraction": 0.9, "sample_fraction": 0.5}},
     {"distinct-l-diversity": {"l": 2}},
     {"entropy-l-diversity": {"l": 1.01}},
     {"recursive-cl-diversity": {"c": 2, "l": 2}},

@@ -48,6 +48,7 @@ COLUMNS = "age sex zip day illness job row"
 QUASI = ("age", "sex", "zip", "day")
 MODELS: dict[str, list[dict[str, Any]]] = {
     "k-anonymity": [{"k": 4}],
+    "profitability": [{"gain": 7, "cost": 1.4}],
     "average-risk": [{"risk": 0.3}],
     "sample-uniqueness": [{"fraction": 0.1}],
     "population-uniqueness": [
@@ -247,6 +248,8 @@ def keeps(name: str, given: dict[str, Any], release: Any, everybody: pa.Table) -
     if name == "k-anonymity":
         return all(len(records) >= given["k"] for records in classes.values())
     sizes = [len(records) for records in classes.values()]
+    if name == "profitability":
+        return all(exactly(given["gain"]) <= size * exactly(given["cost"]) for size in sizes)
     if name == "average-risk":
         return Fraction(len(sizes), sum(sizes)) <= exactly(given["risk"])
     if name == "sample-uniqueness":

@@ -25,6 +25,10 @@ PEOPLE = {"population": "people.csv"}
 EXAMPLES: dict[str, list[list[dict[str, Any]]]] = {
     "k-anonymity": [[{"k": k} for k in (1, 2, 3, 5, 8)]],
     "column-frequency": [[{"k": k} for k in (1, 2, 3, 5, 8)]],
+    "profitability": [
+        [{"gain": 3, "cost": cost} for cost in (3, 1.5, 1, 0.7, 0.6, 0.5)],
+        [{"gain": gain, "cost": 0.1} for gain in (0.1, 0.3, 0.4, 2.3)],
+    ],
     "average-risk": [[{"risk": risk} for risk in (1, 0.5, 0.34, 0.3, 0.2)]],
     "sample-uniqueness": [[{"fraction": share} for share in (0.9, 0.5, 0.1, 0)]],
     "population-uniqueness": [[{"fraction": share, "sample_fraction": 0.1} for share in (0.9, 0.5, 0)]],
@@ -197,6 +201,7 @@ def meets(model: PrivacyModel, achieved: np.ndarray, classes: ClassHistograms, w
         "k-anonymity": "k",
         "k-map": "k",
         "population-uniqueness": "fraction",
+        "profitability": "cost",
         "sample-uniqueness": "fraction",
         "recursive-cl-diversity": "c",
         "t-closeness": "t",

@@ -73,6 +73,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "alpha-k-anonymity": {"alpha": 0.6, "k": 5},
     "beta-likeness": {"beta": 1.5},
     "delta-disclosure": {"delta": 1.6},
+    "profitability": {"gain": 5, "cost": 1},
     "average-risk": {"risk": 0.2},
     "sample-uniqueness": {"fraction": 0.1},
     "population-uniqueness": {"fraction": 0.1, "sample_fraction": 0.1},

@@ -21,6 +21,7 @@ from shoal.models.entropy_l_diversity import LARGEST_SETTLED, EntropyLDiversity
 from shoal.models.exact import at_most, largest_sums
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.k_map import KMap
+from shoal.models.profitability import Profitability
 from shoal.models.recursive_cl_diversity import RecursiveCLDiversity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.models.t_closeness import TCloseness
@@ -151,6 +152,10 @@ def test_enhanced_likeness_keeps_a_common_value_from_becoming_certain() -> None:
 
 REASONS = [
     (KAnonymity(k=50), "k-anonymity: k = 50 but the table has only 12 records"),
+    (
+        Profitability(gain=300, cost=20.5),
+        "profitability: gain = 300 and cost = 20.5 take at least 15 records; the table has only 12",
+    ),
     (
         DistinctLDiversity(l=20, attribute="occupation"),
         "distinct-l-diversity on 'occupation': l = 20 but only 4 values occur",

@@ -27,6 +27,7 @@ MEASURES = ("um", "loss", "ncp", "non-uniform-entropy", "discernibility", "class
 MODELS = discover("shoal.models", PrivacyModel)
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "k-anonymity": [{"k": 3}],
+    "profitability": [{"gain": 3, "cost": 1.2}],
     "average-risk": [{"risk": 0.4}],
     "sample-uniqueness": [{"fraction": 0.1}],
     "population-uniqueness": [{"fraction": 0.2, "sample_fraction": 0.3, "model": "zayatz"}],

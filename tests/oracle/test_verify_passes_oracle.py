@@ -49,6 +49,7 @@ MODELS: dict[str, list[dict[str, Any]]] = {
     "beta-likeness": [{"beta": 2.5}],
     "delta-disclosure": [{"delta": 2.5, "attribute": "illness"}],
     "confidence-bounding": [{"most": 0.7, "harmless": ["flu"], "separator": "i", "attribute": "illness"}],
+    "profitability": [{"gain": 10, "cost": 2.5}],
     "average-risk": [{"risk": 0.15}],
     "sample-uniqueness": [{"fraction": 0.02}],
     "population-uniqueness": [{"fraction": 0.02, "sample_fraction": 0.1}],

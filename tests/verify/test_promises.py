@@ -160,6 +160,7 @@ def change(counts: Class, whole: Class) -> float:
 Case = tuple[str, str, dict[str, Any], Callable[[Class, Class], Any], str]
 CASES: tuple[Case, ...] = (
     ("k-anonymity", "k", {}, lambda counts, _: Fraction(sum(counts)), ">="),
+    ("profitability", "cost", {"gain": 0.3}, lambda counts, _: Fraction(3, 10 * sum(counts)), "<="),
     ("distinct-l-diversity", "l", {}, lambda counts, _: Fraction(len(ordered(counts))), ">="),
     ("simple-l-diversity", "l", {}, lambda counts, _: Fraction(sum(counts), ordered(counts)[0]), ">="),
     ("entropy-l-diversity", "l", {}, entropy_l, ">="),
@@ -177,7 +178,7 @@ CASES: tuple[Case, ...] = (
     ("confidence-bounding", "most", {}, lambda counts, _: Fraction(max(counts), sum(counts)), "<="),
 )
 WHOLE = ("k-anonymity", "distinct-l-diversity")
-FEWEST = {"k": 1, "l": 1.0, "c": 1e-6, "tau": 1e-6, "t": 0, "alpha": 1e-6, "beta": 1e-6, "delta": 1e-6, "most": 1e-6}
+FEWEST = {"k": 1, "cost": 1e-6, "l": 1.0, "c": 1e-6, "tau": 1e-6, "t": 0, "alpha": 1e-6, "beta": 1e-6, "delta": 1e-6, "most": 1e-6}
 MOST = {"tau": 1, "alpha": 1, "most": 1}
 LOGARITHMS = ("entropy-l-diversity", "delta-disclosure")
 
@@ -239,7 +240,7 @@ def test_beliefs_reach_the_same_and_ties_are_refused() -> None:
 def test_counts_that_only_wide_integers_hold() -> None:
     """Products of counts beyond 64 bits change nothing: shares are the same."""
     for model, main, rest, *_ in CASES:
-        if model in ("k-anonymity", "alpha-k-anonymity"):
+        if model in ("k-anonymity", "profitability", "alpha-k-anonymity"):
             continue
         limit = 2 if main in ("l", "c") else 0.5
         for classes in TABLES:
@@ -403,6 +404,7 @@ NAMED = {"legal": ["p"], "not": ["", 1, None]}
 PARAMETERS: dict[str, dict[str, tuple[dict[str, list[Any]], Any]]] = {
     "k-anonymity": {"k": (K, 2)},
     "column-frequency": {"k": (K, 2)},
+    "profitability": {"gain": (POSITIVE, 2), "cost": (POSITIVE, 2)},
     "distinct-l-diversity": {"l": (K, 2)},
     "simple-l-diversity": {"l": (UP, 2)},
     "entropy-l-diversity": {"l": (UP, 2)},

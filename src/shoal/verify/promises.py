@@ -252,6 +252,13 @@ def _limit_presence(promise: Promise, classes: Histograms, _: Attribute | None) 
     return holds, reached
 
 
+def _limit_attacks(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+    gain, cost = promise.fraction("gain"), promise.fraction("cost")
+    sizes, place = np.unique(classes.sizes, return_inverse=True)
+    worthless = np.array([gain <= n * cost for n in sizes.tolist()], dtype=np.bool_)
+    return worthless[place], float(gain) / classes.sizes
+
+
 def _limit_classes(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
     return _of_all(classes, Fraction(classes.sizes.shape[0], classes.total), promise.fraction("risk"))
 
@@ -304,6 +311,7 @@ _IN_ORDER = (lambda given: given["min"] <= given["max"], "'min' is greater than 
 
 MODELS: Mapping[str, Model] = {
     "k-anonymity": Model({"k": (_K, ...)}, _count_sizes, "sizes", min),
+    "profitability": Model({"gain": (Positive, ...), "cost": (Positive, ...)}, _limit_attacks, "sizes"),
     "average-risk": Model({"risk": (_PART, ...)}, _limit_classes, "table"),
     "sample-uniqueness": Model({"fraction": (_BELOW_1, ...)}, _limit_unique, "table"),
     "population-uniqueness": Model(_OF_POPULATION, _limit_unique_in_population, "table"),
