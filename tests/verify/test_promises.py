@@ -178,7 +178,7 @@ CASES: tuple[Case, ...] = (
     ("confidence-bounding", "most", {}, lambda counts, _: Fraction(max(counts), sum(counts)), "<="),
 )
 WHOLE = ("k-anonymity", "distinct-l-diversity")
-FEWEST = {"k": 1, "cost": 1e-6, "l": 1.0, "c": 1e-6, "tau": 1e-6, "t": 0, "alpha": 1e-6, "beta": 1e-6, "delta": 1e-6, "most": 1e-6}
+FEWEST = dict.fromkeys(("cost", "c", "tau", "alpha", "beta", "delta", "most"), 1e-6) | {"k": 1, "l": 1.0, "t": 0}
 MOST = {"tau": 1, "alpha": 1, "most": 1}
 LOGARITHMS = ("entropy-l-diversity", "delta-disclosure")
 
