@@ -269,6 +269,7 @@ EMPTY = [
     {"beta-likeness": {"beta": 3}},
     {"k-map": {"k": 1, "population": "x"}},
     {"delta-presence": {"min": 0, "max": 1, "population": "x"}},
+    {"average-risk": {"risk": 1}},
 ]
 MEANT = [
     {"column-frequency": {"k": 2}},
@@ -290,6 +291,9 @@ MEANT = [
     {"k-map": {"k": 2, "population": "x"}},
     {"delta-presence": {"min": 0, "max": 0.9, "population": "x"}},
     {"delta-presence": {"min": 0.1, "max": 1, "population": "x"}},
+    {"average-risk": {"risk": 0.9}},
+    {"sample-uniqueness": {"fraction": 0.5}},
+    {"population-uniqueness": {"fraction": 0.5, "sample_fraction": 0.1}},
 ]
 
 

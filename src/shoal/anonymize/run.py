@@ -17,7 +17,6 @@ from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverifie
 from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.audit.individual import check_weights
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
@@ -54,10 +53,9 @@ from shoal.sources.addresses import DatabaseTable, is_address
 from shoal.sources.base import Source, SourceOptions, file_digest, layers
 from shoal.sources.frames import like
 from shoal.sources.opening import open_source
-from shoal.sources.snapshots import KeptSource
 from shoal.sources.writers import Format
 from shoal.utility.base import Utility
-from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights
+from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights, check_weights
 from shoal.verify.result import Verification
 
 if TYPE_CHECKING:
@@ -167,6 +165,8 @@ class Run:
         """Let a delimited file be parsed once; identifiers that are neither published nor name a unit are not kept."""
         if not source.parses:
             return source
+        from shoal.sources.snapshots import KeptSource  # other sources do without it
+
         identifiers = {name for name in policy.names("identifier") if name not in policy.techniques}
         columns = set(policy.attributes) - identifiers | set(policy.units.values())
         beside = None if out is None or not out.parent.is_dir() else out.parent

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.audit.individual import check_weights, individual_risk
+from shoal.audit.individual import individual_risk
 from shoal.audit.loglinear import estimate_loglinear
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
@@ -40,6 +40,7 @@ from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
+from shoal.utility.marginals import check_weights
 
 
 def audit(

@@ -9,7 +9,6 @@ import numpy as np
 
 from shoal.audit.raw import RawTable
 from shoal.core.arrays import FloatArray, IntArray
-from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.results import Figures
 from shoal.engines.local import LocalEngine
@@ -112,12 +111,3 @@ def individual_risk(
         sums += sum_weights(located.cells, read_weights(located.batch[weight], weight), len(sums))
     kept = sums if raw.encoding.kept is None else sums[raw.encoding.kept]
     return IndividualRisk.of(weight, raw.sizes, np.add.reduceat(kept, raw.first[:-1]))
-
-
-def check_weights(source: Source, weight: str) -> None:
-    """Raise unless every record has a weight of at least 0, and one has more."""
-    some = False
-    for batch in source.batches([weight]):
-        some = bool(some or (read_weights(batch.column(0), weight) > 0).any())
-    if not some:
-        raise InputError(f"all survey weights, in column {weight!r}, are 0; correct them, or give it another role")

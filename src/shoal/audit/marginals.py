@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.columns.rounding import Rounding
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import ShoalError
 from shoal.policy.policy import Policy
@@ -300,7 +299,7 @@ class SourceTables:
         weighted = self.weight is not None and self.weight in table.column_names
         records = read_weights(table.column(self.weight), str(self.weight)) if weighted else np.ones(table.num_rows)
         techniques = form.manifest.get("techniques", {}).items()
-        rounded = {name: entry for name, entry in techniques if entry["technique"] == Rounding.name}
+        rounded = {name: entry for name, entry in techniques if entry["technique"] == "rounding"}
         columns = []
         for one, edges in zip(self.columns, self.edges, strict=True):
             column = table.column(one.name)

@@ -17,6 +17,7 @@ from shoal.core.errors import InputError
 from shoal.core.wording import count_noun
 from shoal.plan.counted import CountedCells, LocatedBatch
 from shoal.plan.problem import Attribute, Problem
+from shoal.sources.base import Source
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.rows import Rows, Tables, sum_weights
@@ -219,6 +220,15 @@ def read_weights(column: pa.Array | pa.ChunkedArray, name: str) -> FloatArray:
             "are missing, negative or no numbers; correct them, or give the column another role"
         )
     return weights
+
+
+def check_weights(source: Source, weight: str) -> None:
+    """Raise unless every record has a weight of at least 0, and one has more."""
+    some = False
+    for batch in source.batches([weight]):
+        some = bool(some or (read_weights(batch.column(0), weight) > 0).any())
+    if not some:
+        raise InputError(f"all survey weights, in column {weight!r}, are 0; correct them, or give it another role")
 
 
 def choose_sets(n_attributes: int, size: int, most: int, rng: np.random.Generator) -> Iterator[tuple[int, ...]]:
