@@ -207,7 +207,7 @@ def test_every_method_has_a_guide_that_names_its_parameters_and_what_it_tells_of
 def test_the_guide_to_choosing_has_a_column_for_every_method() -> None:
     text = (DOCS / "choosing.md").read_text(encoding="utf-8")
     (head,) = re.findall(r"^\| \| (.*) \|$", text, flags=re.MULTILINE)
-    assert set(re.findall(r"\[(\w+)\]\((?:\w+)\.md\)", head)) == set(methods())
+    assert set(re.findall(r"\[([\w-]+)\]\(\1\.md\)", head)) == set(methods())
 
 
 def test_the_guide_to_models_names_every_model_and_parameter() -> None:
