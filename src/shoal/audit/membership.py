@@ -133,11 +133,14 @@ class BucketSets:
     @classmethod
     def of(cls, part: ValueBuckets) -> BucketSets:
         """Gather values by their buckets; a value that no bucket shows is left out."""
-        values = Counter(part.bucket[begin:end].tobytes() for begin, end in itertools.pairwise(part.first.tolist()))
-        values.pop(b"", None)
-        sets = [np.frombuffer(buckets, dtype=part.bucket.dtype) for buckets in values]
-        first = np.cumsum([0, *map(len, sets)], dtype=np.int64)
-        return cls(first, np.concatenate([part.bucket[:0], *sets]), np.array([*values.values()], dtype=np.int64))
+        begin, several = part.first[:-1], part.n_buckets_of > 1
+        edges = zip(begin[several].tolist(), part.first[1:][several].tolist(), strict=True)
+        values = Counter(part.bucket[start:stop].tobytes() for start, stop in edges)
+        alone = np.bincount(part.bucket[begin[part.n_buckets_of == 1]])  # most values of a part with many
+        single = np.flatnonzero(alone)
+        sets = [single.astype(part.bucket.dtype), *(np.frombuffer(held, dtype=part.bucket.dtype) for held in values)]
+        first = np.cumsum([0, *np.ones_like(single), *map(len, sets[1:])], dtype=np.int64)
+        return cls(first, np.concatenate(sets), np.array([*alone[single], *values.values()], dtype=np.int64))
 
 
 class UncountableError(UsageError):

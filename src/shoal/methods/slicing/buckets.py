@@ -116,6 +116,8 @@ class Cutter:
             for requirement in problem.requirements
             if requirement.values is not None
         ]
+        same_part = [judge.requirement.model for judge, part in self._judges if part is self._judges[0][1]]
+        self._smallest_group = max((model.smallest_class for model in same_part), default=0)
         self._mixed = parts if mixed else ()
         self._smallest = smallest
 
@@ -150,9 +152,9 @@ class Cutter:
 
     def _sides_hold(self, items: Items, attribute: IntArray, cut: IntArray) -> tuple[BoolArray, Sides]:
         """Return (n,) whether both sides of each bucket are large enough and all their groups hold, and the sides."""
-        side, place, group, first, sizes = part_items(items, attribute, cut)
-        good = np.asarray(sizes.min(axis=1, initial=self._smallest) >= self._smallest)
-        bucket, cells = np.repeat(np.arange(items.n_buckets), items.stops - items.starts), items.cells[place]
+        good, side, place, group, first = part_items(items, attribute, cut, self._smallest, self._smallest_group)
+        large = np.flatnonzero(good)
+        bucket, cells = np.repeat(large, (items.stops - items.starts)[large]), items.cells[place]
         half = 2 * bucket + side[place]
         linked = find_linked_buckets(self._mixed, cells, half, 2 * items.n_buckets).reshape(-1, 2).any(axis=1)
         if linked.any():
@@ -162,7 +164,7 @@ class Cutter:
                 break
             if part is self._judges[0][1]:  # whose values the items are ordered by
                 holds = _groups_hold(judge, items, place, group, int(first[-1]))
-                good &= np.logical_and.reduceat(holds, first[:-1])
+                good[large] &= np.logical_and.reduceat(holds, first[:-1])
             else:
                 good[self._find_failing(judge, part, items, place, half) // 2] = False
         return good, side
@@ -275,6 +277,7 @@ def propose_cuts(
     eighths = np.zeros(n, dtype=np.int64)
     least = np.empty(d, dtype=np.int64)
     most = np.empty(d, dtype=np.int64)
+    widths = np.empty(d, dtype=np.float64)
     tally = np.zeros(0, dtype=np.int64)
     for b in range(n):
         start, stop = items.starts[b], items.stops[b]
@@ -290,16 +293,19 @@ def propose_cuts(
                 elif code > most[j]:
                     most[j] = code
         totals[b] = total
-        widths = np.empty(d, dtype=np.float64)
-        for j in range(d):
-            widths[j] = -(most[j] - least[j]) / spans[j]
-        order = places_ascending(widths)
         n_wide = 0
-        while n_wide < d and widths[order[n_wide]] < 0.0:
-            n_wide += 1
+        for j in range(d):
+            widths[j] = (most[j] - least[j]) / spans[j]
+            n_wide += most[j] > least[j]
         if attempts[b] >= n_wide * len(EIGHTHS):
             continue
-        j = order[attempts[b] % n_wide]
+        j = -1
+        ahead = -1
+        while ahead != attempts[b] % n_wide:  # attributes that are tried before it: wider ones, of equal ones the first
+            j += 1
+            ahead = 0
+            for other in range(d):
+                ahead += widths[other] > widths[j] or (widths[other] == widths[j] and other < j)
         eighths[b] = EIGHTHS[attempts[b] // n_wide]
         wanted = total * eighths[b]
         low = least[j]
@@ -334,41 +340,53 @@ def propose_cuts(
 
 @kernel
 def part_items(
-    items: Items, attribute: IntArray, cut: IntArray
-) -> tuple[Sides, IntArray, CodeArray, IntArray, IntArray]:
+    items: Items, attribute: IntArray, cut: IntArray, smallest: int, smallest_group: int
+) -> tuple[BoolArray, Sides, IntArray, CodeArray, IntArray]:
     """Part the items of buckets at a code of an attribute, and number the groups of both sides.
 
-    A group is one side's items with the same key. Returned are the side of every item, 0
-    (left: code <= cut, or in none of the buckets) or 1, the items of the buckets, their groups, (n + 1,) where each
-    bucket's groups begin, and (n, 2) the records of both sides.
+    A group is one side's items with the same key. Returned are which buckets have large enough sides and groups, the
+    side of their items, 0 (left: code <= cut) or 1, these items, their groups, and (n_large + 1,) where each bucket's
+    groups begin.
     """
     codes, records, keys, _, starts, stops = items
     side = np.zeros(len(codes), dtype=np.uint8)
     n = len(starts)
     n_items = (stops - starts).sum()
+    large = np.zeros(n, dtype=np.bool_)
     places = np.empty(n_items, dtype=np.int64)
     group = np.empty(n_items, dtype=np.int32)
+    of_group = np.zeros(n_items + 1, dtype=np.int64)
     first = np.zeros(n + 1, dtype=np.int64)
-    sizes = np.zeros((n, 2), dtype=np.int64)
+    sizes = np.empty(2, dtype=np.int64)
+    last = np.empty(2, dtype=np.int64)
     current = np.empty(2, dtype=np.int64)
-    place, number = 0, 0
+    place, n_large = 0, 0
     for b in range(n):
-        current[0] = current[1] = -1
-        first[b] = number
-        last = np.full(2, -1, dtype=np.int64)
+        begin, number = place, first[n_large]
+        last[:] = -1
+        sizes[:] = 0
         for item in range(starts[b], stops[b]):
             right = 0 if codes[item, attribute[b]] <= cut[b] else 1
             side[item] = right
-            sizes[b, right] += records[item]
+            sizes[right] += records[item]
             if keys[item] != last[right]:
+                if last[right] >= 0 and of_group[current[right]] < smallest_group:
+                    break
                 last[right] = keys[item]
                 current[right] = number
+                of_group[number] = 0
                 number += 1
+            of_group[current[right]] += records[item]
             places[place] = item
             group[place] = current[right]
             place += 1
-    first[n] = number
-    return side, places, group, first, sizes
+        large[b] = sizes.min() >= smallest and of_group[first[n_large] : number].min() >= smallest_group
+        if large[b]:
+            n_large += 1
+            first[n_large] = number
+        else:
+            place = begin
+    return large, side, places[:place], group[:place], first[: n_large + 1]
 
 
 @kernel
