@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shoal.audit import population
+from shoal.models import population
 from shoal.models.population import Spectrum, estimate_uniqueness
 
 SEEDS = range(40)

@@ -25,6 +25,7 @@ METHODS: dict[str, list[dict[str, Any]]] = {
     "auto": [{}],
     "hilbert": [{}, {"labels": "ranges"}],
     "incognito": [{}, {"recode": True}],
+    "local-suppression": [{}, {"levels": {"zip": 1}}],
     "microaggregation": [{}],
     "mondrian": [{}, {"labels": "ranges"}],
     "plain": [{}],

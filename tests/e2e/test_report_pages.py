@@ -49,6 +49,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "mondrian": {"privacy": K + L, "method": "mondrian"},
     "incognito": {"privacy": K, "method": "incognito", "max_withheld": 0.1},
     "hilbert": {"privacy": K, "method": "hilbert"},
+    "local-suppression": {"privacy": K, "method": {"local-suppression": {"levels": {"age": 1}}}},
     "sweep": {"privacy": [{"tau-l-diversity": {"tau": 0.4, "l": 3}}], "method": "sweep"},
     "slicing": {"privacy": [{"column-frequency": {"k": 4}}, *L], "method": "slicing"},
     "anatomy": {"privacy": L, "method": {"anatomy": {"two_tables": True}}},

@@ -18,7 +18,9 @@ class AverageRisk(TableModel):
     El Emam, "Guide to the de-identification of personal health information", 2013. A record of a class of n is matched
     rightly with a chance of 1/n; summed over the class that is 1, so the mean over the table is classes / records.
 
-    >>> AverageRisk(risk=0.5).holds_together(np.array([1, 3])), AverageRisk(risk=0.5).holds_together(np.array([1, 2]))
+    >>> import numpy as np
+    >>> model = AverageRisk(risk=0.5)
+    >>> model.holds_together(np.array([1, 3])), model.holds_together(np.array([1, 2]))
     (True, False)
     """
 

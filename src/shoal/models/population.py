@@ -150,7 +150,7 @@ def estimate_share(sizes: IntArray, fraction: float, model: Rule) -> float | Non
     """Return the estimated share of the population that is unique, by one model or the rule; None: no estimate.
 
     >>> estimate_share(np.repeat([1, 2, 3, 4], [60, 20, 8, 4]), 0.2, "zayatz")
-    0.20380434782608695
+    0.22232131887388415
     """
     if model == "dankar":
         return estimate_uniqueness(sizes, fraction).share

@@ -21,7 +21,8 @@ class PopulationUniquenessModel(TableModel):
     formula and of Chen and Keller-McNulty (``snb``); ``dankar`` is the rule of Dankar and others that chooses between
     them, and always has an answer. Where a model has no estimate the requirement does not hold.
 
-    >>> model = PopulationUniquenessModel(fraction=0.21, sample_fraction=0.2, model="zayatz")
+    >>> import numpy as np
+    >>> model = PopulationUniquenessModel(fraction=0.23, sample_fraction=0.2, model="zayatz")
     >>> model.holds_together(np.repeat([1, 2, 3, 4], [60, 20, 8, 4]))
     True
     """

@@ -178,7 +178,7 @@ class MaskTaxonomy(TaxonomyBuilder):
     ('4711*', {'prefixes': ['4711']})
     >>> illnesses = MaskTaxonomy().build(pa.array(["E11", "E11.9", "E119", "E10.1", "I10"]))
     >>> illnesses.label(1, 4), illnesses.label(0, 4), illnesses.cover(1, 2)
-    ('E11*', 'E*', {'values': ['E11']})
+    ('E11*', 'E1*', {'values': ['E11']})
     """
 
     name: ClassVar[str] = "mask"
