@@ -94,6 +94,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
         "noise": plain(age=NOISE),
         "rounding at random": plain(age={"rounding": {"base": 5, "random": True}}),
         "rank swapping": plain(age={"rank-swapping": {"window": 0.1}}),
+        "averages of ages": plain(age={"microaggregation": {"k": 30}}),
     },
     "swapping": {
         "ages": plain(age={"swapping": {"share": 0.2}}),

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 import shoal
+from shoal.columns.microaggregation.mdav import Grouping, Space, join_groups
 from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.core.randomness import Chance
 from shoal.engines.local import LocalEngine
-from shoal.methods.microaggregation.mdav import Grouping, Space, join_groups
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import publish_plan

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.methods.microaggregation.mdav import Grouping, Space, microaggregate, sum_squares
+from shoal.columns.microaggregation.mdav import Grouping, Space, microaggregate, sum_squares
 
 Point = tuple[tuple[int, ...], tuple[int, ...]]  # coordinates, codes
 

@@ -93,6 +93,9 @@ def technique_entries(folder: Path) -> dict[str, list[dict[str, Any]]]:
         "permutation": [{"within": ["sex"]}, {}],
         "pram": [{"keep": 0.75}, {"keep": 0.75, "invariant": True, "strata": ["sex"]}],
         "rank-swapping": [{"window": 0.05}],
+        "correlated-noise": [{"share": 0.25, "columns": ["age"]}],
+        "shuffling": [{"given": ["age"]}],
+        "microaggregation": [{"k": 3, "columns": ["age"], "strata": ["sex"], "decimals": 1}, {"k": 4}],
         "record-swapping": [{"hierarchy": ["wage"], "share": 0.5}, {"hierarchy": ["wage"], "similar": ["sex"]}],
         "pseudonym": [{"key": str(key), "domain": "people"}, {"key": str(key), "reversible": True}],
         "token": [{}],
@@ -101,13 +104,14 @@ def technique_entries(folder: Path) -> dict[str, list[dict[str, Any]]]:
     assert set(given) == set(discover("shoal.columns", Technique))
     known = discover("shoal.columns", Technique)
     source = open_source(people(), SourceOptions())
-    return {
-        name: [
-            treat({"wage": known[name].model_validate(one)}, source, Chance.of(1)).describe()["wage"]  # type: ignore[attr-defined]
-            for one in parameters
-        ]
-        for name, parameters in given.items()
-    }
+
+    def describe(name: str, one: dict[str, Any]) -> Any:
+        techniques = {"wage": known[name].model_validate(one)}
+        if name == "correlated-noise":
+            techniques["age"] = known[name].model_validate(one | {"columns": ["wage"]})
+        return treat(techniques, source, Chance.of(1)).describe()["wage"]  # type: ignore[attr-defined]
+
+    return {name: [describe(name, one) for one in parameters] for name, parameters in given.items()}
 
 
 def test_every_technique_is_told_in_words_with_its_parameters(tmp_path: Path) -> None:
@@ -123,6 +127,12 @@ def test_every_technique_is_told_in_words_with_its_parameters(tmp_path: Path) ->
         "permutation": [("`sex`",), ("all records",)],
         "pram": [("at least 0.75", "`applied`"), ("each group of records that agree in `sex`", "Expected frequencies")],
         "rank-swapping": [("at most 5%",)],
+        "correlated-noise": [("correlations with that of `age`", "25% of their variance")],
+        "shuffling": [("`age`",)],
+        "microaggregation": [
+            ("together with `age`", "at least 3 near records that agree in `sex`", "1 decimal"),
+            ("replaced by averages of groups of at least 4 near records, as whole numbers",),
+        ],
         "record-swapping": [("areas (`wage`)", "% of the records"), ("between records that agree in `sex`",)],
         "pseudonym": [("domain `people`", "find out whose"), ("take them back",)],
         "token": [("nothing was kept",)],

@@ -76,7 +76,7 @@ class MovedTreatment(Treatment):
 
     def warnings(self) -> tuple[str, ...]:
         """Say that many rows have nobody to exchange their value with."""
-        alone = self.found["rows_alone_in_group"]
+        alone = self.found.get("rows_alone_in_group", 0)
         if alone <= _MANY_ALONE * len(self.codes):
             return ()
         warning = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,13 +16,10 @@ from shoal.verify.reading import PublishedRows
 from shoal.verify.result import Check
 from shoal.verify.techniques.base import ColumnValues, as_texts, compare_missing, gather_values
 from shoal.verify.techniques.checking import gap_fault
-from shoal.verify.techniques.numbers import Grid, extreme_sums, sum_steps
+from shoal.verify.techniques.numbers import Grid, find_sum_fault
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
-
-_FINE = 20  # bits of a step that sums of the source are counted in
-_ROUNDING = 1e-9  # relative: a mean that was computed in floating point may be rounded to the wrong side of a half
 
 
 def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | None) -> list[Check]:
@@ -86,26 +82,9 @@ def _number_fault(
     if steps[0] < bounds[0] or steps[-1] > bounds[1]:
         return "has averages outside what the source's numbers span"
     if averaging.numbers == "mean":
-        return _sum_fault(steps, mine[1], theirs, grid, published.present)
+        return find_sum_fault((steps, mine[1]), theirs, grid)
     known = bool(np.isin(steps, grid.steps(theirs[0])).all())
     return None if known else "has medians that are no numbers of the source"
-
-
-def _sum_fault(
-    steps: FloatArray, counts: IntArray, original: tuple[FloatArray, IntArray], grid: Grid, n: int
-) -> str | None:
-    """A mean is off by half a step at most, so the sum is by half a step for each row.
-
-    Where not all rows are published nobody knows which are: the sum then lies between those of the least and the
-    greatest numbers.
-    """
-    scaled = original[0] * 10.0**grid.decimals
-    fine = _FINE if bool((np.abs(scaled) < 2.0**31).all()) else 0
-    least, most = extreme_sums(np.floor(scaled * 2.0**fine), original[1], n)
-    slack = math.ceil(n * 2.0**fine * (0.5 + _ROUNDING))
-    if not least - slack <= sum_steps(steps, counts) << fine <= most + n + slack:
-        return "has averages that do not add up to the source's total"
-    return None
 
 
 def _numbers(attribute: Attribute, values: ColumnValues) -> tuple[FloatArray, IntArray] | None:

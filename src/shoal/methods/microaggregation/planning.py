@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
-from shoal.core.errors import InputError, UnreachableError
-from shoal.core.kernels import group_items, same_rows
-from shoal.core.progress import Progress
-from shoal.methods.base import refuse_unreachable
-from shoal.methods.microaggregation.mdav import (
+from shoal.columns.microaggregation.mdav import (
     Grouping,
     Space,
     group_means,
@@ -22,6 +17,11 @@ from shoal.methods.microaggregation.mdav import (
     microaggregate,
     sum_squares,
 )
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.errors import InputError, UnreachableError
+from shoal.core.kernels import group_items, same_rows
+from shoal.core.progress import Progress
+from shoal.methods.base import refuse_unreachable
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem

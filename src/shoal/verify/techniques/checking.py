@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, KeyArray
 from shoal.verify.coding import PointReader
@@ -22,6 +24,7 @@ from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
 from shoal.verify.techniques.base import ColumnValues, Declared, as_numbers, gather_values, missing_values
 from shoal.verify.techniques.declared import Moved, RankSwapping, Tokens
+from shoal.verify.techniques.numbers import Microaggregation
 from shoal.verify.techniques.pram import Pram, count_texts
 from shoal.verify.truth import check_values
 
@@ -60,6 +63,8 @@ def check_techniques(
             fault = _find_strange(declared, manifest, rows, expected)
             if fault is None and isinstance(declared, RankSwapping):
                 fault = _find_far(declared, manifest, rows, expected)
+        if fault is None and isinstance(declared, Microaggregation):
+            fault = _find_few(declared, manifest, rows)
         if fault is None and isinstance(declared, Pram) and source is not None:
             fault = _find_unlikely(declared, manifest, rows, source)
         checks.append(_check(declared, fault))
@@ -131,6 +136,25 @@ def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, sour
         return None
     groups = " in the groups that they stay in" if len(names) > 1 else ""
     return f"has {strange} values more often than the source{groups}"
+
+
+def _find_few(declared: Microaggregation, manifest: Manifest, rows: PublishedRows) -> str | None:
+    """Return a fault if more averages stand in fewer than k rows than rows that are not published explain.
+
+    Averages of the group that stand beside each other are counted together, within strata that follow from the source.
+    """
+    columns, exact = _find_traced(declared, manifest)
+    plain = {a.name for a in manifest.attributes if not a.boxed and not manifest.is_averaged(a)}
+    shown = [name for name in (declared.column, *declared.columns) if name in columns and name in plain]
+    names = [columns[name] for name in (*shown, *(name for name in declared.strata if name in exact))]
+    contents, tally = Contents(names, [rows.schema.field(name).type for name in names], ()), Tally()
+    for batch in rows.batches(names):
+        present = [pc.is_valid(column) for column in batch.columns[: len(shown)]]
+        tally.add(contents.hashes(batch.filter(reduce(pc.or_, present))))
+    lacking = int(np.maximum(declared.k - tally.result()[1], 0).sum())
+    if lacking <= manifest.withheld + manifest.dropped:
+        return None
+    return f"has averages that stand in fewer than {declared.k} rows"
 
 
 def _find_unlikely(declared: Pram, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:

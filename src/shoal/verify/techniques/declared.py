@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import FloatArray
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
 from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
-from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Noise, Rounding
+from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Microaggregation, Noise, Rounding
 from shoal.verify.techniques.pram import Pram
 
 Length = Annotated[int, Field(ge=16, le=51)]  # characters of a token that its key does not take back
@@ -259,6 +259,7 @@ TECHNIQUES: dict[str, type[Declared]] = {
     "coding": Coding,
     "correlated-noise": CorrelatedNoise,
     "hash": Hash,
+    "microaggregation": Microaggregation,
     "noise": Noise,
     "permutation": Permutation,
     "pram": Pram,

@@ -30,6 +30,8 @@ FARTHEST = 2.0**52  # grid steps from 0, beyond which floats skip some
 _HALF = 26  # bits
 Numbers = tuple[FloatArray, IntArray]  # ascending, and how many rows have each
 _WIDEST = 2.0**40  # grid steps of noise
+_FINE = 20  # bits of a step that sums of the source are counted in
+_ROUNDING = 1e-9  # relative: a mean that was computed in floating point may be rounded to the wrong side of a half
 _INSIDE = 0.05  # noise that is drawn again stays inside with a larger chance: it is at most four domains wide
 
 
@@ -94,6 +96,21 @@ def extreme_sums(steps: FloatArray, counts: IntArray, n: int) -> tuple[int, int]
 def _first(counts: IntArray, n: int) -> IntArray:
     before = np.cumsum(counts) - counts
     return np.asarray(np.clip(n - before, 0, counts), dtype=np.int64)
+
+
+def find_sum_fault(own: Numbers, original: Numbers, grid: Grid) -> str | None:
+    """Return a fault if averages, in steps of the grid, do not add up to what the numbers of the source do.
+
+    An average is off by half a step at most, so the sum is by half a step for each row. Where not all rows are
+    published nobody knows which are: the sum then lies between those of the least and the greatest numbers.
+    """
+    n, scaled = int(own[1].sum()), original[0] * 10.0**grid.decimals
+    fine = _FINE if bool((np.abs(scaled) < 2.0**31).all()) else 0
+    least, most = extreme_sums(np.floor(scaled * 2.0**fine), original[1], n)
+    slack = math.ceil(n * 2.0**fine * (0.5 + _ROUNDING))
+    if not least - slack <= sum_steps(*own) << fine <= most + n + slack:
+        return "has averages that do not add up to the source's total"
+    return None
 
 
 def are_within(own: Numbers, low: FloatArray, high: FloatArray, counts: IntArray, reach: float = 0.0) -> bool:
@@ -264,6 +281,61 @@ class Bounded(Gridded):
         if low is not None and high is not None and low >= high:
             raise ValueError("has a {} that is not below {}".format(*self.end_names))
         return low, high
+
+
+class Microaggregation(Gridded):
+    """Averages of groups of near rows; rows that have the same ones are counted where these stand side by side."""
+
+    ends: ClassVar[Ends] = (None, None)
+    finding: ClassVar[str] = (
+        "averages are on their grid, and no combination of them that stands in the rows is in fewer than k but for "
+        "rows that are not published; that those of a group were the nearest, no file shows"
+    )
+
+    k: Annotated[int, Field(ge=2)]
+    columns: Listed[str]
+    strata: Listed[str]
+    decimals: Decimals
+    distance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Microaggregation:
+        named = [self.column, *self.columns, *self.strata]
+        if len(set(named)) != len(named):
+            raise ValueError("names a column twice in columns and strata, or the column itself")
+        return self
+
+    @property
+    def grid(self) -> Grid:
+        """The declared decimals."""
+        return Grid(self.decimals)
+
+    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
+        """Averages lie among the source's numbers and add up to them; if all are there, so do squares and distance.
+
+        Squares of numbers are those of averages and of distances from these, and rounding changes the deviation of
+        averages by half a step at most.
+        """
+        (steps, times), (numbers, counts) = multiples, original
+        if not len(steps):
+            return None
+        bounds = self.grid.steps(numbers[[0, -1]])
+        if steps[0] < bounds[0] or steps[-1] > bounds[1]:
+            return "has averages outside what the source's numbers span"
+        fault = find_sum_fault(multiples, original, self.grid)
+        if fault is not None or times.sum() < counts.sum():
+            return fault
+        whole, between = _deviate(self.scale(numbers), counts), _deviate(steps, times)
+        ends = ((between + 0.5) * (1 + _ROUNDING), max(between - 0.5, 0.0) * (1 - _ROUNDING))
+        least, most = (math.sqrt(max(whole**2 - end**2, 0.0)) / 10.0**self.decimals for end in ends)
+        rounded = float(f"{least * (1 - _ROUNDING):.1g}") <= self.distance <= float(f"{most * (1 + _ROUNDING):.1g}")
+        return None if rounded else "has another distance than that of the source's numbers from averages"
+
+
+def _deviate(numbers: FloatArray, counts: IntArray) -> float:
+    """Return the standard deviation of numbers, each as often as it is counted."""
+    mean = np.average(numbers, weights=counts)
+    return math.sqrt(np.average((numbers - mean) ** 2, weights=counts))
 
 
 class Shares(StrictEntry):

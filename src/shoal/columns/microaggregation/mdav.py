@@ -8,18 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.core.kernels import kernel
-from shoal.core.progress import Step
-from shoal.methods.microaggregation.centre import (
+from shoal.columns.microaggregation.centre import (
     RANK_AGAIN,
     count_rest,
     find_farthest_from_centre,
     leave_out,
     rank_points,
 )
-from shoal.methods.microaggregation.tree import (
+from shoal.columns.microaggregation.tree import (
     Points,
     find_farthest,
     find_nearest,
@@ -28,6 +24,10 @@ from shoal.methods.microaggregation.tree import (
     record_distance,
     start_search,
 )
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.errors import InputError, PolicyError, UnreachableError
+from shoal.core.kernels import kernel
+from shoal.core.progress import Step
 
 UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, so that sums are exact
 BLOCK_RECORDS = 125_000

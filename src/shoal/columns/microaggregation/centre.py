@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.columns.microaggregation.tree import Tree, take_record
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.kernels import inline_kernel, kernel, places_ascending
-from shoal.methods.microaggregation.tree import Tree, take_record
 
 RANK_AGAIN = 4  # times as many points as there were have been looked at: a new ranking is cheaper
 _SLACK = 1e-7  # of distances, far above what rounding makes of them

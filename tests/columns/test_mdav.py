@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.methods.microaggregation.mdav import (
+from shoal.columns.microaggregation.mdav import (
     Grouping,
     Space,
     group_means,
@@ -17,6 +16,7 @@ from shoal.methods.microaggregation.mdav import (
     microaggregate,
     sum_squares,
 )
+from shoal.core.errors import InputError, PolicyError, UnreachableError
 
 GROUPING = Grouping(np.array([0, 0, 0, 1, 1, 1, 1], dtype=np.int32), 2)
 
