@@ -85,6 +85,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
     "tokens": {
         "pseudonyms of people": plain(name=KEY),
         "tokens of people": plain(name={"token": {}}),
+        "made-up names": plain(name={"masking": {"kind": "name"}}),
         "pseudonyms of towns": plain(town=KEY),
         "hashes of towns": plain(town={"hash": {}}),
         "bare hashes of towns": plain(town=BARE),

@@ -24,6 +24,7 @@ EXAMPLES = {
     "coding": [{"top": 60, "bottom": 20}, {"shares": {"top": 0.1, "bottom": 0.05}}],
     "correlated-noise": [{"share": 0.2, "columns": ["wage"]}, {"share": 1, "columns": ["wage"], "decimals": 2}],
     "hash": [{}, {"salt": "none", "accept": "dictionary-attacks"}],
+    "masking": [{"kind": "name"}, {"kind": "email"}, {"kind": "phone"}, {"kind": "number", "length": 12}],
     "microaggregation": [
         {"k": 3, "columns": ["wage"]},
         {"k": 5, "columns": ["wage"], "strata": ["sex", "town"], "decimals": 2},
@@ -179,7 +180,7 @@ def test_classes_declare_what_the_policy_needs(name: str) -> None:
     assert kind.title
     assert kind.__doc__
     assert set(kind.roles) <= {"identifier", "quasi", "sensitive", "insensitive"}
-    assert ("identifier" in kind.roles) == (name in ("pseudonym", "token", "hash"))
+    assert ("identifier" in kind.roles) == (name in ("masking", "pseudonym", "token", "hash"))
     for field in kind.model_fields.values():
         assert field.description
     json.dumps(kind.model_json_schema())
@@ -194,6 +195,7 @@ def test_verdicts_are_those_of_the_opinion() -> None:
         "coding": None,
         "correlated-noise": ("yes", "may not", "may not"),
         "hash": ("yes", "yes", "may not"),
+        "masking": None,
         "microaggregation": None,
         "noise": ("yes", "may not", "may not"),
         "permutation": ("yes", "yes", "may not"),
@@ -229,7 +231,7 @@ def test_samples_can_be_treated() -> None:
 
 def test_attacks_know_which_techniques_leave_tokens() -> None:
     tokens = {name for name, kind in TECHNIQUES.items() if kind.makes_tokens}
-    assert tokens == {"hash", "pseudonym", "token"}
+    assert tokens == {"hash", "masking", "pseudonym", "token"}
     assert all(TECHNIQUES[name].trace({"technique": name, "salt": "random"}).hidden for name in tokens)
     bare = TECHNIQUES["hash"].trace({"technique": "hash", "salt": "none"})
     assert (bare.tokens, bare.hidden) == (True, False)

@@ -59,6 +59,8 @@ TECHNIQUES: dict[str, dict[str, Any]] = {
     "record swapping": {
         "ward": {"record-swapping": {"hierarchy": ["sex", "ward"], "risk": ["age"], "similar": ["illness"]}}
     },
+    "masked names": {"name": {"masking": {"kind": "name"}}},
+    "masked numbers": {"name": {"masking": {"kind": "number"}}},
     "tokens": {"doctor": {"token": {}}},
     "tokens of persons": {"name": {"token": {}}},
     "tokens of a quasi attribute": {"ward": {"token": {}}},
@@ -326,6 +328,12 @@ SPOILED: list[tuple[str, str, str, Spoil]] = [
     ("record swapping", "plain", "technique", exchange("ward", "sex", "f", "m")),
     ("record swapping", "plain", "technique", exchange("ward", "illness", "flu", "gout")),
     ("record swapping", "plain", "truth", exchange("age", "illness", "flu", "gout")),
+    ("masked names", "plain", "technique", put("name", 0, "person 0")),
+    ("masked names", "mondrian", "technique", put("name", 0, "Anna Ex")),
+    ("masked names", "plain", "technique", declare("name", kind="phone")),
+    ("masked names", "plain", "manifest", declare("name", length=3)),
+    ("masked numbers", "plain", "technique", put("name", 0, "01234567")),
+    ("masked numbers", "slicing", "technique", declare("name", length=9)),
     ("tokens", "plain", "technique", put("doctor", 0, "d1")),
     ("tokens", "plain", "technique", put("doctor", 0, "A" * 25)),
     ("tokens", "plain", "technique", put("doctor", 0, "A" * 26)),

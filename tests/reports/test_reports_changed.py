@@ -99,6 +99,7 @@ def technique_entries(folder: Path) -> dict[str, list[dict[str, Any]]]:
         "record-swapping": [{"hierarchy": ["wage"], "share": 0.5}, {"hierarchy": ["wage"], "similar": ["sex"]}],
         "pseudonym": [{"key": str(key), "domain": "people"}, {"key": str(key), "reversible": True}],
         "token": [{}],
+        "masking": [{"kind": "email"}, {"kind": "number"}],
         "hash": [{}, {"salt": "none", "accept": "dictionary-attacks"}],
     }
     assert set(given) == set(discover("shoal.columns", Technique))
@@ -136,6 +137,7 @@ def test_every_technique_is_told_in_words_with_its_parameters(tmp_path: Path) ->
         "record-swapping": [("areas (`wage`)", "% of the records"), ("between records that agree in `sex`",)],
         "pseudonym": [("domain `people`", "find out whose"), ("take them back",)],
         "token": [("nothing was kept",)],
+        "masking": [("made-up e-mail addresses", "mean nothing"), ("made-up numbers",)],
         "hash": [("forgotten salt",), ("**Whoever tries values out finds which they are**",)],
     }
     for name, several in wanted.items():

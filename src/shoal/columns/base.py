@@ -78,6 +78,7 @@ class Technique(Parameters, ABC):
     roles: ClassVar[tuple[Role, ...]]  # of attributes that it may treat
     verdict: ClassVar[Verdict | None] = None  # the opinion's, where it is one of its techniques
     makes_tokens: ClassVar[bool] = False  # whether texts that mean nothing take the place of values
+    consistent: ClassVar[bool] = True  # of tokens: whether equal values get equal ones, so that they stand for persons
     keeps_owners: ClassVar[bool] = False  # whether the verifier can still tell whose a row is, so people can be counted
 
     @property

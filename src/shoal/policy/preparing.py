@@ -28,12 +28,13 @@ def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Polic
         source = sample(policy.sample, source, chance, policy.units.get(policy.sample.one_per or ""))
     if not policy.techniques:
         return policy, source
-    tokens = tuple(name for name in policy.techniques if policy.attributes[name].role == "identifier")
+    shown = tuple(name for name in policy.techniques if policy.attributes[name].role == "identifier")
+    tokens = tuple(name for name in shown if policy.techniques[name].consistent)
     if policy.privacy:
         refuse_repeated(source, tokens)
     domains = {name: find_domain(attribute.taxonomy) for name, attribute in policy.attributes.items()}
     attributes: dict[str, AttributePolicy] = {
-        name: replace(attribute, role="insensitive") if name in tokens else attribute
+        name: replace(attribute, role="insensitive") if name in shown else attribute
         for name, attribute in policy.attributes.items()
     }
     return replace(policy, attributes=attributes), treat(policy.techniques, source, chance, domains, tokens)

@@ -232,6 +232,9 @@ class PolicyReader:
             if name is not None:
                 advice = "; declare it with the role identifier"
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
+                technique = attributes[name].technique if name in attributes else None
+                if technique is not None and not technique.consistent:
+                    self._note((key,), f"{technique.name} leaves nothing to tell people apart by; take a pseudonym")
 
     def _check_accepted(self, table: TableOptions, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note what is accepted and cannot be found: findings and columns that do not exist."""

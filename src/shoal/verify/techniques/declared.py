@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import FloatArray
+from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
 from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
 from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Microaggregation, Noise, Rounding
@@ -254,11 +255,49 @@ class Pseudonym(Tokens):
         return f"({_BASE32}{{128}})*({ends})"
 
 
+class Masking(Declared):
+    """Made-up values of a public form, one for each row."""
+
+    roles: ClassVar[tuple[str, ...]] = ("insensitive",)
+    finding: ClassVar[str] = "values have the declared public form; that they were drawn at random, no file shows"
+
+    kind: Literal["name", "email", "phone", "number"]
+    length: Annotated[int, Field(ge=1, le=12)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Masking:
+        if (self.kind == "number") != (self.length is not None):
+            raise ValueError("has a length and is no number, or the other way round")
+        return self
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression of a value."""
+        given, family = "|".join(GIVEN_NAMES), "|".join(FAMILY_NAMES)
+        patterns = {
+            "name": f"({given}) ({family})",
+            "email": f"({given})[.]({family})[0-9]{{2}}@example[.]org".lower(),
+            "phone": r"[+]1 [2-9][0-8][0-9]-555-01[0-9]{2}",
+            "number": f"[1-9][0-9]{{{(self.length or 1) - 1}}}",
+        }
+        return patterns[self.kind]
+
+    def find_fault(self, published: ColumnValues) -> str | None:
+        """Values have the public form."""
+        fine = pc.match_substring_regex(published.texts(), pattern=f"^({self.pattern})$")
+        return None if bool(pc.all(fine, min_count=0).as_py()) else "has values that are not of the declared form"
+
+    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+        """No row got or lost a value."""
+        return compare_missing(published, original)
+
+
 GROUP = "shoal.declared"  # of entry points
 TECHNIQUES: dict[str, type[Declared]] = {
     "coding": Coding,
     "correlated-noise": CorrelatedNoise,
     "hash": Hash,
+    "masking": Masking,
     "microaggregation": Microaggregation,
     "noise": Noise,
     "permutation": Permutation,

@@ -1,0 +1,14 @@
+"""Public lists of common names that made-up people are called by; what is drawn from them says nothing of anybody."""
+
+from __future__ import annotations
+
+GIVEN_NAMES = (
+    *("Adam", "Alice", "Anna", "Antonio", "Benjamin", "Camille", "Charlotte", "Daniel", "Emma", "Felix", "Hannah"),
+    *("Henry", "Isabella", "Jonas", "Julien", "Laura", "Leon", "Lucy", "Manuel", "Marie", "Noah", "Oscar", "Paula"),
+    *("Peter", "Rachel", "Samuel", "Sophie", "Thomas", "Ursula"),
+)
+FAMILY_NAMES = (
+    *("Adams", "Baker", "Bauer", "Becker", "Bernard", "Carter", "Clark", "Colombo", "Costa", "Durand", "Evans"),
+    *("Fischer", "Garcia", "Green", "Hall", "Jansen", "Jensen", "Kelly", "Klein", "Lopez", "Martin", "Moore", "Novak"),
+    *("Petit", "Rossi", "Ruiz", "Silva", "Taylor", "Turner", "Weber", "Young"),
+)
