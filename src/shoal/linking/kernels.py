@@ -339,6 +339,21 @@ def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: Int
 
 
 @kernel
+def measure_counts(counts: IntArray, distinct: IntArray, frequency: FloatArray, entropy: FloatArray) -> None:
+    """Fill in how many values each row of counts has, and its frequency and entropy l."""
+    for i in range(len(counts)):
+        total, most, exponent = 0, 1, 0.0
+        for count in counts[i]:
+            distinct[i] += count > 0
+            total += count
+            most = max(most, count)
+        for count in counts[i]:
+            if count > 0:
+                exponent -= count / total * np.log(count / total)
+        frequency[i], entropy[i] = max(total, 1) / most, np.exp(exponent)
+
+
+@kernel
 def any_overlap(boxes: Boxes, index: BoxIndex) -> bool:
     """Whether some box meets another one of the same release."""
     hulls, uneven = boxes.hulls, boxes.uneven

@@ -212,14 +212,11 @@ def link_people(space: Space, linkables: Sequence[Linkable], people: Source, flo
     rows = np.bincount(person, minlength=len(queries)).astype(np.int64)
     distinct = np.zeros(len(queries), dtype=np.int64)
     frequency, entropy = np.zeros(len(queries)), np.zeros(len(queries))
-    for block in space.blocks(len(queries)):
-        sums, _ = space.look_up(indexes, queries[block])
-        left = np.minimum.reduce(sums)
-        distinct[block] = (left > 0).sum(axis=1)
-        total = np.maximum(left.sum(axis=1), 1)
-        frequency[block] = total / np.maximum(left.max(axis=1), 1)
-        shares = left / total[:, None]
-        entropy[block] = np.exp(-(shares * np.log(np.where(left > 0, shares, 1.0))).sum(axis=1))
+
+    def measure(block: slice, sums: list[IntArray], _: list[IntArray]) -> None:
+        kernels.measure_counts(np.minimum.reduce(sums), distinct[block], frequency[block], entropy[block])
+
+    space.look_up_all(indexes, queries, measure)
     linked = distinct > 0
     if not linked.any():
         raise InputError("nobody of the population can be in all of the releases; are they about the same people?")

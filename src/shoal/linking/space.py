@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ from shoal.verify.covers import Cover, CoverError, Covers, read_covers
 
 MOST_WORDS = 2**26
 _BLOCK = 2**22  # counts that are held at a time
+_NEAR = 2**16  # and that stay in the processor's cache meanwhile
+TakeBlock: TypeAlias = Callable[[slice, list[IntArray], list[IntArray]], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,19 +111,21 @@ class Space:
     def look_up(self, indexes: Sequence[BoxIndex], queries: CodeArray) -> tuple[list[IntArray], list[IntArray]]:
         """Return of each release (n_queries, n_values) the counts that it leaves, and its smallest box."""
 
-        def one(each: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
-            counts = np.zeros((len(queries), len(self.values)), dtype=np.int64)
-            box = np.empty(len(queries), dtype=np.int64)
+        sums = [np.zeros((len(queries), len(self.values)), dtype=np.int64) for _ in self.releases]
+        boxes = [np.empty(len(queries), dtype=np.int64) for _ in self.releases]
+        for each, index, counts, box in zip(self.releases, indexes, sums, boxes, strict=True):
             sum_for_queries(queries, each, index, counts, box)
-            return counts, box
+        return sums, boxes
 
+    def look_up_all(self, indexes: Sequence[BoxIndex], queries: CodeArray, take: TakeBlock) -> None:
+        """Look up many queries in threads; *take* is given each block of them with what ``look_up`` returns."""
         with ThreadPoolExecutor() as threads:
-            found = list(threads.map(one, self.releases, indexes))
-        return [counts for counts, _ in found], [box for _, box in found]
+            blocks = self.blocks(len(queries), _NEAR)
+            list(threads.map(lambda block: take(block, *self.look_up(indexes, queries[block])), blocks))
 
-    def blocks(self, n_queries: int) -> list[slice]:
+    def blocks(self, n_queries: int, most: int = _BLOCK) -> list[slice]:
         """Return runs of queries whose counts are held at a time."""
-        size = max(1, _BLOCK // len(self.values))
+        size = max(1, most // len(self.values))
         return [slice(begin, begin + size) for begin in range(0, n_queries, size)]
 
     def queries_of(self, source: Source, columns_of: Mapping[str, str] | None = None) -> tuple[CodeArray, CodeArray]:

@@ -53,11 +53,14 @@ class LeftToPeople:
         bits = np.zeros((len(numbers), len(queries), n_words), dtype=np.uint64)
         indexes = space.index()
         boxes = np.empty((len(numbers), len(queries)), dtype=np.int64)
-        for block in space.blocks(len(queries)):
-            sums, boxes[:, block] = space.look_up(indexes, queries[block])
+
+        def keep(block: slice, sums: list[IntArray], found: list[IntArray]) -> None:
+            boxes[:, block] = found
             for place, counts in enumerate(sums):
                 packed = np.packbits(counts > 0, axis=1, bitorder="little")  # (n_block, n_bytes)
                 bits[place, block].view(np.uint8)[:, : packed.shape[1]] = packed
+
+        space.look_up_all(indexes, queries, keep)
         rows = np.bincount(whose, minlength=len(queries)).astype(np.int64)
         return cls(numbers, bits, rows, queries, boxes)
 
