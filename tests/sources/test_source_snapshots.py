@@ -167,3 +167,12 @@ class TestParsedOnce:
         assert open_files() == before + 1
         del kept
         assert open_files() == before
+
+    def test_without_room_every_pass_parses_anew(self, source, parsed, monkeypatch):
+        monkeypatch.setattr(
+            snapshots.tempfile, "TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b", 0)
+        )
+        kept, before = KeptSource.of(source, ("name",), ("name",), None), open_files()
+        assert self.read(kept, ["name"]) == self.read(kept, ["name"]) == self.read(source, ["name"])
+        assert len(parsed) == 3
+        assert open_files() == before

@@ -18,7 +18,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from shoal.core.errors import InputError
+from shoal.core.errors import InputError, UsageError
 from shoal.core.randomness import explain_file_errors
 from shoal.sources.base import DerivedSource, Source
 from shoal.sources.columns import UNCHANGED
@@ -147,20 +147,30 @@ class KeptSource(DerivedSource):
         return [name for name in self.schema.names if name in self.columns]
 
     def _keep(self) -> Iterator[pa.RecordBatch]:
-        """Read all that is kept; only a pass that came to the last row serves those that follow."""
-        file = _RowFile(self.folder)
-        with contextlib.ExitStack() as end:
-            writer = None
-            for batch in self.given.batches(self._names, dictionary=self.codes):
-                with _writing():
-                    if writer is None:
-                        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-                        writer = end.enter_context(pa.ipc.new_stream(file.raw, batch.schema, options=options))
-                    writer.write_batch(batch)
-                yield batch
-        with _writing():
-            file.raw.flush()
-        self.files.append(file)
+        """Read all that is kept; only a pass that came to the last row serves those that follow.
+
+        Where there is no room for the rows, they are not kept, and every pass parses anew.
+        """
+        file, writer = None, None
+        with contextlib.suppress(UsageError):
+            file = _RowFile(self.folder)
+        for batch in self.given.batches(self._names, dictionary=self.codes):
+            if file is not None:
+                try:
+                    with _writing():
+                        if writer is None:
+                            options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+                            writer = pa.ipc.new_stream(file.raw, batch.schema, options=options)
+                        writer.write_batch(batch)
+                except UsageError:
+                    file.close()
+                    file = None
+            yield batch
+        if file is not None and writer is not None:
+            with contextlib.suppress(UsageError), _writing():
+                writer.close()
+                file.raw.flush()
+                self.files.append(file)
 
 
 class _Window(io.RawIOBase):
