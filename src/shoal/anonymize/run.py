@@ -18,6 +18,7 @@ from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
+from shoal.audit.numbers import ChangedNumbers
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress
@@ -105,6 +106,8 @@ class Run:
     measured: Utility = field(default_factory=dict)
     marginals: tuple[Marginals, ...] = ()
     sample: RowSample = field(default_factory=RowSample)  # of the published rows
+    numbers: ChangedNumbers = field(init=False)  # the published numbers that are not the original ones
+    number_risk: Mapping[str, Any] | None = None
     choice: Choice | None = None  # of a method, if the policy asks for one
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
@@ -273,6 +276,7 @@ class Run:
         self.measured = publication.utility()
         manifest = build_manifest(publication, self.measured, digests)
         self.counts = RowCounts.of(manifest)
+        self.numbers = ChangedNumbers.of(self.policy, manifest)
         return manifest
 
     def _by_regions(self, looked: SampledCells) -> Publication:
@@ -297,7 +301,8 @@ class Run:
         if rows.buckets is not None:
             return self.sample.watch(self.counts.watch(rows.batches), BUCKET), Witness.of_buckets(rows.buckets)
         witness = Witness.of(manifest, publication.n_source_rows, folder)
-        return self.sample.watch(self.counts.watch(witness.watch(rows.batches))), witness
+        batches = self.numbers.watch(rows.batches) if self.keeps_order else rows.batches
+        return self.sample.watch(self.counts.watch(witness.watch(batches))), witness
 
     def _compare_tables(self, manifest: Mapping[str, Any]) -> tuple[Marginals, ...]:
         """Return how near the published tables of columns are to those of the table as it was given."""
@@ -316,6 +321,7 @@ class Run:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
             self.marginals = self._compare_tables(manifest)
+            self.number_risk = self.numbers.measure(publication.source)
             table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
@@ -455,6 +461,8 @@ class Run:
             self.marginals,
             thorough=self.options.detail == "full",
         )
+        if self.number_risk is not None:
+            evidence["number_risk"] = self.number_risk
         if self.policy.survey_weight not in (None, *publication.column_names):
             evidence["warnings"].append(UNWEIGHTED)
         return evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}

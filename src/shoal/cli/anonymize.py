@@ -122,6 +122,10 @@ def show_release(release: Release) -> None:
     if "techniques" in manifest:
         changed = (f"{plain(name)} ({entry['technique']})" for name, entry in manifest["techniques"].items())
         say(f"Changed: {', '.join(changed)}. These are not the original values.")
+    if "number_risk" in evidence:
+        from shoal.audit.numbers import describe_high  # NumPy loads where it is used
+
+        say(*map(plain, describe_high(evidence["number_risk"], manifest["attributes"])))
     say(*map(plain, release.form.summary(evidence)))
     for name, records in evidence["generalized_sensitive"].items():
         say(

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
+from shoal.audit.numbers import describe_linkage
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import register
 from shoal.core.registry import discover
@@ -137,6 +138,7 @@ def _list_promises(form: Form, evidence: Document) -> Content:
 def _list_risks(form: Form, evidence: Document) -> Content:
     """Return what tables tell of the risk: where records are whole, parts of them, or nobody's."""
     section, synthetic = form.own_section(), evidence.get("synthetic", {"attributes": {}, "pairs": []})
+    numbers = evidence.get("number_risk", {})
     carriers = []
     for when, which in (("before", "original"), ("after", "released")):
         found = evidence.get("risk_carriers", {}).get(when)
@@ -151,6 +153,12 @@ def _list_risks(form: Form, evidence: Document) -> Content:
         "parts": [] if section is None else number_parts(section.parts),
         "membership": _list_membership(evidence["risk_after"].get("membership", {}).get("matching_buckets") or {}),
         "carriers": carriers,
+        "linkage": describe_linkage(numbers["linkage"]) if numbers else "",
+        "intervals": [
+            (name, f"{width}%", *map(percent, shares))
+            for name, several in numbers.get("intervals", {}).items()
+            for width, *shares in (one.values() for one in several)
+        ],
         "distances": [(name, number(distance)) for name, distance in synthetic["attributes"].items()],
         "pair_distances": [
             (", ".join(one["pair"]), "yes" if one["kept"] else "no", number(one["distance"]))

@@ -1,0 +1,180 @@
+"""Interval disclosure and distance-based record linkage: what changed numbers still say of those whose they are.
+
+Published rows are in random order, but on their way into the file they know their places in the source. So the figures
+are about the very numbers that are published, beside those that were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from shoal.audit.marginals import RowSample
+from shoal.columns.base import TreatedSource, read_traces
+from shoal.columns.numbers import column_numbers
+from shoal.core.arrays import FloatArray, IntArray
+from shoal.core.errors import InputError
+from shoal.core.kernels import same_rows
+from shoal.core.wording import join_words, percent
+from shoal.policy.policy import Policy
+from shoal.release.witness import ROW
+from shoal.sources.base import Source, layers
+
+WIDTHS = (5, 10)  # of intervals, in percent of the ranks or of the standard deviation
+MOST_RECORDS = 250_000  # that are compared
+MOST_TRIALS = 10_000  # records whose published one is looked for
+HIGH_LINKED, HIGH_SHARE = 0.1, 0.5  # of records, from which on the terminal speaks of linkage and of intervals
+_FAR = 1e3  # standard deviations between a number and a missing one
+_ROUNDING = 1 + 1e-12  # distances that differ by less are equal
+
+
+@dataclass(slots=True)
+class ChangedNumbers:
+    """The columns of a release whose numbers a technique or averaging changed, and a sample of their rows.
+
+    Columns of labels are left out, since labels contain what they stand for, and so are tokens and dates.
+    """
+
+    names: list[str]
+    rows: RowSample = field(default_factory=lambda: RowSample(MOST_RECORDS))
+
+    @classmethod
+    def of(cls, policy: Policy, manifest: Mapping[str, Any]) -> ChangedNumbers:
+        """List the columns; of texts without a declared taxonomy, only reading them tells whether they are numbers."""
+        traces, found = read_traces(manifest), []
+        for name, entry in manifest["attributes"].items():
+            quasi = entry["role"] == "quasi"
+            changed = not traces[name].tokens if name in traces else quasi and policy.method.averages
+            number = entry["kind"] == "number" or (not quasi and policy.attributes[name].taxonomy is None)
+            found += [name] if changed and number and "labels" not in entry else []
+        return cls(found)
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass on rows that end with their places in the source."""
+        for batch in batches:
+            if self.names:
+                self.rows.add(batch.select([*self.names, ROW]))
+            yield batch
+
+    def measure(self, source: Source) -> dict[str, Any] | None:
+        """Compare with the rows of the *source* as they were before techniques; None if no number was changed."""
+        if not self.rows.n_rows:
+            return None
+        table = self.rows.table()
+        order = np.argsort(table.column(ROW).to_numpy())
+        places, first_row, taken = table.column(ROW).to_numpy()[order], 0, []
+        before = next((layer.given for layer in layers(source) if isinstance(layer, TreatedSource)), source)
+        for batch in before.batches(self.names):
+            start, stop = np.searchsorted(places, [first_row, first_row + batch.num_rows])
+            taken.append(batch.take(pa.array(places[start:stop] - first_row)))
+            first_row += batch.num_rows
+        both = pa.Table.from_batches(taken), table.take(pa.array(order))
+        numbers: dict[str, tuple[FloatArray, FloatArray]] = {}
+        for name in self.names:
+            with suppress(InputError):  # other values than numbers
+                given, shown = (column_numbers(each.column(name).combine_chunks(), name) for each in both)
+                if (given[1] & shown[1]).any():
+                    numbers[name] = np.where(given[1], given[0], np.nan), np.where(shown[1], shown[0], np.nan)
+        if not numbers:
+            return None
+        rng = np.random.default_rng(0)
+        return {
+            "records": len(places),
+            "of_records": self.rows.n_rows,
+            "intervals": {name: disclose_intervals(*pair, rng) for name, pair in numbers.items()},
+            "linkage": link_records(numbers, rng),
+        }
+
+
+def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.Generator) -> list[dict[str, float]]:
+    """Return the shares of records, of those that have both numbers, whose given one is in an interval of each width.
+
+    Rank-based (Domingo-Ferrer and Torra, "A quantitative comparison of disclosure control methods for microdata",
+    2001): the interval reaches from the published number to those whose ranks differ from its own by half of the
+    width; equal numbers have their mean rank. Based on the standard deviation of the published numbers (SDID of
+    Mateo-Sanz, Sebe and Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD 2004): half of the
+    width to either side, which sdcMicro's ``dRisk`` calls k. Chance takes the interval of a random record instead.
+
+    >>> found, _ = disclose_intervals(np.arange(40.0), np.arange(40.0) + 1, np.random.default_rng(1))
+    >>> found["rank_based"], found["sd_based"]
+    (0.975, 0.0)
+    """
+    some = ~np.isnan(given + published)
+    own, shown = given[some], published[some]
+    in_order, spread, last = np.sort(shown), shown.std(), len(shown) - 1
+    rank = (np.searchsorted(in_order, shown) + np.searchsorted(in_order, shown, side="right") - 1) / 2
+    rows = {"": np.arange(len(shown)), "_chance": rng.permutation(len(shown))}
+    found = []
+    for width in WIDTHS:
+        reach, half = width / 200 * len(shown), width / 200 * spread
+        low = in_order[np.maximum(np.ceil(rank - reach), 0).astype(np.int64)]
+        high = in_order[np.minimum(np.floor(rank + reach), last).astype(np.int64)]
+        by_rank = {f"rank_based{key}": ((low[row] <= own) & (own <= high[row])).mean() for key, row in rows.items()}
+        by_sd = {f"sd_based{key}": (np.abs(own - shown[row]) <= half).mean() for key, row in rows.items()}
+        found.append({"width": width, **{key: float(share) for key, share in {**by_rank, **by_sd}.items()}})
+    return found
+
+
+def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.random.Generator) -> dict[str, Any]:
+    """Return how often the published record nearest to the given numbers of a record is its own, or the second is.
+
+    *numbers* are the given and the published ones of each column. Distance-based record linkage as in the paper above:
+    Euclidean distances of numbers divided by the standard deviation of the published ones. Who misses a number is near
+    to those who miss it too. Of records that are equally near each is taken with the same probability.
+
+    >>> age, wage = ([20.0, 30.0, 40.0], [20.0, 40.0, 40.0]), ([10.0, 25.0, 40.0], [10.0, 40.0, 40.0])
+    >>> pairs = {"age": tuple(map(np.array, age)), "wage": tuple(map(np.array, wage))}
+    >>> found = link_records(pairs, np.random.default_rng(1))
+    >>> round(found["nearest"], 3), round(found["two_nearest"], 3)
+    (0.611, 0.889)
+    """
+    from scipy.spatial import cKDTree  # takes a while to load
+
+    spread = [np.nanstd(shown) or 1.0 for _, shown in numbers.values()]
+    scaled = (np.stack(columns, axis=1) / spread for columns in zip(*numbers.values(), strict=True))
+    given, shown = (np.hstack([np.nan_to_num(each), _FAR * np.isnan(each)]) for each in scaled)
+    first, group = same_rows([np.unique(column, return_inverse=True)[1] for column in shown.T])
+    records, tree = np.bincount(group), cKDTree(shown[first])  # a point stands for all records that publish it
+    trials = rng.permutation(len(shown))[:MOST_TRIALS]
+    known, own = given[trials], np.sqrt(((given[trials] - shown[trials]) ** 2).sum(axis=1))
+    distance = tree.query(known, k=[1, 2])[0] * _ROUNDING  # (n_trials, 2) of points; infinite if there is but one
+
+    def count(which: IntArray, point: int) -> IntArray:
+        near = tree.query_ball_point(known[which], distance[which, point])
+        return np.array([records[points].sum() for points in near])
+
+    n_nearest = count(np.arange(len(trials)), 0)
+    nearest = np.where(own <= distance[:, 0], 1 / n_nearest, 0.0)
+    two = np.minimum(2 * nearest, 1.0)
+    second = np.flatnonzero((n_nearest == 1) & (nearest == 0) & (own <= distance[:, 1]))
+    two[second] = 1 / (count(second, 1) - 1)
+    shares = {"nearest": float(nearest.mean()), "two_nearest": float(two.mean()), "chance": 1 / len(shown)}
+    return {"columns": list(numbers), "trials": len(trials), "candidates": len(shown), **shares}
+
+
+def describe_linkage(found: Mapping[str, Any]) -> str:
+    """Say how often somebody who knows the original numbers finds the published record."""
+    said = (
+        f"For {percent(found['nearest'])} of {found['trials']:,} records the published record nearest to the original "
+        f"{join_words(found['columns'])} is their own, for {percent(found['two_nearest'])} one of the two nearest is; "
+        f"a record taken at random would be for {percent(found['chance'])}."
+    )
+    return said if len(found["columns"]) > 1 else f"{said} One number alone links poorly; with others it may link well."
+
+
+def describe_high(found: Mapping[str, Any], attributes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say what is high: linkage, and interval disclosure of columns that are not quasi, which others know anyway."""
+    linkage, unknown = found["linkage"], [name for name in found["intervals"] if attributes[name]["role"] != "quasi"]
+    said = [describe_linkage(linkage)] if linkage["nearest"] >= max(HIGH_LINKED, 2 * linkage["chance"]) else []
+    narrow = {name: found["intervals"][name][0] for name in unknown}
+    high = {
+        name: one for name, one in narrow.items() if one["rank_based"] >= max(HIGH_SHARE, 2 * one["rank_based_chance"])
+    }
+    named = join_words([f"{name} ({percent(one['rank_based'])} of the records)" for name, one in high.items()])
+    lies = f"lies in the interval of {WIDTHS[0]}% of the ranks around the published number"
+    return [*said, f"The original number often {lies}: {named}."] if high else said
