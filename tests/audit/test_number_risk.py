@@ -182,8 +182,8 @@ def test_numbers_as_they_are_and_what_people_read(
     assert (found["linkage"]["nearest"], found["linkage"]["chance"]) == (1, 1 / 100)
     show_release(release)
     said = " ".join(capsys.readouterr().out.split())
-    assert "For 100% of 100 records the published record nearest to the original wage is their own" in said
-    assert "wage (100% of the records)" in said
+    assert "For 100% of 100 records, the published record nearest to their original wage is their own" in said
+    assert "around the published number: wage (100%)." in said
     page = (tmp_path / "out/internal/report.html").read_text(encoding="utf-8")
     assert "One number alone links poorly" in page
     assert "100 of 400 published records" in page

@@ -18,7 +18,6 @@ from shoal.audit.counting import RowCounts
 from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
-from shoal.audit.numbers import ChangedNumbers
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Progress
@@ -62,6 +61,7 @@ from shoal.verify.result import Verification
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from shoal.audit.numbers import ChangedNumbers
     from shoal.core.arrays import IntArray
     from shoal.linking.ledger.book import Entered
     from shoal.verify.spark import SparkRows
@@ -107,7 +107,6 @@ class Run:
     marginals: tuple[Marginals, ...] = ()
     sample: RowSample = field(default_factory=RowSample)  # of the published rows
     numbers: ChangedNumbers = field(init=False)  # the published numbers that are not the original ones
-    number_risk: Mapping[str, Any] | None = None
     choice: Choice | None = None  # of a method, if the policy asks for one
     counts: RowCounts = field(init=False)  # what is counted over the rows as they are published
     seconds: dict[str, float] = field(default_factory=dict)
@@ -272,6 +271,8 @@ class Run:
 
     def _describe(self, publication: Publication) -> dict[str, Any]:
         """Measure what is left of the table, and return the manifest."""
+        from shoal.audit.numbers import ChangedNumbers
+
         digests = {path: people.digest() for path, people in self.populations.items()}
         self.measured = publication.utility()
         manifest = build_manifest(publication, self.measured, digests)
@@ -321,7 +322,6 @@ class Run:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
             self.marginals = self._compare_tables(manifest)
-            self.number_risk = self.numbers.measure(publication.source)
             table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
@@ -461,8 +461,8 @@ class Run:
             self.marginals,
             thorough=self.options.detail == "full",
         )
-        if self.number_risk is not None:
-            evidence["number_risk"] = self.number_risk
+        if (risk := self.numbers.measure(publication.source)) is not None:
+            evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):
             evidence["warnings"].append(UNWEIGHTED)
         return evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}

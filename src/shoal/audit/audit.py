@@ -75,12 +75,7 @@ def audit(
         raise UsageError(f"the threshold is a share of records, from 0 to below 1; received {threshold}")
     if sample_fraction is not None:
         check_fraction(sample_fraction)
-    loaded = Policy.load(policy)
-    source = open_source(data, loaded.source)
-    check_columns(loaded, source)
-    if loaded.survey_weight is not None:
-        check_weights(source, loaded.survey_weight)
-    loaded, source = unfold_baskets(loaded, source)
+    loaded, source = _open_table(data, Policy.load(policy))
     populations = open_populations(loaded)
     if population is not None:
         other = open_source(population, loaded.source)
@@ -126,6 +121,15 @@ def audit(
         findings=_find(raw, loaded, source),
         not_applied=(*list_changed(loaded.techniques), *(("sample",) if loaded.sample is not None else ())),
     )
+
+
+def _open_table(data: object, policy: Policy) -> tuple[Policy, Source]:
+    """Refuse columns that are missing and weights that are none; return attributes in place of baskets."""
+    source = open_source(data, policy.source)
+    check_columns(policy, source)
+    if policy.survey_weight is not None:
+        check_weights(source, policy.survey_weight)
+    return unfold_baskets(policy, source)
 
 
 def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:

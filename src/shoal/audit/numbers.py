@@ -65,30 +65,25 @@ class ChangedNumbers:
         """Compare with the rows of the *source* as they were before techniques; None if no number was changed."""
         if not self.rows.n_rows:
             return None
-        table = self.rows.table()
-        order = np.argsort(table.column(ROW).to_numpy())
-        places, first_row, taken = table.column(ROW).to_numpy()[order], 0, []
+        table = self.rows.table().sort_by(ROW)
+        places, first_row, taken = table.column(ROW).to_numpy(), 0, []
         before = next((layer.given for layer in layers(source) if isinstance(layer, TreatedSource)), source)
         for batch in before.batches(self.names):
             start, stop = np.searchsorted(places, [first_row, first_row + batch.num_rows])
             taken.append(batch.take(pa.array(places[start:stop] - first_row)))
             first_row += batch.num_rows
-        both = pa.Table.from_batches(taken), table.take(pa.array(order))
         numbers: dict[str, tuple[FloatArray, FloatArray]] = {}
         for name in self.names:
             with suppress(InputError):  # other values than numbers
-                given, shown = (column_numbers(each.column(name).combine_chunks(), name) for each in both)
+                both = pa.Table.from_batches(taken).column(name), table.column(name)
+                given, shown = (column_numbers(each.combine_chunks(), name) for each in both)
                 if (given[1] & shown[1]).any():
                     numbers[name] = np.where(given[1], given[0], np.nan), np.where(shown[1], shown[0], np.nan)
         if not numbers:
             return None
-        rng = np.random.default_rng(0)
-        return {
-            "records": len(places),
-            "of_records": self.rows.n_rows,
-            "intervals": {name: disclose_intervals(*pair, rng) for name, pair in numbers.items()},
-            "linkage": link_records(numbers, rng),
-        }
+        rng, counts = np.random.default_rng(0), {"records": len(places), "of_records": self.rows.n_rows}
+        intervals = {name: disclose_intervals(*pair, rng) for name, pair in numbers.items()}
+        return {**counts, "intervals": intervals, "linkage": link_records(numbers, rng)}
 
 
 def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.Generator) -> list[dict[str, float]]:
@@ -106,14 +101,14 @@ def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.
     """
     some = ~np.isnan(given + published)
     own, shown = given[some], published[some]
-    in_order, spread, last = np.sort(shown), shown.std(), len(shown) - 1
-    rank = (np.searchsorted(in_order, shown) + np.searchsorted(in_order, shown, side="right") - 1) / 2
+    values, which, counts = np.unique(shown, return_inverse=True, return_counts=True)
+    in_order, rank = np.repeat(values, counts), np.cumsum(counts) - (counts + 1) / 2  # (n_values,) from 0 on
     rows = {"": np.arange(len(shown)), "_chance": rng.permutation(len(shown))}
     found = []
     for width in WIDTHS:
-        reach, half = width / 200 * len(shown), width / 200 * spread
-        low = in_order[np.maximum(np.ceil(rank - reach), 0).astype(np.int64)]
-        high = in_order[np.minimum(np.floor(rank + reach), last).astype(np.int64)]
+        reach, half = width / 200 * len(shown), width / 200 * shown.std()
+        low = in_order[np.maximum(np.ceil(rank - reach), 0).astype(np.int64)][which]
+        high = in_order[np.minimum(np.floor(rank + reach), len(shown) - 1).astype(np.int64)][which]
         by_rank = {f"rank_based{key}": ((low[row] <= own) & (own <= high[row])).mean() for key, row in rows.items()}
         by_sd = {f"sd_based{key}": (np.abs(own - shown[row]) <= half).mean() for key, row in rows.items()}
         found.append({"width": width, **{key: float(share) for key, share in {**by_rank, **by_sd}.items()}})
@@ -127,9 +122,8 @@ def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.r
     Euclidean distances of numbers divided by the standard deviation of the published ones. Who misses a number is near
     to those who miss it too. Of records that are equally near each is taken with the same probability.
 
-    >>> age, wage = ([20.0, 30.0, 40.0], [20.0, 40.0, 40.0]), ([10.0, 25.0, 40.0], [10.0, 40.0, 40.0])
-    >>> pairs = {"age": tuple(map(np.array, age)), "wage": tuple(map(np.array, wage))}
-    >>> found = link_records(pairs, np.random.default_rng(1))
+    >>> given, published = np.array([20.0, 30.0, 40.0]), np.array([20.0, 40.0, 40.0])
+    >>> found = link_records({"age": (given, published)}, np.random.default_rng(1))
     >>> round(found["nearest"], 3), round(found["two_nearest"], 3)
     (0.611, 0.889)
     """
@@ -159,22 +153,18 @@ def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.r
 
 def describe_linkage(found: Mapping[str, Any]) -> str:
     """Say how often somebody who knows the original numbers finds the published record."""
-    said = (
-        f"For {percent(found['nearest'])} of {found['trials']:,} records the published record nearest to the original "
-        f"{join_words(found['columns'])} is their own, for {percent(found['two_nearest'])} one of the two nearest is; "
-        f"a record taken at random would be for {percent(found['chance'])}."
-    )
+    nearest, two, chance = (percent(found[share]) for share in ("nearest", "two_nearest", "chance"))
+    who = f"For {nearest} of {found['trials']:,} records, the published record nearest to their original"
+    said = f"{who} {join_words(found['columns'])} is their own (one of the two nearest: {two}; by chance: {chance})."
     return said if len(found["columns"]) > 1 else f"{said} One number alone links poorly; with others it may link well."
 
 
 def describe_high(found: Mapping[str, Any], attributes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say what is high: linkage, and interval disclosure of columns that are not quasi, which others know anyway."""
-    linkage, unknown = found["linkage"], [name for name in found["intervals"] if attributes[name]["role"] != "quasi"]
+    linkage = found["linkage"]
     said = [describe_linkage(linkage)] if linkage["nearest"] >= max(HIGH_LINKED, 2 * linkage["chance"]) else []
-    narrow = {name: found["intervals"][name][0] for name in unknown}
-    high = {
-        name: one for name, one in narrow.items() if one["rank_based"] >= max(HIGH_SHARE, 2 * one["rank_based_chance"])
-    }
-    named = join_words([f"{name} ({percent(one['rank_based'])} of the records)" for name, one in high.items()])
-    lies = f"lies in the interval of {WIDTHS[0]}% of the ranks around the published number"
-    return [*said, f"The original number often {lies}: {named}."] if high else said
+    unknown = {name: one[0] for name, one in found["intervals"].items() if attributes[name]["role"] != "quasi"}
+    shares = {name: (one["rank_based"], one["rank_based_chance"]) for name, one in unknown.items()}
+    high = [f"{name} ({percent(own)})" for name, (own, other) in shares.items() if own >= max(HIGH_SHARE, 2 * other)]
+    interval = f"in the interval of {WIDTHS[0]}% of the ranks around the published number"
+    return [*said, f"Most original numbers lie {interval}: {join_words(high)}."] if high else said
