@@ -302,17 +302,25 @@ class Use(StrictEntry):
     loss: Positive
 
 
+class DrawnRecords(StrictEntry):
+    """How records were drawn: each with a probability, and kept if at least k drawn ones are alike."""
+
+    share: Annotated[float, Field(gt=0, lt=1)]
+    k: Annotated[int, Field(ge=1, lt=2**31)]
+
+
 class Account(Privacy):
-    """What a synthetic table says of its cost."""
+    """What a differentially private table says of its cost; one of drawn records has no ledger."""
 
     neighbours: Literal["tables that differ by one record, added or removed"]
     spent: Spent
     marginals: Listed[Annotated[tuple[str, ...], Strict(False)]]
     ledger: Listed[Use]
+    sampled: DrawnRecords | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Account:
-        if (self.spent.rho is None) != (self.delta == 0):
+        if (self.spent.rho is None) != (self.delta == 0 or self.sampled is not None):
             raise ValueError("has a spent rho without a delta, or the other way round")
         if any(len(one) < 2 or len(set(one)) < len(one) for one in self.marginals):
             raise ValueError("has a marginal that is not of two or more different attributes")

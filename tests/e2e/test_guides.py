@@ -186,6 +186,8 @@ def test_every_method_has_a_guide_that_names_its_parameters_and_what_it_tells_of
     tables = re.findall(r"\| parameter \| default \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", parameters)
     stated = [row.split("`")[1] for row in tables[0].splitlines()] if method.model_fields else []
     assert stated == list(method.model_fields)
+    if name == "safepub":  # which has no search, and publishes nothing of a dozen people
+        return
     illness = ["flu", "cold", "gout"] * 4
     people = pa.table({"age": list(range(31, 43)), "illness": illness})
     attributes = {

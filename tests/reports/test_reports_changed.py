@@ -364,7 +364,8 @@ def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: py
     drawn = releases["plain"].manifest["rows"]
     assert f"Drawn at random: {drawn} of {N} records." in said["plain"]
     assert all("of 1,000 against the source; columns shuffled independently would score" in t for t in said.values())
-    assert "No row is a person. Claimed is differential-privacy (epsilon = 2, delta = 0)" in said["synthetic"]
+    assert "Claimed is differential-privacy (epsilon = 2, delta = 0)" in said["synthetic"]
+    assert "No row is a person." in said["synthetic"]
     assert "classes" not in said["synthetic"]
     assert "Counted together:" in said["synthetic"]
 

@@ -42,7 +42,8 @@ class Treatments:
         for names, role in ((tokens, "insensitive"), (named, "quasi")):
             attributes |= {name: {**attributes[name], "role": role} for name in names}
         method = manifest.get("method")
-        return cls(techniques, traces, attributes, tokens, named, method == "microaggregation", method == "synthetic")
+        drawn = method in ("synthetic", "safepub")
+        return cls(techniques, traces, attributes, tokens, named, method == "microaggregation", drawn)
 
     def trace(self, name: str) -> Trace:
         """Return what was left in a column."""
@@ -71,7 +72,7 @@ class Treatments:
         if self.centres:
             notes.append("quasi values are those of groups: rows that are near count where none fits")
         if self.nobodys:
-            notes.append("rows are synthetic: what fits a person, or is nearest, is nobody's own record")
+            notes.append("rows were drawn: what fits a person, or is nearest, need not be the person's own record")
         return notes
 
     def is_unlinked(self, name: str) -> bool:

@@ -161,7 +161,7 @@ def _show_promises(release: Release) -> None:
         out().print(table)
     for claim in claims:
         claimed = f"{claim['model']} ({parameters_text(claim['parameters'])})"
-        say(f"No row is a person. Claimed is {claimed}; no file can show that it was kept.")
+        say(f"Claimed is {claimed}; no file can show that it was kept.")
     if not guarantees and not claims:
         say(
             "[bold red]It promises nothing about people.[/] Verified are the form of the files, and that values are "

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import PolicyError
 from shoal.taxonomies.tree import Taxonomy
 
@@ -41,6 +41,7 @@ class SyntheticPlan:
     delta: float
     spent: Mapping[str, float]
     ledger: tuple[Spent, ...]
+    sampled: Mapping[str, float] | None = None  # share and k, if rows are drawn records instead of drawn from counts
     n_outside: int = 0  # records left out because of a value outside its domain; for the data holder only
     search: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class SyntheticPlan:
             "spent": dict(self.spent),
             "marginals": [list(one) for one in self.names],
             "ledger": [{"purpose": use.purpose, "scale": use.scale, "loss": use.loss} for use in self.ledger],
+            **({} if self.sampled is None else {"sampled": dict(self.sampled)}),
         }
 
 
@@ -83,6 +85,7 @@ class Domain:
     name: str
     taxonomy: Taxonomy
     weight: float = 1.0  # how much it matters beside the others
+    level: int = 0  # at which values are published
 
     def __post_init__(self) -> None:
         """Refuse values that were taken from the data."""
@@ -93,6 +96,11 @@ class Domain:
     def size(self) -> int:
         """The number of values."""
         return self.taxonomy.n_leaves
+
+    def generalize(self, codes: AnyIntArray) -> CodeArray:
+        """Return the first leaf of what each leaf is published as."""
+        tree = self.taxonomy
+        return tree.lo[tree.node_at(self.level)][codes].astype(np.int32)
 
     def decode(self, codes: CodeArray) -> pa.Array:
         """Return the labels of codes."""

@@ -14,12 +14,17 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from shoal.manifest import Account, ManifestError, Privacy, read_entry
+import numpy as np
+import pyarrow as pa
+
+from shoal.manifest import Account, DrawnRecords, ManifestError, Privacy, read_entry
 from shoal.manifest import Claim as WrittenClaim
+from shoal.verify.reading import PublishedRows
 from shoal.verify.result import Check, Claim
 
 MODEL = "differential-privacy"
 _LAST_DIGITS = 1e-9  # relative: two ways to compute a bound differ by rounding
+_MOST_ALIKE = 1_000_000  # records for which a probability is computed
 
 
 def check_asked(account: Account, columns: Sequence[str], parameters: Mapping[str, Any]) -> None:
@@ -51,7 +56,10 @@ def read_claims(claims: Sequence[WrittenClaim], account: Account | None) -> tupl
         raise ManifestError("claims do not hold just the one that the method makes")
     if account is None:
         return ()
-    detail = "cannot be checked by anybody from files: that the noise was drawn as the account says, nothing shows"
+    drawn = "the noise was drawn as the account says"
+    if account.sampled is not None:
+        drawn = "records were drawn at random, and levels chosen without looking at them"
+    detail = f"cannot be checked by anybody from files: that {drawn}, nothing shows"
     return (Claim(MODEL, {"epsilon": account.epsilon, "delta": account.delta}, detail),)
 
 
@@ -117,3 +125,50 @@ def epsilon_bound(rho: float, delta: float) -> float:
         first, second = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, second) if bound(first) < bound(second) else (first, high)
     return max(0.0, bound((low + high) / 2))
+
+
+def check_drawn(account: Account, drawn: DrawnRecords, rows: PublishedRows) -> Check:
+    """At least k rows share each combination of published values, and share and k are enough for epsilon and delta."""
+    text = pa.schema([(name, pa.string()) for name in rows.columns])
+    batches = (pa.Table.from_batches([batch]).cast(text) for batch in rows.batches(rows.columns))
+    sizes = pa.concat_tables([text.empty_table(), *batches]).group_by(text.names).aggregate([([], "count_all")])
+    few = int(np.count_nonzero(sizes["count_all"].to_numpy() < drawn.k))
+    if few:
+        return Check("account", False, f"{few} combinations of published values have fewer than k = {drawn.k} rows")
+    least = min(account.epsilon, account.spent.epsilon), min(account.delta, account.spent.delta)
+    if not is_enough(*least, drawn.share, drawn.k):
+        return Check("account", False, "its share and k are not enough for epsilon and delta")
+    detail = f"at least k = {drawn.k} rows share each combination of values, which is enough for epsilon and delta"
+    return Check("account", True, detail)
+
+
+def is_enough(epsilon: float, delta: float, share: float, k: int) -> bool:
+    """Whether records drawn with probability *share*, at least *k* alike, are (epsilon, delta)-differentially private.
+
+    With one of n like records more, j drawn ones are n (1 - share) / (n - j) times as likely, and at least 1 - share
+    times. The first is above e**epsilon where j > gamma n, gamma = 1 - (1 - share) / e**epsilon; that must have at
+    most the probability delta for all n >= k / gamma - 1 (Li, Qardaji and Su 2012). By Chernoff's bound it has from
+    ln(1 / delta) / KL(gamma, share) on. In doubt it is not enough.
+
+    >>> is_enough(1, 1e-6, 0.632, 74), is_enough(1, 1e-6, 0.632, 60), is_enough(1, 1e-6, 0.633, 1000)
+    (True, False, False)
+    """
+    if delta <= 0 or -math.log1p(-share) > epsilon:
+        return False
+    gamma = 1 - (1 - share) * math.exp(-epsilon)
+    divergence = gamma * math.log(gamma / share) - (1 - gamma) * epsilon
+    first, last = math.ceil(k / gamma * (1 - 1e-12) - 1), -math.log(delta) / max(divergence, 1e-300)
+    if last > _MOST_ALIKE:
+        return False
+    sizes = range(max(first, 1), math.ceil(last) + 1)
+    return all(_tail(n, math.floor(gamma * n * (1 - 1e-12)) + 1, share) * (1 + 1e-7) <= delta for n in sizes)
+
+
+def _tail(n: int, j: int, share: float) -> float:
+    """Return the probability that at least j of n records are drawn, by its terms, which fall."""
+    log = math.lgamma(n + 1) - math.lgamma(j + 1) - math.lgamma(n - j + 1)
+    total = term = math.exp(log + j * math.log(share) + (n - j) * math.log1p(-share))
+    while j < n and term > total * 1e-18:
+        term *= (n - j) / (j + 1) * share / (1 - share)
+        total, j = total + term, j + 1
+    return total

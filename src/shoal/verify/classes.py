@@ -78,7 +78,7 @@ def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str,
         judged = found.judged[place] if found.judged else None
         guarantees.append(conclude(promise, manifest, judged, missed, with_source=source is not None))
     if manifest.written.synthetic is not None:
-        checks.append(Check("truth", True, "the rows are nobody's, so they are not compared with people"))
+        checks.append(Check("truth", True, "the rows were drawn at random, so they are not compared with people"))
     elif contents is not None:
         checks += _compare_source(reader, coder, SourceCoder(manifest, covers, contents), found, manifest, witness)
     if any(promise.counts for promise in promises):

@@ -20,10 +20,11 @@ from shoal.verify.techniques.base import Decimals, Declared
 from shoal.verify.techniques.declared import read_techniques
 
 SLICED = ("slicing", "anatomy")
-AVERAGED, PLAIN, SYNTHETIC, AGREED = "microaggregation", "plain", "synthetic", "agreed"
+AVERAGED, PLAIN, AGREED = "microaggregation", "plain", "agreed"
+PRIVATE = ("synthetic", "safepub")
 _FULL_DOMAIN, _LIFTING = "incognito", "sweep"
 _CUTTING = ("mondrian", "hilbert", "local-suppression")
-_METHODS = (*SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, SYNTHETIC, AGREED, *_CUTTING)
+_METHODS = (*SLICED, _FULL_DOMAIN, _LIFTING, AVERAGED, PLAIN, *PRIVATE, AGREED, *_CUTTING)
 
 
 class Averaging(StrictEntry):
@@ -182,7 +183,7 @@ def demand(holds: bool, otherwise: str) -> None:
 
 def may_promise_nothing(method: str) -> bool:
     """Whether a release by this method may have no guarantees: its values are as they are, or nobody's."""
-    return method in (PLAIN, SYNTHETIC)
+    return method in (PLAIN, *PRIVATE)
 
 
 def _check_method(written: Written) -> None:
@@ -191,12 +192,12 @@ def _check_method(written: Written) -> None:
     demand(method in _METHODS, "its method is unknown")
     lifted = any(attribute.may_keep_missing for attribute in written.attributes.values())
     demand(
-        not lifted or method in (PLAIN, AVERAGED, _LIFTING, SYNTHETIC, AGREED),
+        not lifted or method in (PLAIN, AVERAGED, _LIFTING, *PRIVATE, AGREED),
         "it has labels of sensitive values, which its method does not make",
     )
     if written.levels is None:
         return
-    own = method not in (PLAIN, AVERAGED, SYNTHETIC, *SLICED)
+    own = method not in (PLAIN, AVERAGED, *PRIVATE, *SLICED)
     demand(own, "it has levels, and yet its method makes no classes of labels")
     demand(method == _FULL_DOMAIN, "it has levels, which its method does not make")
     quasi = {attribute.name for attribute in written.attributes.values() if attribute.role == "quasi"}
@@ -242,11 +243,11 @@ def _check_labels(written: Written) -> None:
         where = f"attributes.{one.name}"
         if one.boxed:
             demand(method not in (PLAIN, AVERAGED), f"{where} has labels, which its method does not publish")
-            category = one.role != "sensitive" or one.kind == "category" or method == SYNTHETIC
+            category = one.role != "sensitive" or one.kind == "category" or method in PRIVATE
             demand(category, f"{where} is sensitive and has labels, and yet its kind is not 'category'")
         else:
             classes = one.role == "quasi" and method not in (PLAIN, AVERAGED, *SLICED)
-            demand(not classes and method != SYNTHETIC, f"{where} is {one.role} and has no labels")
+            demand(not classes and method not in PRIVATE, f"{where} is {one.role} and has no labels")
         flagged = one.role == "sensitive" and any("missing" in cover for cover in (one.labels or {}).values())
         dropped = flagged and written.missing.policy == "drop"
         demand(not dropped, f"attributes.{one.name}.labels cover missing values, which were dropped")
@@ -262,12 +263,10 @@ def _check_promises(written: Written) -> None:
 
 def _check_synthetic(written: Written) -> None:
     """A synthetic table tells nothing that was looked up without noise, and other releases have no account."""
-    synthetic = written.method == SYNTHETIC
-    demand(
-        synthetic == (written.synthetic is not None),
-        "its method is 'synthetic' and it has no account, or the other way round",
-    )
-    if not synthetic:
+    account = written.synthetic
+    own = None if account is None else PRIVATE[account.sampled is not None]
+    demand(own == (written.method if written.method in PRIVATE else None), "its account is not one of its method")
+    if account is None:
         return
     of_people = {"techniques", "sample", "items", "populations"} & written.model_fields_set
     demand(not of_people, "it is synthetic and yet has what only tables of people have")

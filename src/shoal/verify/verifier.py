@@ -12,7 +12,7 @@ import pyarrow as pa
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
 from shoal.manifest import PAGES, DataFile, ManifestError, parse_json, unpack_labels
-from shoal.verify.account import check_account
+from shoal.verify.account import check_account, check_drawn
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.averages import check_averages
 from shoal.verify.classes import read_all_covers, verify_classes
@@ -183,7 +183,8 @@ def _verify(
     account = manifest.written.synthetic
     if account is not None:
         tree_given = "tree" in manifest.written.method_parameters
-        checks.append(check_account(account, manifest.columns, tree_given=tree_given))
+        if account.sampled is None:
+            checks.append(check_account(account, manifest.columns, tree_given=tree_given))
         source = None
     original = source
     if source is not None and manifest.one_per is not None:
@@ -226,6 +227,8 @@ def _check_changed(
     """Check columns that were changed by techniques or averaged, each by itself."""
     try:
         checks = check_techniques(rows, manifest, covers, given, expected)
+        if manifest.written.synthetic is not None and manifest.written.synthetic.sampled is not None:
+            checks.append(check_drawn(manifest.written.synthetic, manifest.written.synthetic.sampled, rows))
         return checks + check_averages(rows, manifest, expected)
     except MemoryError:  # no fault of the rows
         raise

@@ -164,7 +164,8 @@ def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPla
     The distance is the largest difference between the two shares of any set of values: 0 for equal shares, 1 for
     shares that have no value in common. Pairs with more joint values than can be counted together are left out.
     """
-    records = Records(tuple(column.astype(np.int32) for column in codes), counts, plan.domains)
+    published = tuple(domain.generalize(column) for domain, column in zip(plan.domains, codes, strict=True))
+    records = Records(published, counts, plan.domains)
     rows = Records(plan.codes, np.ones(plan.n_rows, dtype=np.int64), plan.domains)
     sizes = [domain.size for domain in plan.domains]
     alone = {

@@ -24,7 +24,7 @@ from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
 from shoal.release.figures import Guarantee
-from shoal.release.forms.base import SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
+from shoal.release.forms.base import LABELS, SEVERAL, TRUE_OF_MOST, Claim, Cost, Form, Section, quote
 from shoal.release.publication import Engine, PlannedPublication, PublishedRows, describe_plan
 from shoal.sources.base import Source
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
@@ -62,12 +62,19 @@ _RECORDS = (
 )
 _WEAKNESSES = (
     "It bounds what one record changes, not what is true of many: whatever the table teaches about people in general "
-    "can be concluded about anybody. It rests on noise having been drawn as declared, which no file shows."
+    "can be concluded about anybody. It rests on chance as declared, which no file shows."
 )
 _TOGETHER = "The claim is about records. Of a person with several of them, all together are protected less."
 _DECLARED = (
     "The claim presumes that the values each column may have were declared without looking at the original table."
 )
+_DRAWN = "Each row is a record of the original table, drawn at random, with generalized values."
+_SAMPLED = (
+    "This is a claim: no file can show that records were drawn at random, and levels chosen without looking at the "
+    "data. What files show, and `shoal verify` checks, is that at least k rows share each combination of values, and "
+    "that share and k are enough."
+)
+_RATE = "- Divide counts by the probability with which records were drawn; rare combinations are missing."
 _SHARES = "- Use shares, not counts: the number of rows is not that of people."
 _PAIRS = "- Cross-tables of columns that were counted together are right up to the noise; others are less so."
 _RARE = "- Small shares are mostly noise. A finding that rests on a few rows is none."
@@ -87,6 +94,7 @@ class Synthetic(Form):
     groups: ClassVar[str | None] = None
     of_people: ClassVar[bool] = False
     unlinkable: ClassVar[str | None] = "its rows are nobody's"
+    claim_limits: ClassVar[tuple[str, ...]] = (_CLAIM, _DECLARED, _RECORDS)
     no_levels: ClassVar[str] = "Rows have values of the lowest level only, drawn from noisy counts."
 
     @classmethod
@@ -133,7 +141,7 @@ class Synthetic(Form):
         return [
             line
             for claim, one in zip(self.claims(), self.manifest["claims"], strict=True)
-            for line in (promise_line(one, claim.meaning), "", _CLAIM, "", _DECLARED, "", _RECORDS)
+            for line in (promise_line(one, claim.meaning), *(text for one in self.claim_limits for text in ("", one)))
         ]
 
     def general_limits(self) -> list[str]:
@@ -187,12 +195,43 @@ class Synthetic(Form):
         alone = _mean(found["attributes"].values())
         together = _mean(one["distance"] for one in found["pairs"])
         return [
-            f"Counted together: {shown}{more}.",
+            f"No row is a person. Counted together: {shown}{more}.",
             (
                 f"Shares of values are off by {alone:.1%} on average, those of pairs of values by {together:.1%}; "
                 "these are figures for you alone."
             ),
         ]
+
+
+class SafePub(Synthetic):
+    """Generalized records, drawn at random."""
+
+    name: ClassVar[str] = "safepub"
+    unlinkable: ClassVar[str | None] = "its claim holds whatever else is known, and what it costs adds up"
+    no_levels: ClassVar[str] = "Every column has the level that the policy chose."
+    claim_limits: ClassVar[tuple[str, ...]] = (_SAMPLED, _RECORDS)
+
+    def describe_rows(self) -> str:
+        """Say that rows are records."""
+        return _DRAWN
+
+    def own_section(self) -> Section:
+        """Return how records were drawn."""
+        drawn = self.manifest["synthetic"]["sampled"]
+        text = (
+            f"Each record was drawn with probability {drawn['share']:.6g}, and published if at least {drawn['k']} "
+            "drawn records had the same published values in all columns."
+        )
+        return Section("drawn", "How rows were drawn", [text])
+
+    def advice(self) -> list[str]:
+        """Return what can be asked of a sample of labels."""
+        return [LABELS, _RATE]
+
+    def summary(self, evidence: Mapping[str, Any]) -> list[str]:
+        """Say how many records are published."""
+        shown = f"{self.manifest['rows']:,} of {evidence['synthetic']['records']:,} records are published"
+        return [f"{shown}; these are figures for you alone.", *self.own_section().lines]
 
 
 def find_drafted(policy: Policy, domains: Iterable[Domain]) -> list[str]:
@@ -262,7 +301,8 @@ class SyntheticPublication(PlannedPublication):
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return what analysts find in the rows, for the data holder alone; else nothing: it would be without noise."""
         problem = self.encoding.problem
-        return measure_rows(problem, view_plan(problem, self.plan)) if expensive else {}
+        by_leaf = self.plan.sampled is None  # what analyses of labels would take
+        return measure_rows(problem, view_plan(problem, self.plan)) if expensive and by_leaf else {}
 
     def hiding(self) -> None:
         """Return nothing: no class of rows hides a person."""
@@ -283,11 +323,13 @@ class SyntheticPublication(PlannedPublication):
 
 
 def label_leaves(domain: Domain, role: str, codes: CodeArray) -> PublishedColumn:
-    """Label the leaves that synthetic rows have."""
+    """Label the leaves that rows have, or the nodes that begin with them."""
     tree = domain.taxonomy
-    leaves = sorted(kernels.occurring(codes).tolist(), key=tree.leaf_labels.__getitem__)
+    hi = tree.hi[tree.node_at(domain.level)]
+    ends = {leaf: (leaf, int(hi[leaf])) for leaf in kernels.occurring(codes).tolist()}
+    leaves = sorted(ends, key=lambda leaf: tree.label(*ends[leaf]))
     label_of = np.full(domain.size, -1, dtype=np.int32)
     label_of[leaves] = np.arange(len(leaves), dtype=np.int32)
-    labels = {tree.leaf_labels[leaf]: tree.cover(leaf, leaf + 1) for leaf in leaves}
+    labels = {tree.label(*ends[leaf]): tree.cover(*ends[leaf]) for leaf in leaves}
     entry = {"role": role, "kind": tree.scale.kind, **tree.scale.reading(), "labels": labels}
     return PublishedColumn(label_of, pa.array(list(labels), pa.string()), entry)
