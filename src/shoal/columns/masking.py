@@ -64,7 +64,7 @@ class Masking(Technique):
         what = {"name": "names", "email": "e-mail addresses", "phone": "telephone numbers"}
         return (
             f"made-up {what.get(entry['kind'], 'numbers')} stand in place of an identifier. They were drawn at random "
-            "and mean nothing; rows with the same one need not be of the same person, nor others of different ones."
+            "and mean nothing: equal ones need not be one person's, and different ones may be."
         )
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002

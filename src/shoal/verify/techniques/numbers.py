@@ -288,8 +288,8 @@ class Microaggregation(Gridded):
 
     ends: ClassVar[Ends] = (None, None)
     finding: ClassVar[str] = (
-        "averages are on their grid, and no combination of them that stands in the rows is in fewer than k but for "
-        "rows that are not published; that those of a group were the nearest, no file shows"
+        "averages are on their grid, and each combination of them is in at least k rows, withheld and dropped ones "
+        "included; that the records of a group are near each other, no file shows"
     )
 
     k: Annotated[int, Field(ge=2)]
