@@ -75,7 +75,7 @@ def test_written_releases_verify_again_with_and_without_their_source(suffix: Any
     for source in (None, open_source(tmp_path / "people.csv")):
         assert verify(tmp_path / "out", source=source).verified
     manifest = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text())
-    assert manifest["method_parameters"] == {"numbers": "mean", "decimals": 1}
+    assert manifest["method_parameters"] == {"numbers": "mean", "decimals": 1, "strata": []}
     assert manifest["attributes"]["age"] == {"role": "quasi", "kind": "number"}
     assert not any("labels" in manifest["attributes"][name] for name in QUASI)
     assert manifest["rows"] + manifest["withheld"] + manifest["missing"]["dropped"] == 140

@@ -56,6 +56,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "microaggregation": {"privacy": K, "method": "microaggregation"},
     "plain": {"privacy": [], "method": "plain", "sample": {"share": 0.5}},
     "synthetic": {"privacy": [], "method": {"synthetic": {"epsilon": 2}}},
+    "safepub": {"privacy": [], "method": {"safepub": {"epsilon": 2, "share": 0.5, "levels": {"age": 2, "illness": 1}}}},
 }
 KINDS = (*POLICIES, "agreed")
 RISKS = ("unique", "prosecutor", "marketer", "smallest", "achieved", "seed", "risk", "discernibility", "adversary")
@@ -78,7 +79,7 @@ def releases(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, policy in POLICIES.items():
         attributes = ATTRIBUTES
-        if name == "synthetic":
+        if name in ("synthetic", "safepub"):
             attributes = {**ATTRIBUTES, "wage": {"role": "identifier"}}
         asked = {"attributes": attributes, **policy}
         found[name] = shoal.anonymize(folder / "secret-source.csv", asked, out=folder / name, seed=SEED)
