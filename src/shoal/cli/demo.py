@@ -103,7 +103,9 @@ def demo_policy() -> dict[str, Any]:
 
 def show_story(story: Story) -> None:
     """Say in plain words what was protected and what it cost."""
-    folder, manifest, utility = story.folder, story.release.manifest, story.release.utility
+    from shoal.utility.marginals import describe_marginals  # NumPy loads where it is used
+
+    folder, manifest = story.folder, story.release.manifest
     reached = {entry["model"]: entry["achieved"] for entry in manifest["guarantees"]}
     done = sum(check.done for check in story.verification.checks)
     parts = {
@@ -126,8 +128,7 @@ def show_story(story: Story) -> None:
             f"guarantees and {done} other checks hold, and every published row matches a source row of its own."
         ),
         "The cost": (
-            f"{utility['um']:.0%} of the information is kept: a published value spans on average "
-            f"{utility['ncp']:.1%} of its domain; diagnosis is published as it is. "
+            f"{' '.join(describe_marginals(story.release.evidence['marginals']))} Diagnosis is published as it is. "
             f"It took {sum(story.release.evidence['seconds'].values()):.1f} seconds."
         ),
         "The findings": _describe_findings(story),
