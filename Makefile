@@ -7,7 +7,7 @@ DEMO := demo-out
 # Compiled modules are kept, also where the environment says otherwise: the tests start the command hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test corpus thorough check bench calibration comparison figures screenshots clean
+.PHONY: help demo test corpus thorough check bench calibration comparison docs figures screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ $(VENV)/ready: pyproject.toml Makefile
 	@touch $@
 
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group experiments
+	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group docs --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.
@@ -45,8 +45,7 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	$(BIN)/shoal demo --out $(DEMO)
 
 test: check corpus .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal --ignore tests/engines/spark --ignore tests/corpus
-	$(BIN)/python -m pytest tests/engines/spark
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/corpus
 
 # Releases of every kind, first and alone: they compile nearly all kernels, which workers would otherwise do three times.
 corpus: $(VENV)/dev-ready
@@ -54,6 +53,7 @@ corpus: $(VENV)/dev-ready
 
 thorough: $(VENV)/dev-ready .venv-anonymeter/ready .venv-weka/ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough
+	$(BIN)/python -m pytest -m "hypothesis and not thorough" --hypothesis-profile thorough
 	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/agency/service/test_serve_kills.py tests/agency/service/test_serve_bodies.py
 
 check: $(VENV)/dev-ready ## ruff, mypy, who may import whom
@@ -82,8 +82,11 @@ figures: $(VENV)/dev-ready .venv-weka/ready ## the source papers' experiments ru
 		SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments $$paper --docs docs || exit; \
 	done
 
+docs: $(VENV)/dev-ready ## the documentation site in site/, with search that works without a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 screenshots: $(VENV)/dev-ready ## pictures of the studio for docs, made anew
 	$(BIN)/python -m bench.screenshots
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-anonymeter .venv-pycanon .venv-peers .venv-weka $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf site .venv .venv-anonymeter .venv-pycanon .venv-peers .venv-weka $(DEMO) .mypy_cache .pytest_cache .ruff_cache .hypothesis

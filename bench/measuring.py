@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+T = TypeVar("T")
 REPEATS = 5
 _STARTER = """
 import os, sys, time
@@ -93,13 +95,14 @@ class Measured:
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def median(self) -> float:
-        """The median of all runs."""
-        return statistics.median(self.seconds)
+    def median(self) -> float | None:
+        """The median of all runs; None of a peer that failed."""
+        return statistics.median(self.seconds) if self.seconds else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {**asdict(self), "median": self.median, "least": min(self.seconds), "most": max(self.seconds)}
+    def as_dict(self, date: str) -> dict[str, Any]:
+        """Return it for JSON, with the day on which it was measured."""
+        least, most = min(self.seconds, default=None), max(self.seconds, default=None)
+        return {**asdict(self), "median": self.median, "least": least, "most": most, "date": date}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,15 @@ def timed_once(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def peak_of(work: Callable[[], T]) -> tuple[T, float | None]:
+    """Return what a function gives back, and the most MiB that this process had meanwhile, if the system tells."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    found = work()
+    stated = next((line.split()[1] for line in _lines("/proc/self/status") if line.startswith("VmHWM")), None)
+    return found, None if stated is None else int(stated) / 1024
 
 
 def process(command: Sequence[str | Path]) -> Finished:

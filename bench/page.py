@@ -6,23 +6,39 @@ from typing import Any
 
 HEAD = """# Benchmarks
 
-Measured by `make bench` on the machine named below: medians of {repeats} runs (of one to three where they take long)
-with the least and the most, whole commands as processes of their own, peak memory as the system reports it for that
-process. The demo data are generated with fixed seeds; Adult is read from a local folder. Every release counted here was
-verified with its source before it was put in place, and that time is included. Timings never decide a test.
+Measured by `make bench` on the machine named below, each line on its own day: medians of {repeats} runs (one to three
+where they take long) with the least and the most, whole commands as processes of their own, peak memory as the system
+reports it for that process. The demo data are generated with fixed seeds; Adult is read from a local folder. Every
+release counted here was verified with its source before it was put in place, and that time is included. Timings never
+decide a test.
 
 {machine}
 
-| job | median | least to most | peak memory | at most | met |
-|---|---|---|---|---|---|
+| job | median | least to most | peak memory | at most | met | measured |
+|---|---|---|---|---|---|---|
 {rows}
+
+## The slowest jobs, before and after
+
+Whole commands of the earlier version and of this one, by turns on the same machine; the steps are those of the fastest
+run, in seconds. *Rest* is the start, what is said about the release, and the report. `python -m bench.profiling` adds a
+line.
+
+| job | | count | plan | apply | verify | rest | whole, least to most | peak memory | measured |
+|---|---|---|---|---|---|---|---|---|---|
+{profiles}
+
+## Information loss
 
 Normalized certainty penalty (NCP) by method: the mean width of published values, from 0 (as they were) to 1. Levels
 and ranges are Mondrian's; stays have a drawn hierarchy for every column.
 
 {penalties}
 
+## Notes
+
 {notes}"""
+STEPS = ("count", "plan", "apply", "verify", "rest")
 
 
 def page(results: dict[str, Any], notes: str) -> str:
@@ -31,16 +47,28 @@ def page(results: dict[str, Any], notes: str) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
     machine = (
         f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
-        f"Python {where['python']}, {packages}; {results['date']}."
+        f"Python {where['python']}, {packages}."
     )
     jobs = [job for job in results["jobs"] if "ncp" not in job["detail"]]
     return HEAD.format(
         repeats=results["repeats"],
         machine=machine,
         rows="\n".join(_row(job) for job in jobs),
+        profiles="\n".join(line for one in results["profiles"] for line in _profile(one)),
         penalties="\n".join(_penalties([job for job in results["jobs"] if "ncp" in job["detail"]])),
         notes=notes,
     )
+
+
+def _profile(one: dict[str, Any]) -> list[str]:
+    """Return a line for the earlier version and one for this."""
+    lines = []
+    for which in ("before", "after"):
+        own = one[which]
+        steps = " | ".join(f"{own['seconds'][step]:.2f}" for step in STEPS)
+        whole = f"{own['whole']:.2f} to {own['most']:.2f}"
+        lines.append(f"| {one['job']} | {which} | {steps} | {whole} | {own['peak_mib']:,} MiB | {one['date']} |")
+    return lines
 
 
 def _penalties(jobs: list[dict[str, Any]]) -> list[str]:
@@ -57,6 +85,8 @@ def _penalties(jobs: list[dict[str, Any]]) -> list[str]:
 
 
 def _row(job: dict[str, Any]) -> str:
+    if job["median"] is None:
+        return f"| {job['job']} | failed | - | - | - | - | {job['date']} |"
     ratio = job["detail"].get("ratio")
     unit = "x" if "ratio, not seconds" in job["job"] else " s"
     median = f"{_short(job['median'])}{unit}" + (f" ({ratio:.2f}x)" if ratio else "")
@@ -65,7 +95,7 @@ def _row(job: dict[str, Any]) -> str:
     spread = f"{_short(job['least'])} to {_short(job['most'])}"
     beside = job["detail"].get("beside")
     title = f"{job['job']} (quoted, not measured: {beside})" if beside else job["job"]
-    return f"| {title} | {median} | {spread} | {peak} | {job['limit']} | {met} |"
+    return f"| {title} | {median} | {spread} | {peak} | {job['limit']} | {met} | {job['date']} |"
 
 
 def _short(value: float) -> str:

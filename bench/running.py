@@ -27,17 +27,25 @@ class Ran:
 
 
 def anonymized(
-    source: Path, policy: Mapping[str, Any], folder: Path, *options: str, one_core: bool = False, shared: bool = False
+    source: Path,
+    policy: Mapping[str, Any],
+    folder: Path,
+    *options: str,
+    one_core: bool = False,
+    shared: bool = False,
+    shoal: Path | None = None,
 ) -> Ran:
     """Run ``shoal anonymize`` on a table, read its evidence, and remove what it wrote.
 
-    On *one_core* the system gives the process no other. Where processes have *shared* pages, these count once.
+    On *one_core* the system gives the process no other. Where processes have *shared* pages, these count once. *shoal*
+    is another installed command than that of this environment.
     """
     written, out = folder / "asked.json", folder / "anonymized"
     written.write_text(json.dumps(policy))
     shutil.rmtree(out, ignore_errors=True)
     bound = [_taskset(), "-c", "0"] if one_core else []
-    command: list[str | Path] = [*bound, shoal_command(), "anonymize", source, "-p", written, "-o", out, *options]
+    program = [*bound, shoal or shoal_command()]
+    command: list[str | Path] = [*program, "anonymize", source, "-p", written, "-o", out, *options]
     finished = watched(command, folder, shared=shared)
     evidence = json.loads((out / "internal" / "evidence.json").read_text())
     shutil.rmtree(out)

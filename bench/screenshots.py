@@ -67,6 +67,8 @@ def story(page: Page, camera: Camera) -> None:
     camera.take("02-columns", at="section")
     camera.take("02-columns-narrow", narrow=True, at="section")
 
+    step(page, "Import")
+    camera.take("14-import")
     step(page, "Taxonomies")
     camera.take("03-taxonomies")
     page.get_by_role("link", name="age", exact=True).first.click()
@@ -93,6 +95,10 @@ def story(page: Page, camera: Camera) -> None:
     camera.take("06-guarantees")
     camera.take("06-guarantees-dark", dark=True)
 
+    step(page, "Risk")
+    page.get_by_role("button", name="Look at the risk").click()
+    expect(page.get_by_role("heading", name="To decide before the download")).to_be_visible()
+    camera.take("15-risk", at="#found")
     step(page, "Run")
     page.get_by_role("button", name="Start the run").click()
     expect(page.get_by_role("progressbar").nth(1)).to_be_visible()

@@ -17,7 +17,7 @@ from bench.running import Ran, anonymized
 
 ROWS = 10_000_000
 MASTER = "local[2]"
-MOST = 4.0  # times the local engine
+MOST = 1.2  # times the local engine
 _COUNTED = {  # of Spark's own counters, for all tasks together
     "shuffle_bytes": ("Shuffle Write Metrics", "Shuffle Bytes Written"),
     "result_bytes": ("Result Size",),

@@ -178,9 +178,9 @@ NURSERY = Grid.of(
     _C,
     5,
 )
-QUICK_ADULT = Grid.of(((0.5, 3), (0.3, 5), (0.14, 10)), (1.0, 3.0), 6)
+QUICK_ADULT = Grid.of(((0.5, 3), (0.14, 10)), (3.0,), 5)
 # A sample may lack the class of 2 records, so l = 4 is the most that can be asked for.
-QUICK_NURSERY = Grid.of(((0.7, 2), (0.5, 3), (0.3, 4)), (1.0, 3.0), 4)
+QUICK_NURSERY = Grid.of(((0.7, 2), (0.3, 4)), (3.0,), 3)
 
 
 def sensitive_weights(problem: Problem, plan: Plan) -> FloatArray:

@@ -47,7 +47,7 @@ ALGORITHMS = (SWEEP, IMPROVED, CLD, ONE_D)
 _FOLDS = 3
 REPETITIONS = 3
 _CHEAP = 1.0  # seconds; once runs have taken that long, there is no further one
-_QUICK_ROWS = 2_000
+_QUICK_ROWS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,36 @@
 """Shared fixtures, and the rules that hold for the whole suite.
 
 ``SHOAL_NO_SKIP=1`` turns every skip for a missing component into a failure: continuous integration sets it.
+Otherwise a run ends with what it could not test, and how to install that.
 The number of collected tests is guarded: a suite that silently loses files fails.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+from bench import servers
 
 ROOT = Path(__file__).parent.parent
 USUAL = "not thorough"  # as pyproject.toml has it
+# Examples of a property, unless a test states how many it can afford; no test fails because a machine is busy.
+PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("usual", max_examples=40, **PATIENT)
+settings.register_profile("thorough", max_examples=400, **PATIENT)
+settings.load_profile("usual")
+# Folders whose tests share what is slow to start (Spark, services, a browser): each is one worker's, and comes first.
+TOGETHER = ("tests/engines/spark/", "tests/agency/service/", "tests/studio/browser/")
+COMPONENTS = ("Chromium", "Java", "PostgreSQL")  # what .ci/install installs
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +42,46 @@ def shared_data() -> Path:
     pytest.skip("Adult and Nursery are not here: set SHOAL_DATA to their folder")
 
 
+@pytest.fixture(scope="session")
+def new_cluster() -> Callable[[], servers.PostgreSQL]:
+    """Make a PostgreSQL that is not started yet; whoever makes one removes it."""
+    binaries = servers.postgresql_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not here")
+    return lambda: servers.PostgreSQL.create(binaries)
+
+
+@pytest.fixture(scope="session")
+def cluster(new_cluster: Callable[[], servers.PostgreSQL]) -> Iterator[servers.PostgreSQL]:
+    """A real PostgreSQL, started once."""
+    made = new_cluster()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Java, which Spark needs."""
+    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        pytest.skip("Java is not here")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Say plainly, last of all, what was not tested for want of a component, and the one command that installs it."""
+    yield
+    reasons = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", ())]
+    wanting = Counter(name for reason in reasons for name in COMPONENTS if re.search(rf"\b{name} is not here", reason))
+    if wanting:
+        terminalreporter.section("not tested here", red=True)
+        for name, number in sorted(wanting.items()):
+            terminalreporter.line(f"{number} tests were skipped for want of {name}.")
+        terminalreporter.line("On Debian, this installs what is missing: sudo .ci/install")
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
@@ -32,6 +90,23 @@ def pytest_runtest_makereport(item, call):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"skips are failures here: {reason}"
+
+
+class FilesAndFolders(LoadScopeScheduling):
+    """A worker takes a whole file, or a whole folder of those above, so that its fixtures are made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::")[0]
+        return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndFolders | None:
+    return FilesAndFolders(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(TOGETHER))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

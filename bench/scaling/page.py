@@ -33,8 +33,8 @@ Points = Sequence[Mapping[str, Any]]
 def page(results: Mapping[str, Any], benchmarks: Mapping[str, Any], template: str) -> str:
     """Return the page as Markdown."""
     points, coefficients = results["points"], results["coefficients"]
-    large = [job["detail"]["point"] for job in benchmarks["jobs"] if "point" in job["detail"]]
-    checks = [point for point in points if point["use"] == "check"]
+    large = [{**job["detail"]["point"], "date": job["date"]} for job in benchmarks["jobs"] if "point" in job["detail"]]
+    checks = [{**point, "date": results["date"]} for point in points if point["use"] == "check"]
     checks += [point for point in large if point["method"] == "mondrian"]
     spark = _spark(benchmarks)
     measured = Measurements(coefficients, results["volumes"], one_core(points), spark or ASSUMED)
@@ -164,6 +164,7 @@ def _checks(points: Iterable[Mapping[str, Any]], coefficients: Coefficients) -> 
             f"{predicted_whole(coefficients, point):.1f} s",
             f"{point['whole']:.1f} s",
             f"{error(coefficients, point):+.0%}".replace("%", " %"),
+            point["date"],
         )
         for point in points
     )

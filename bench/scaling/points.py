@@ -17,8 +17,9 @@ from bench.running import Ran, anonymized, described
 Use = Literal["fit", "check", "show"]
 MILLION = 1_000_000
 STAYS = ("age", "sex", "postcode", "admitted", "occupation", "insurance")  # quasi attributes, as they are added
-TINY = "768MiB"  # the least that the command takes: two million stays and more do not fit
-FEWEST = 0.8  # share of rows below which those runs would fit into memory
+ROOM = "2GiB"  # of the runs by regions, as of the largest table: eleven million stays and more do not fit
+TINY = ("768MiB", "1GiB")  # the first is the least that the command takes, and leaves room for one thread only
+FEWEST = 0.95  # share of rows below which those runs would fit into memory
 K10: dict[str, Any] = {"k-anonymity": {"k": 10}}
 METHODS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "incognito": ([K10], {"incognito": {"measure": "loss"}}),
@@ -85,13 +86,15 @@ def points(share: float = 1.0) -> list[Point]:
     found = [Point(rows(millions), ("rows",)) for millions in (0.1, 0.3)]
     found += [Point(rows(1), ("rows", "cells", "quasi", "cores"))]
     found += [Point(rows(1), ("quasi",), quasi=quasi) for quasi in (2, 3, 4, 5)]
-    found += [Point(rows(1), ("cores",), "show", one_core=True), Point(regional(2.5), ("regions",), memory=TINY)]
+    found += [Point(rows(1), ("cores",), "show", one_core=True)]
     found += [Point(rows(1), ("cells",), copies=copies) for copies in (5, 25, 125)]
-    found += [Point(regional(4), ("regions",), memory=TINY), Point(rows(2), ("check",), "check", quasi=4)]
+    found += [Point(regional(4), ("regions",), "show", memory=memory) for memory in TINY]
+    found += [Point(rows(2), ("check",), "check", quasi=4)]
     found += [Point(rows(3), ("rows", "cores")), Point(rows(3), ("cores",), "show", one_core=True)]
-    found += [Point(rows(3), ("rows-few",), copies=125), Point(regional(6), ("regions",), memory=TINY)]
+    found += [Point(rows(millions), ("rows-few",), copies=125) for millions in (3, 8)]
+    found += [Point(regional(millions), ("regions",), memory=ROOM) for millions in (12, 16, 20)]
     found += [Point(rows(1), ("check",), "check", table="adult", quasi=quasi) for quasi in (4, len(QUASI))]
-    found += [Point(rows(10), ("rows",), "check"), Point(regional(10), ("regions",), "check", memory="1GiB")]
+    found += [Point(rows(10), ("rows",), "check"), Point(regional(30), ("regions",), "check", memory=ROOM)]
     for method, sizes in (("incognito", (0.1, 0.3, 1)), ("hilbert", (0.1, 0.3, 1)), ("sweep", (0.03, 0.1, 0.3))):
         found += [Point(rows(millions), ("methods",), "show", method=method) for millions in sizes]
     return found

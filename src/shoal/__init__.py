@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from shoal.linking.linking import link
     from shoal.policy.drafting import Draft, draft_policy
     from shoal.policy.policy import Policy
+    from shoal.release.received import CombinedEstimate, ReceivedRelease, combine_estimates, read_release
     from shoal.release.release import Release
     from shoal.release.sliced.estimating import read_sliced
     from shoal.release.sliced.query import Estimate, Query
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "CombinedEstimate",
     "Comparison",
     "Draft",
     "Estimate",
     "Policy",
     "Query",
+    "ReceivedRelease",
     "Release",
     "ShoalError",
     "SourceOptions",
@@ -56,22 +59,26 @@ __all__ = [
     "attack",
     "audit",
     "baskets",
+    "combine_estimates",
     "compare",
     "draft_policy",
     "estimate_counts",
     "link",
     "open_source",
+    "read_release",
     "read_sliced",
     "verify",
 ]
 
 _HOMES = {
     "Audit": "shoal.audit.result",
+    "CombinedEstimate": "shoal.release.received",
     "Comparison": "shoal.compare.result",
     "Draft": "shoal.policy.drafting",
     "Estimate": "shoal.release.sliced.query",
     "Policy": "shoal.policy.policy",
     "Query": "shoal.release.sliced.query",
+    "ReceivedRelease": "shoal.release.received",
     "Release": "shoal.release.release",
     "ShoalError": "shoal.core.errors",
     "SourceOptions": "shoal.sources.base",
@@ -80,11 +87,13 @@ _HOMES = {
     "attack": "shoal.attacks.running",
     "audit": "shoal.audit.audit",
     "baskets": "shoal.columns.baskets",
+    "combine_estimates": "shoal.release.received",
     "compare": "shoal.compare.compare",
     "draft_policy": "shoal.policy.drafting",
     "estimate_counts": "shoal.columns.pram",
     "link": "shoal.linking.linking",
     "open_source": "shoal.sources.opening",
+    "read_release": "shoal.release.received",
     "read_sliced": "shoal.release.sliced.estimating",
     "verify": "shoal.verify.verifier",
 }

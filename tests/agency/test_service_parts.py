@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from shoal.agency.distribution import read_distribution
 from shoal.agency.domain import Domain
 from shoal.agency.service.administration import render_reference
+from shoal.agency.service.application import make_protocol
 from shoal.agency.service.guard import parse
 from shoal.agency.service.messages import NewCampaign, PlanRequest
 from shoal.agency.service.plans import compute_plan
@@ -53,6 +57,23 @@ def test_a_bucket_is_emptied_by_its_caller_alone_and_filled_with_time() -> None:
     assert buckets.take("a") > 0
     now[0] = 1000.0
     assert [buckets.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(("unsent", "is_cut_off"), [([9, 5, 1, 0], False), ([9, 5, 5], True), ([0, 9, 9], True)])
+def test_who_takes_something_of_an_answer_from_look_to_look_is_not_cut_off(unsent: list[int], is_cut_off: bool) -> None:
+    """Bytes of the answer that wait for the caller, look by look."""
+    loop, transport = Mock(), Mock()
+    transport.get_write_buffer_size.side_effect = lambda: unsent[0]
+    connection = make_protocol(Settings())(Config(app=None), ServerState(), {}, loop)
+    connection.transport, connection.loop = transport, loop
+    connection.cycle = Mock(response_complete=False)
+    connection._look()
+    while len(unsent) > 1:
+        assert not transport.abort.called
+        del unsent[0]
+        (_, look), _ = loop.call_later.call_args
+        look()
+    assert transport.abort.called == is_cut_off
 
 
 def test_buckets_are_bounded_and_the_oldest_is_forgotten() -> None:

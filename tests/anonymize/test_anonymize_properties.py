@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shoal
@@ -56,7 +56,6 @@ def stands_for(cover: dict[str, Any], value: Any) -> bool:
     return (low is None or low <= number) and (below is None or number < below)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=ROWS,
     k=st.integers(1, 5),
@@ -105,7 +104,7 @@ def test_a_release_is_true_and_keeps_its_word(
     assert release.guarantees[0]["achieved"] == min(len(records) for records in classes.values())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows=ROWS.filter(lambda rows: len(rows) >= 4), data=st.data())
 def test_the_order_of_rows_and_chunks_do_not_matter(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     asked = policy([{"k-anonymity": {"k": 2}}], max_withheld=0.3)
@@ -124,7 +123,7 @@ def test_the_order_of_rows_and_chunks_do_not_matter(rows: list[tuple[Any, ...]],
     assert results[0] == results[1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows=ROWS.filter(lambda rows: len(rows) >= 6), seed=st.integers(0, 3))
 def test_the_same_seed_gives_the_same_table(rows: list[tuple[Any, ...]], seed: int) -> None:
     asked = policy([{"k-anonymity": {"k": 3}}], method={"hilbert": {}})

@@ -1,9 +1,9 @@
-"""Where there is nothing to find, attacks find nothing: 100 runs each, with a control group.
+"""Where there is nothing to find, attacks find nothing: 40 runs each, with a control group.
 
 The release is about other people than the source: both, and the control group, are drawn alike. A risk's interval has
 all that two 95 % Wilson intervals allow, which for equally many trials misses the truth in about 6 of 1,000 runs (a
 normal difference beyond 1.96 times the square root of two), and is wholly above it, which is a false alarm, in 3. Of
-100 runs more than 5 then miss with a chance below 1 in 10,000.
+40 runs more than 4 then miss, or more than 3 are false alarms, with a chance below 1 in 50,000.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shoal.attacks.view import ReleaseView
 from shoal.core.registry import discover
 
 ATTACKS = discover("shoal.attacks", Attack)
-SEEDS = 100
+SEEDS = 40
 N_PEOPLE, N_TARGETS = 300, 150
 TREE = {"any": {"lung": {"flu": {}, "asthma": {}}, "other": {"gout": {}, "ulcer": {}}}}
 ATTRIBUTES = {
@@ -83,5 +83,5 @@ def test_nothing_is_found_where_nothing_is(name: str, kind: str) -> None:
         risk = ATTACKS[name](N_TARGETS).run(view, source, control, np.random.default_rng(seed)).risk
         covered += risk.low <= 0 <= risk.high
         alarms += risk.low > 0
-    assert covered >= 95
+    assert covered >= SEEDS - 4
     assert alarms <= 3

@@ -234,6 +234,20 @@ def test_nothing_promised_is_a_finding_but_not_of_synthetic_rows() -> None:
     assert "no-promise" not in {one.id for one in anonymize(rows, synthetic).findings}
 
 
+def test_classes_too_small_for_the_stated_threshold_are_a_finding() -> None:
+    table = pa.table({"sex": ["f", "m"] * 4, "illness": ["a", "a", "b", "b"] * 2})
+    roles = policy({"sex": "quasi", "illness": "sensitive"})
+    for threshold, expected in ((0.24, [4]), (0.25, []), (None, [])):
+        made = anonymize(table, roles | {"release": {"threshold": threshold}}, seed=1)
+        found = [one for one in made.findings if one.id == "above-threshold"]
+        assert len(found) == len(expected)
+        if found:
+            assert "smallest class has 4 members" in found[0].text
+            assert "k = 5" in found[0].fix
+            assert "above it" in made.report()
+            assert "24.0%" in made.report()
+
+
 def test_a_release_below_shuffled_columns_says_so_and_one_above_does_not() -> None:
     """Eight towns of very different size: one class of all spreads records evenly over them."""
     rng = np.random.default_rng(4)

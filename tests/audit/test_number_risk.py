@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from hypothesis import given as over
-from hypothesis import settings
 from hypothesis import strategies as st
 from tests import tables
 
@@ -76,7 +75,6 @@ def link_slowly(given: list[list[int | None]], shown: list[list[int | None]]) ->
 
 
 @over(st.integers(2, 9), st.integers(0, 10**6))
-@settings(deadline=None)
 def test_linkage_by_brute_force(n: int, seed: int) -> None:
     """Few whole numbers, so that many records are equally near, and some missing ones.
 

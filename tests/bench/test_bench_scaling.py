@@ -190,9 +190,10 @@ def test_the_page_tells_every_coefficient_and_every_run_that_checks_it() -> None
 
 def test_a_figure_of_others_is_marked_as_quoted() -> None:
     job = {"job": "a", "detail": {"beside": "b took 9 s"}, "median": 1.0, "least": 1.0, "most": 1.0}
-    job |= {"peak_mib": 5.0, "limit": "2 s", "within": True}
+    job |= {"peak_mib": 5.0, "limit": "2 s", "within": True, "date": "2026-01-02"}
     results = {**BENCHMARKS, "jobs": [job]}
-    assert "| a (quoted, not measured: b took 9 s) | 1.00 s |" in benchmarks_page.page(results, "")
+    stated = benchmarks_page.page(results, "")
+    assert "| a (quoted, not measured: b took 9 s) | 1.00 s | 1.00 to 1.00 | 5 MiB | 2 s | yes | 2026-01-02 |" in stated
 
 
 def test_the_pictures_are_drawn_from_recorded_runs(tmp_path: Path) -> None:

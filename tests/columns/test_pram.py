@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
@@ -86,7 +86,6 @@ def test_two_stages_are_invariant() -> None:
 counts = st.dictionaries(st.sampled_from("abcdefg"), st.integers(1, 400), min_size=2)
 
 
-@settings(max_examples=60, deadline=None)
 @given(counts, st.floats(0.05, 0.95), st.booleans())
 def test_matrices_of_one_number_keep_values_and_frequencies(
     before: dict[str, int], keep: float, invariant: bool

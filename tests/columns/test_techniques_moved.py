@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -26,7 +26,6 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(rows, st.sampled_from([(), ("g",), ("g", "h")]), st.sampled_from([None, 0.3, 1.0]), st.integers(0, 2**32))
 def test_groups_keep_their_values(
     table: list[tuple[str | None, int | None, int]], within: tuple[str, ...], share: float | None, seed: int

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -113,7 +113,6 @@ def test_noise_does_not_depend_on_the_value() -> None:
     assert np.array_equal(np.rint(zero * 1000), np.rint(large * 1000) - 1234567)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(-20, 20), min_size=1, max_size=40),
     st.sampled_from(["clamp", "reflect", "redraw"]),
@@ -166,7 +165,6 @@ def test_rounding_goes_to_the_nearest_multiple(base: float, values: list[object]
     assert done(Rounding(base=base), values) == wanted
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.decimals(-1000, 1000, places=3), min_size=1), st.sampled_from([1, 7, 0.5, 0.25, 2.5]), st.booleans())
 def test_rounding_moves_less_than_one_base(values: list[object], base: float, random: bool) -> None:
     rounded = done(Rounding(base=base, random=random), [str(value) for value in values])

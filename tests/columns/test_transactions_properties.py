@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.columns.baskets import UnfoldedSource
@@ -34,7 +34,6 @@ def written(draw: st.DrawFn) -> tuple[set[str], str | None]:
     return set(items), text + draw(st.sampled_from(["", ";"])) if items else None
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(written(), min_size=1, max_size=30), st.integers(1, 3))
 def test_sets_are_kept_and_the_verifier_unfolds_alike(rows: list[tuple[set[str], str | None]], columns: int) -> None:
     everything = set().union(*(items for items, _ in rows))
@@ -63,7 +62,6 @@ def test_sets_are_kept_and_the_verifier_unfolds_alike(rows: list[tuple[set[str],
         assert all(set(part) <= set(group) for part, group in zip(parts, how.groups, strict=True))
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     st.lists(
         st.lists(st.frozensets(st.sampled_from("abcd"), max_size=3), min_size=1, max_size=8), min_size=1, max_size=4

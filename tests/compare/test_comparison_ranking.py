@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.attacks.base import Refusal, Tally, Trials
@@ -43,7 +43,6 @@ def mean(values: list[int], weights: list[int]) -> Fraction:
     return sum(Fraction(v, 20) * w for v, w in zip(values, weights, strict=True)) / sum(weights)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.lists(COUNTS, min_size=3, max_size=3), COUNTS), max_size=7),
     st.lists(st.integers(1, 5), min_size=4, max_size=4),

@@ -324,15 +324,15 @@ def test_every_release_keeps_every_promise(
         with pytest.raises(UnreachableError, match=f"method {method}: .*population"):
             run(people(1), policy({model: given}, {method: variant}))
         return
-    for seed, withheld in ((1, 0), (2, 0.1)):
-        table = people(seed)
-        release = run(table, policy({model: given}, {method: variant}, max_withheld=withheld))
-        check_truth(release, table)
-        assert keeps(model, given, release, population)
-        assert release.verification.verified
-        assert release.manifest["rows"] + release.manifest["withheld"] == table.num_rows
-        assert release.manifest["withheld"] <= withheld * table.num_rows
-        assert len(classes_of(release.data)) > 1
+    seed, withheld = ((1, 0), (2, 0.1))[(CASES.index((model, given)) + RUNS.index((method, variant))) % 2]
+    table = people(seed)
+    release = run(table, policy({model: given}, {method: variant}, max_withheld=withheld))
+    check_truth(release, table)
+    assert keeps(model, given, release, population)
+    assert release.verification.verified
+    assert release.manifest["rows"] + release.manifest["withheld"] == table.num_rows
+    assert release.manifest["withheld"] <= withheld * table.num_rows
+    assert len(classes_of(release.data)) > 1
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
@@ -361,9 +361,8 @@ def test_several_models_at_once(method: str, variant: dict[str, Any], population
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-@pytest.mark.parametrize("withheld", [0, 0.1])
-def test_the_same_seed_gives_the_same_release(method: str, variant: dict[str, Any], withheld: float) -> None:
-    document = policy({"k-anonymity": {"k": 5}}, {method: variant}, max_withheld=withheld)
+def test_the_same_seed_gives_the_same_release(method: str, variant: dict[str, Any]) -> None:
+    document = policy({"k-anonymity": {"k": 5}}, {method: variant}, max_withheld=0.1)
     one, same, other = (run(people(5, outliers=3), document, seed) for seed in (8, 8, 9))
     assert one.data.equals(same.data)
     assert one.manifest == same.manifest
@@ -371,8 +370,7 @@ def test_the_same_seed_gives_the_same_release(method: str, variant: dict[str, An
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("withheld", [0, 0.1])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("withheld", "seed"), [(0, 0), (0.1, 1)])
 def test_the_order_of_rows_does_not_matter(method: str, withheld: float, seed: int) -> None:
     models = [{"k-anonymity": {"k": 4}}, {"distinct-l-diversity": {"l": 2}}]
     document = policy(models, {method: {}}, max_withheld=withheld)
@@ -382,11 +380,10 @@ def test_the_order_of_rows_does_not_matter(method: str, withheld: float, seed: i
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-@pytest.mark.parametrize("batch_rows", [1, 23])
-def test_chunks_do_not_matter(method: str, variant: dict[str, Any], batch_rows: int) -> None:
+def test_chunks_do_not_matter(method: str, variant: dict[str, Any]) -> None:
     document = policy({"k-anonymity": {"k": 4}}, {method: variant})
     table = people(6)
-    source = open_arrow(table, shoal.SourceOptions(), "the pyarrow Table", batch_rows)
+    source = open_arrow(table, shoal.SourceOptions(), "the pyarrow Table", 23 if variant else 1)
     whole, chunked = run(table, document), run(source, document)
     assert published(whole) == published(chunked)
     assert chunked.manifest["rows"] == table.num_rows
@@ -394,13 +391,12 @@ def test_chunks_do_not_matter(method: str, variant: dict[str, Any], batch_rows: 
 
 
 @pytest.mark.parametrize(("method", "variant"), RUNS, ids=str)
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    "model",
+    ("seed", "model"),
     [
-        {"k-anonymity": {"k": 25}},
-        {"distinct-l-diversity": {"l": 4, "attribute": "illness"}},
-        {"t-closeness": {"t": 0.25}},
+        (0, {"k-anonymity": {"k": 25}}),
+        (1, {"distinct-l-diversity": {"l": 4, "attribute": "illness"}}),
+        (2, {"t-closeness": {"t": 0.25}}),
     ],
     ids=str,
 )
@@ -409,7 +405,7 @@ def test_a_larger_budget_never_gives_a_wider_table(
 ) -> None:
     table = people(seed + 60, n=90, outliers=2 + seed)
     penalties, gone = [], []
-    for budget in (0, 0.01, 0.03, 0.1, 0.2):
+    for budget in (0, 0.03, 0.1, 0.2):
         release = run(table, policy(model, {method: variant}, max_withheld=budget))
         penalties.append(release.utility["ncp"])
         gone.append(release.manifest["withheld"])

@@ -68,8 +68,6 @@ EXAMPLES: dict[str, list[list[dict[str, Any]]]] = {
         [{"min": least, "max": 0.8, **PEOPLE} for least in (0, 0.1, 0.4, 0.5)],
     ],
 }
-CHAINS = [(name, chain) for name, chains in EXAMPLES.items() for chain in chains]
-CASES = [(name, parameters) for name, chain in CHAINS for parameters in chain]
 
 # of the same three values: even, skewed, and with a rare one
 WHOLES = ([12, 12, 12], [30, 15, 10], [10, 40, 11])
@@ -102,12 +100,11 @@ def build(name: str, parameters: dict[str, Any]) -> PrivacyModel:
     return MODELS[name].model_validate(parameters)
 
 
-def label(case: object) -> str | None:
-    return None if not isinstance(case, dict) else ",".join(f"{key}={value}" for key, value in case.items())
+def models_of(name: str) -> list[PrivacyModel]:
+    return [build(name, parameters) for chain in EXAMPLES[name] for parameters in chain]
 
 
-def every_case(function: Any) -> Any:
-    return pytest.mark.parametrize(("name", "parameters"), CASES, ids=label)(function)
+every_model = pytest.mark.parametrize("name", EXAMPLES)
 
 
 def test_every_model_has_examples() -> None:
@@ -129,63 +126,64 @@ def test_declarations_are_complete(name: str) -> None:
         assert field["description"]
 
 
-@every_case
-def test_parameters_survive_a_manifest_and_admit_nothing_unknown(name: str, parameters: dict[str, Any]) -> None:
-    model = build(name, parameters)
-    assert MODELS[name].model_validate_json(model.model_dump_json()) == model
+@every_model
+def test_parameters_survive_a_manifest_and_admit_nothing_unknown(name: str) -> None:
+    for model in models_of(name):
+        assert MODELS[name].model_validate_json(model.model_dump_json()) == model
+        for parameter in model.model_fields_set:
+            with pytest.raises(ValidationError):
+                model.__setattr__(parameter, 1)
     with pytest.raises(ValidationError):
-        build(name, {**parameters, "strength": 3})
-    with pytest.raises(ValidationError):
-        model.__setattr__(next(iter(parameters)), 1)
+        build(name, {**EXAMPLES[name][0][0], "strength": 3})
 
 
-@every_case
-@pytest.mark.parametrize("counts", WHOLES, ids=str)
-def test_shapes_and_the_empty_class(name: str, parameters: dict[str, Any], counts: list[int]) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
-    holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
-    assert holds.shape == achieved.shape == classes.sizes.shape
-    assert (holds.dtype, achieved.dtype) == (np.bool_, np.float64)
-    assert not np.isnan(achieved).any()
+@every_model
+def test_shapes_and_the_empty_class(name: str) -> None:
+    classes = every_class()
     empty = classes.sizes == 0
-    assert not holds[empty].any()
-    assert (achieved[empty] == (0 if model.achieved_is == "at least" else np.inf)).all()
     none = ClassHistograms.of(np.zeros((0, 3)), population=np.zeros(0))
-    assert model.holds(none, whole).shape == model.reach(none, whole).shape == (0,)
+    for model, counts in itertools.product(models_of(name), WHOLES):
+        whole = whole_of(counts)
+        holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
+        assert holds.shape == achieved.shape == classes.sizes.shape
+        assert (holds.dtype, achieved.dtype) == (np.bool_, np.float64)
+        assert not np.isnan(achieved).any(), (model, counts)
+        assert not holds[empty].any(), (model, counts)
+        assert (achieved[empty] == (0 if model.achieved_is == "at least" else np.inf)).all(), (model, counts)
+        assert model.holds(none, whole).shape == model.reach(none, whole).shape == (0,)
 
 
-@every_case
-@pytest.mark.parametrize("counts", WHOLES, ids=str)
-def test_merging_breaks_what_is_declared_and_nothing_else(
-    name: str, parameters: dict[str, Any], counts: list[int]
-) -> None:
-    model, whole = build(name, parameters), whole_of(counts)
+@every_model
+def test_merging_breaks_what_is_declared_and_nothing_else(name: str) -> None:
     one, other = every_class(1), every_class(2)
-    first = np.flatnonzero(model.holds(one, whole))
-    second = np.flatnonzero(model.holds(other, whole))
-    left, right = (grid.ravel() for grid in np.meshgrid(first, second))
-    # a wider label may cover people who are under neither of the two
-    beyond = np.random.default_rng(3).integers(0, 30, size=len(left))
-    union = ClassHistograms.of(
-        one.counts[left] + other.counts[right],
-        population=one.population[left] + other.population[right] + beyond,
-    )
-    if model.merge_monotone:
-        assert model.holds(union, whole).all()
-    elif len(left):
-        assert not model.holds(union, whole).all(), "declared as breakable, but nothing breaks it"
+    for model, counts in itertools.product(models_of(name), WHOLES):
+        whole = whole_of(counts)
+        first = np.flatnonzero(model.holds(one, whole))
+        second = np.flatnonzero(model.holds(other, whole))
+        left, right = (grid.ravel() for grid in np.meshgrid(first, second))
+        # a wider label may cover people who are under neither of the two
+        beyond = np.random.default_rng(3).integers(0, 30, size=len(left))
+        union = ClassHistograms.of(
+            one.counts[left] + other.counts[right],
+            population=one.population[left] + other.population[right] + beyond,
+        )
+        if model.merge_monotone:
+            assert model.holds(union, whole).all(), (model, counts)
+        elif len(left):
+            assert not model.holds(union, whole).all(), (model, counts, "declared as breakable, nothing breaks it")
 
 
-@pytest.mark.parametrize(("name", "chain"), CHAINS, ids=lambda case: case if isinstance(case, str) else "")
-@pytest.mark.parametrize("counts", WHOLES, ids=str)
-def test_stronger_parameters_never_admit_more(name: str, chain: list[dict[str, Any]], counts: list[int]) -> None:
-    classes, whole = every_class(), whole_of(counts)
-    verdicts = [build(name, parameters).holds(classes, whole) for parameters in chain]
-    for weaker, stronger in itertools.pairwise(verdicts):
-        assert (weaker | ~stronger).all()
-    assert verdicts[0].any(), "the weakest example should hold somewhere"
-    if name not in ("sample-uniqueness", "population-uniqueness"):  # a class by itself is unique, or it is not
-        assert (verdicts[0] != verdicts[-1]).any(), "the chain should make a difference"
+@every_model
+def test_stronger_parameters_never_admit_more(name: str) -> None:
+    classes = every_class()
+    for chain, counts in itertools.product(EXAMPLES[name], WHOLES):
+        whole = whole_of(counts)
+        verdicts = [build(name, parameters).holds(classes, whole) for parameters in chain]
+        for weaker, stronger in itertools.pairwise(verdicts):
+            assert (weaker | ~stronger).all(), (chain, counts)
+        assert verdicts[0].any(), (chain, counts, "the weakest example should hold somewhere")
+        if name not in ("sample-uniqueness", "population-uniqueness"):  # a class by itself is unique, or it is not
+            assert (verdicts[0] != verdicts[-1]).any(), (chain, counts, "the chain should make a difference")
 
 
 def meets(model: PrivacyModel, achieved: np.ndarray, classes: ClassHistograms, whole: Whole) -> np.ndarray:
@@ -227,76 +225,73 @@ def meets(model: PrivacyModel, achieved: np.ndarray, classes: ClassHistograms, w
     return verdict
 
 
-@every_case
-@pytest.mark.parametrize("counts", WHOLES, ids=str)
-def test_achieved_meets_the_parameter_exactly_where_it_holds(
-    name: str, parameters: dict[str, Any], counts: list[int]
-) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
-    holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
-    # the smallest tau is a difference, rounded: the only one where a last digit is forgiven
-    reached = np.round(achieved, 14) if name == "tau-l-diversity" else achieved
-    assert (meets(model, reached, classes, whole) == holds).all()
-    worst = model.worst(classes, whole)
-    assert worst == (achieved.min() if model.achieved_is == "at least" else achieved.max())
+@every_model
+def test_achieved_meets_the_parameter_exactly_where_it_holds(name: str) -> None:
+    classes = every_class()
+    for model, counts in itertools.product(models_of(name), WHOLES):
+        whole = whole_of(counts)
+        holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
+        # the smallest tau is a difference, rounded: the only one where a last digit is forgiven
+        reached = np.round(achieved, 14) if name == "tau-l-diversity" else achieved
+        assert (meets(model, reached, classes, whole) == holds).all(), (model, counts)
+        worst = model.worst(classes, whole)
+        assert worst == (achieved.min() if model.achieved_is == "at least" else achieved.max()), (model, counts)
 
 
-@every_case
-def test_smallest_class_is_a_lower_bound_that_some_class_attains(name: str, parameters: dict[str, Any]) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(WHOLES[0])
-    holds = model.holds(classes, whole)
-    assert not holds[classes.sizes < model.smallest_class].any()
-    assert model.smallest_class >= 1
-    if issubclass(MODELS[name], ValueModel) and name not in (
-        "t-closeness",
-        "beta-likeness",
-        "delta-disclosure",
-    ):
-        if "harmless" in parameters or "separator" in parameters:
-            return  # these look at the names of values, and one harmless record is a class
+@every_model
+def test_smallest_class_is_a_lower_bound_that_some_class_attains(name: str) -> None:
+    classes, whole = every_class(), whole_of(WHOLES[0])
+    for model in models_of(name):
+        holds = model.holds(classes, whole)
+        assert not holds[classes.sizes < model.smallest_class].any(), model
+        assert model.smallest_class >= 1
+        if model.sees != "values" or name in ("t-closeness", "beta-likeness", "delta-disclosure"):
+            continue
+        if model.model_fields_set & {"harmless", "separator"}:
+            continue  # these look at the names of values, and one harmless record is a class
         wide = ClassHistograms.of(np.ones((1, model.smallest_class), dtype=np.int64))
-        assert model.holds(wide, Whole.of([1] * model.smallest_class)).all()
+        assert model.holds(wide, Whole.of([1] * model.smallest_class)).all(), model
 
 
-@every_case
-@pytest.mark.parametrize("counts", WHOLES, ids=str)
-def test_each_class_is_judged_by_itself_and_inputs_stay(
-    name: str, parameters: dict[str, Any], counts: list[int]
-) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
-    before = classes.counts.copy(), classes.sizes.copy(), classes.population.copy(), whole.counts.copy()
-    holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
+@every_model
+def test_each_class_is_judged_by_itself_and_inputs_stay(name: str) -> None:
+    classes = every_class()
     order = np.random.default_rng(4).permutation(len(classes.sizes))
     shuffled = ClassHistograms(classes.sizes[order], classes.counts[order], classes.population[order])
-    assert (model.holds(shuffled, whole) == holds[order]).all()
-    assert (model.reach(shuffled, whole) == achieved[order]).all()
-    after = classes.counts, classes.sizes, classes.population, whole.counts
+    before = classes.counts.copy(), classes.sizes.copy(), classes.population.copy()
+    for model, counts in itertools.product(models_of(name), WHOLES):
+        whole = whole_of(counts)
+        holds, achieved = model.holds(classes, whole), model.reach(classes, whole)
+        assert (model.holds(shuffled, whole) == holds[order]).all(), (model, counts)
+        assert (model.reach(shuffled, whole) == achieved[order]).all(), (model, counts)
+        assert whole.counts.tolist() == counts
+    after = classes.counts, classes.sizes, classes.population
     assert all((old == new).all() for old, new in zip(before, after, strict=True))
 
 
-def ordered(parameters: dict[str, Any]) -> bool:
-    return parameters.get("distance", "equal") != "equal"
+def orders(parameters: dict[str, Any]) -> list[list[int]]:
+    """Orders of three values that a model with these parameters may not notice."""
+    if parameters.get("distance", "equal") != "equal":
+        return [[2, 1, 0] if parameters["distance"] == "ordered" else [1, 0, 2]]
+    named = {int(value[-1]) for value in parameters.get("harmless", ()) if value[-1].isdigit()}
+    return [
+        list(order)
+        for order in itertools.permutations(range(3))
+        if {place for place in range(3) if order[place] in named} == named  # harmless values stay such
+    ]
 
 
-@every_case
-@pytest.mark.parametrize("counts", WHOLES, ids=str)
-def test_the_order_of_values_does_not_matter(name: str, parameters: dict[str, Any], counts: list[int]) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(counts)
-    if ordered(parameters):
-        turned = [2, 1, 0] if parameters["distance"] == "ordered" else [1, 0, 2]  # what these may not notice
-        orders: list[list[int]] = [turned]
-    else:
-        named = {int(value[-1]) for value in parameters.get("harmless", ()) if value[-1].isdigit()}
-        orders = [
-            list(order)
-            for order in itertools.permutations(range(3))
-            if {place for place in range(3) if order[place] in named} == named  # harmless values stay such
-        ]
-    for order in orders:
-        moved = replace(classes, counts=np.ascontiguousarray(classes.counts[:, order]))
-        elsewhere = replace(whole, counts=whole.counts[order])
-        assert (model.holds(moved, elsewhere) == model.holds(classes, whole)).all()
-        assert model.reach(moved, elsewhere) == pytest.approx(model.reach(classes, whole), rel=1e-12)
+@every_model
+def test_the_order_of_values_does_not_matter(name: str) -> None:
+    classes = every_class()
+    for parameters, counts in itertools.product(itertools.chain(*EXAMPLES[name]), WHOLES):
+        model, whole = build(name, parameters), whole_of(counts)
+        holds, achieved = model.holds(classes, whole), pytest.approx(model.reach(classes, whole), rel=1e-12)
+        for order in orders(parameters):
+            moved = replace(classes, counts=np.ascontiguousarray(classes.counts[:, order]))
+            elsewhere = replace(whole, counts=whole.counts[order])
+            assert (model.holds(moved, elsewhere) == holds).all(), (model, counts)
+            assert model.reach(moved, elsewhere) == achieved, (model, counts)
 
 
 def test_ordered_and_hierarchical_distances_do_notice_the_order() -> None:
@@ -308,48 +303,48 @@ def test_ordered_and_hierarchical_distances_do_notice_the_order() -> None:
         assert (model.holds(moved, elsewhere) != model.holds(classes, whole)).any()
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [case for case in CASES if MODELS[case[0]].sees == "values" and "k" not in case[1]],
-    ids=label,
-)
-@pytest.mark.parametrize("factor", [7, 10**9, 10**14], ids=str)
-def test_only_shares_matter_to_models_of_distributions(name: str, parameters: dict[str, Any], factor: int) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(WHOLES[1])
-    scaled = ClassHistograms.of(classes.counts * factor)
-    larger = Whole.of(whole.counts * factor, taxonomy=whole.taxonomy)
-    assert (model.holds(scaled, larger) == model.holds(classes, whole)).all()
-    assert model.reach(scaled, larger) == pytest.approx(model.reach(classes, whole), rel=1e-12)
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].sees == "values"])
+def test_only_shares_matter_to_models_of_distributions(name: str) -> None:
+    classes, whole = every_class(), whole_of(WHOLES[1])
+    for model, factor in itertools.product(models_of(name), (7, 10**9, 10**14)):
+        if "k" in model.model_fields_set:
+            continue
+        scaled = ClassHistograms.of(classes.counts * factor)
+        larger = Whole.of(whole.counts * factor, taxonomy=whole.taxonomy)
+        assert (model.holds(scaled, larger) == model.holds(classes, whole)).all(), (model, factor)
+        assert model.reach(scaled, larger) == pytest.approx(model.reach(classes, whole), rel=1e-12), (model, factor)
 
 
-@every_case
-def test_values_that_nobody_has_change_nothing(name: str, parameters: dict[str, Any]) -> None:
-    model, classes, whole = build(name, parameters), every_class(), whole_of(WHOLES[1])
+@every_model
+def test_values_that_nobody_has_change_nothing(name: str) -> None:
+    classes, whole = every_class(), whole_of(WHOLES[1])
     more = replace(classes, counts=np.insert(classes.counts, 2, 0, axis=1))
     wider = replace(whole, counts=np.insert(whole.counts, 2, 0), taxonomy=WIDER_TAXONOMY)
-    assert (model.holds(more, wider) == model.holds(classes, whole)).all()
-    assert model.reach(more, wider) == pytest.approx(model.reach(classes, whole), rel=1e-12)
+    for model in models_of(name):
+        assert (model.holds(more, wider) == model.holds(classes, whole)).all(), model
+        assert model.reach(more, wider) == pytest.approx(model.reach(classes, whole), rel=1e-12), model
 
 
-@every_case
+@every_model
 @pytest.mark.parametrize("counts", [*WHOLES, [5, 0, 0], [1, 1, 0], [20, 3, 1]], ids=str)
-def test_unreachable_is_said_exactly_when_the_whole_table_fails(
-    name: str, parameters: dict[str, Any], counts: list[int]
-) -> None:
-    model, whole = build(name, parameters), whole_of(counts)
-    reason = model.why_unreachable(whole)
-    assert (reason is None) == bool(model.holds(whole.as_class(), whole)[0])
-    assert reason is None or not model.relative_to_whole
-    if reason is not None:
+def test_unreachable_is_said_exactly_when_the_whole_table_fails(name: str, counts: list[int]) -> None:
+    whole = whole_of(counts)
+    for parameters in itertools.chain(*EXAMPLES[name]):
+        model = build(name, parameters)
+        reason = model.why_unreachable(whole)
+        assert (reason is None) == bool(model.holds(whole.as_class(), whole)[0]), model
+        assert reason is None or not model.relative_to_whole, model
+        if reason is None:
+            continue
         assert reason.startswith(f"{name}: ")
         assert not reason.endswith(".")
         offered = re.search(r"(?:reach(?:es)?(?: only)?|at least|at most|share of) ([0-9.]+)", reason)
         if offered and name in ("simple-l-diversity", "entropy-l-diversity"):
-            assert build(name, {"l": float(offered[1])}).why_unreachable(whole) is None
+            assert build(name, {"l": float(offered[1])}).why_unreachable(whole) is None, model
         mains = {"tau-l-diversity": "tau", "alpha-k-anonymity": "alpha", "confidence-bounding": "most"}
         if offered and name in mains and "psi" not in parameters:
-            key = mains[name]
-            assert build(name, {**parameters, key: float(offered[1])}).why_unreachable(whole) is None
+            reachable = build(name, {**parameters, mains[name]: float(offered[1])})
+            assert reachable.why_unreachable(whole) is None, model
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].sees != "sizes"])
@@ -368,28 +363,27 @@ def test_messages_name_the_attribute(name: str) -> None:
     assert joint.subject == f"{name} on 'sex', 'occupation' together"
 
 
-@every_case
-def test_a_curve_says_the_same_as_holds(name: str, parameters: dict[str, Any]) -> None:
-    model, classes = build(name, parameters), every_class()
-    if model.curve is None:
-        assert name not in ("k-anonymity", "tau-l-diversity")  # compiled loops depend on these
-        return
-    verdict = model.holds(classes, whole_of(WHOLES[1]))
-    for row, size, held in zip(classes.counts, classes.sizes.tolist(), verdict.tolist(), strict=True):
-        top = sorted(row.tolist(), reverse=True)
-        within = all(sum(top[:k]) <= limit * size for k, limit in enumerate(model.curve.limits, start=1))
-        enough = np.count_nonzero(row) >= model.curve.distinct and size >= model.curve.records
-        assert held == (size > 0 and within and enough)
+@every_model
+def test_a_curve_says_the_same_as_holds(name: str) -> None:
+    classes = every_class()
+    for model in models_of(name):
+        if model.curve is None:
+            assert name not in ("k-anonymity", "tau-l-diversity")  # compiled loops depend on these
+            continue
+        verdict = model.holds(classes, whole_of(WHOLES[1]))
+        for row, size, held in zip(classes.counts, classes.sizes.tolist(), verdict.tolist(), strict=True):
+            top = sorted(row.tolist(), reverse=True)
+            within = all(sum(top[:k]) <= limit * size for k, limit in enumerate(model.curve.limits, start=1))
+            enough = np.count_nonzero(row) >= model.curve.distinct and size >= model.curve.records
+            assert held == (size > 0 and within and enough), (model, row)
 
 
 def test_units_of_records_change_no_verdict() -> None:
-    for name, parameters in CASES:
-        model = build(name, parameters)
-        if name != "tau-l-diversity":  # for others no value is generalized, and a record is a whole one
-            continue
-        classes, whole = every_class(), whole_of(WHOLES[1])
-        finer = replace(classes, sizes=classes.sizes * 12, counts=classes.counts * 12, unit=12)
-        finer_whole = replace(whole, size=whole.size * 12, counts=whole.counts * 12)
-        assert np.array_equal(model.holds(classes, whole), model.holds(finer, finer_whole)), name
+    """Of tau-l-diversity: for others no value is generalized, and a record is a whole one."""
+    classes, whole = every_class(), whole_of(WHOLES[1])
+    finer = replace(classes, sizes=classes.sizes * 12, counts=classes.counts * 12, unit=12)
+    finer_whole = replace(whole, size=whole.size * 12, counts=whole.counts * 12)
+    for model in models_of("tau-l-diversity"):
+        assert np.array_equal(model.holds(classes, whole), model.holds(finer, finer_whole)), model
         achieved = model.reach(classes, whole)
-        assert np.allclose(achieved, model.reach(finer, finer_whole), equal_nan=True), name
+        assert np.allclose(achieved, model.reach(finer, finer_whole), equal_nan=True), model

@@ -18,7 +18,7 @@ from shoal.datasets.hospital import stays
 
 N = 40_000
 seeds = st.integers(min_value=0, max_value=2**32)
-few = settings(max_examples=8, deadline=None)
+few = settings(max_examples=8)
 
 
 class Stays:
@@ -143,7 +143,7 @@ def test_mutual_information(seed: int) -> None:
         assert statistic < chi_squared_bound(freedom, log_rate), (left, right)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seeds, st.integers(1, 3_000), st.integers(1, 3_000))
 def test_any_batching_gives_the_same_rows(seed: int, n: int, batch: int) -> None:
     once = pa.Table.from_batches(stays(n, seed=seed))

@@ -1,7 +1,8 @@
-"""The installed command, and a small table of patients to run it on."""
+"""The command, in this process and installed, and a small table of patients to run it on."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from shoal.cli import app
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -33,7 +37,21 @@ privacy:
 
 @pytest.fixture(scope="session")
 def shoal() -> Run:
-    """Run the installed command as a person would, and give back its code and what it said."""
+    """Run the command line in this process, which saves its start, and give back its code and what it said."""
+
+    def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        with contextlib.chdir(cwd or Path.cwd()):
+            done = CliRunner().invoke(app, list(map(str, arguments)), prog_name="shoal")
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def installed() -> Run:
+    """Run the installed command as a person would: for a few tests, so that nothing between the two is left out."""
 
     def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import stat
 
@@ -37,22 +38,29 @@ def source(tmp_path_factory, patients):
 
 
 @pytest.fixture(scope="module")
-def published(shoal, source, policy, tmp_path_factory):
+def published(installed, source, policy, tmp_path_factory):
     """What the command answered, and the folder it wrote."""
     out = tmp_path_factory.mktemp("released") / "out [v1]"  # what looks like markup must come through
-    return shoal("anonymize", source, "-p", policy, "-o", out), out
+    return installed("anonymize", source, "-p", policy, "-o", out), out
 
 
-def test_version(shoal):
-    done = shoal("--version")
+def test_version(installed):
+    done = installed("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"shoal {package.__version__}\n", "")
 
 
-def test_without_arguments_the_commands_are_listed(shoal):
-    done = shoal()
+def test_without_arguments_the_commands_are_listed(installed):
+    done = installed()
     said = done.stdout + done.stderr
     assert done.returncode in (0, 2)
     assert all(f"  {words[0]} " in said for words in leaf_commands())
+
+
+def test_help_says_what_values_are_and_is_not_cut_off(shoal):
+    for words in ((), ("agency",), ("anonymize",), ("agency", "plan")):
+        text = shoal(*words, "--help").stdout
+        assert not re.search(r"<(str|int|float|path|bool|list)[^|]*>", text), words
+        assert "..." not in text.replace("[ARGS]...", "").replace("NAME,...", ""), words
 
 
 def test_help_of_every_command_names_its_json_switch(shoal):
@@ -152,13 +160,13 @@ def test_verify_accepts_what_was_published(shoal, published, source):
 
 
 @pytest.mark.parametrize("spoil", ["digest", "row", "source"])
-def test_verify_rejects_with_exit_code_four(shoal, published, source, tmp_path, spoil):
+def test_verify_rejects_with_exit_code_four(shoal, installed, published, source, tmp_path, spoil):
     out = tmp_path / "out"
     shutil.copytree(published[1], out)
     data = out / "public" / "data.csv"
     if spoil == "digest":
         data.write_bytes(data.read_bytes() + b"\n")
-        done = shoal("verify", out)
+        done = installed("verify", out)
         assert "Not verified" in done.stdout
     elif spoil == "row":
         lines = data.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -173,9 +181,9 @@ def test_verify_rejects_with_exit_code_four(shoal, published, source, tmp_path, 
     assert (done.returncode, done.stderr) == (4, "")
 
 
-def test_verify_of_no_release_is_bad_input(shoal, tmp_path):
+def test_verify_of_no_release_is_bad_input(shoal, installed, tmp_path):
     (tmp_path / "empty").mkdir()
-    done = shoal("verify", tmp_path / "empty")
+    done = installed("verify", tmp_path / "empty")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("shoal: ")
     assert "empty" in done.stderr
@@ -193,10 +201,10 @@ def test_verify_with_a_source_that_is_not_there(shoal, published, tmp_path):
     assert "there is no file" in done.stderr
 
 
-def test_errors_are_objects_too(shoal, source, policy, tmp_path):
+def test_errors_are_objects_too(installed, source, policy, tmp_path):
     strict = tmp_path / "strict.yaml"
     strict.write_text(policy.read_text(encoding="utf-8").replace("k: 4", "k: 121"), encoding="utf-8")
-    done = shoal("anonymize", source, "-p", strict, "-o", tmp_path / "out", "--json")
+    done = installed("anonymize", source, "-p", strict, "-o", tmp_path / "out", "--json")
     assert (done.returncode, done.stderr) == (3, "")
     answer = json.loads(done.stdout)
     assert answer["exit_code"] == 3

@@ -2,64 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import doctest
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.walkthrough import Step, check_steps, read_steps, run_steps
 
 PAGE = Path(__file__).parents[2] / "docs" / "two-hospitals.md"
-PORT = "8321"  # on the page; a free one is taken in its place
-MARK = "\x1e"
-SECONDS = 1200
-READY = f"for _ in $(seq 1200); do (exec 3<> /dev/tcp/127.0.0.1/{PORT}) 2> /dev/null && break; sleep 0.1; done"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A command of the page and what the page says of its output."""
-
-    command: str
-    output: str
-
-
-def steps(text: str) -> list[Step]:
-    """Read the commands of a page: ``$`` begins one, ``>`` goes on, everything else is output."""
-    found: list[list[str]] = []
-    for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                found.append([line[2:], ""])
-            elif line.startswith("> "):
-                found[-1][0] += f"\n{line[2:]}"
-            else:
-                found[-1][1] += f"{line}\n"
-    return [Step(*entry) for entry in found]
-
-
-def script(page: list[Step]) -> str:
-    """Write one shell script that says after each command how it ended."""
-    lines = []
-    for step in page:
-        lines.append(f"{step.command}\nprintf '{MARK}%s{MARK}\\n' $?")
-        if step.command.endswith("&"):
-            lines.append(READY)
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture(scope="module")
 def stated() -> list[Step]:
-    return steps(PAGE.read_text(encoding="utf-8"))
+    return read_steps(PAGE.read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def happened(stated: list[Step], folder: Path) -> list[tuple[str, int]]:
     """Run the whole page in one shell; return output and exit code of each command."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    program = folder / "page.sh"
-    program.write_text(script(stated).replace(PORT, port), encoding="utf-8")
-    bin_folder = str(Path(sys.executable).parent)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_AGENCY")}
-    environment |= {"PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONUTF8": "1", "COLUMNS": "200", "NO_COLOR": "1"}
-    with subprocess.Popen(
-        ["bash", "--noprofile", "--norc", str(program)],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as shell:
-        try:
-            said, _ = shell.communicate(timeout=SECONDS)
-        finally:  # the service too, if the page did not come to its end
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(shell.pid, signal.SIGKILL)
-    pieces = said.decode("utf-8").replace(port, PORT).split(MARK)
-    return [(output.lstrip("\n"), int(code)) for output, code in zip(pieces[::2], pieces[1::2], strict=False)]
+    return run_steps(stated, folder)
 
 
 def test_every_command_of_the_page_was_run(stated: list[Step], happened: list[tuple[str, int]]) -> None:
@@ -102,12 +36,7 @@ def test_every_command_of_the_page_was_run(stated: list[Step], happened: list[tu
 
 
 def test_every_command_ends_and_says_what_the_page_says(stated: list[Step], happened: list[tuple[str, int]]) -> None:
-    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    for step, (output, code) in zip(stated, happened, strict=True):
-        refused = step.output.startswith("shoal:")
-        assert (code != 0) == refused, f"{step.command}\nended with {code}\n{output}"
-        if step.output:
-            assert checker.check_output(step.output, output, flags), f"{step.command}\n{output}"
+    check_steps(stated, happened)
 
 
 def test_the_agency_was_told_no_rows(folder: Path, happened: list[tuple[str, int]]) -> None:

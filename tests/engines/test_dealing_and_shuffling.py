@@ -80,7 +80,7 @@ def test_every_order_of_rows_is_equally_likely(monkeypatch: pytest.MonkeyPatch, 
     chance = Chance.of(29)
     batches = pa.table({"row": range(4)}).to_batches(max_chunksize=3)
     seen: Counter[Hashable] = Counter()
-    for _ in range(2400):
+    for _ in range(1200):
         with Shuffler(4, chance, tmp_path) as shuffler:
             for batch in batches:
                 shuffler.add(batch)

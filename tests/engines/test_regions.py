@@ -95,8 +95,14 @@ def check_records(table: pa.Table, release: Release) -> None:
         assert all(value in cover["values"] for value, cover in zip(own, covered, strict=True))
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("method", ["mondrian", "hilbert", "sweep"])
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        pair
+        for place, model in enumerate(MODELS)
+        for pair in ((model, "mondrian"), (model, ("hilbert", "sweep")[place % 2]))
+    ],
+)
 def test_every_model_holds_over_regions(model: str, method: str) -> None:
     seed = len(model) + len(method)
     table = people(seed)
@@ -116,7 +122,7 @@ def test_curves_through_regions_keep_to_their_nodes(seed: int, labels: str) -> N
     check_records(table, release)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_withheld_records(seed: int) -> None:
     table = people(seed)
     for method in ({"mondrian": {"labels": "ranges"}}, {"mondrian": {}}, {"hilbert": {}}):
@@ -161,11 +167,10 @@ def test_the_number_of_threads_changes_nothing(method: str) -> None:
     table = people(8)
     results = [
         released(table, policy(MODELS["entropy"], method={method: {}}), 11, small(region_rows=900, threads=threads))
-        for threads in (1, 2, 5)
+        for threads in (1, 5)
     ]
     assert results[0].data.equals(results[1].data)
-    assert results[0].data.equals(results[2].data)
-    assert results[0].manifest == results[2].manifest
+    assert results[0].manifest == results[1].manifest
 
 
 def test_seeds_repeat_and_differ() -> None:
@@ -211,13 +216,11 @@ def test_one_class_that_does_not_fit_says_how_much_it_needs() -> None:
 
 def test_a_method_is_chosen_among_those_that_take_regions() -> None:
     table, asked = people(13), policy(MODELS["k"], method={"auto": {"sample": 500}})
-    one, same = (released(table, asked, 2, small()) for _ in range(2))
+    one = released(table, asked, 2, small())
     assert one.evidence["search"]["regions"] >= 2
     tried = {trial["method"] for trial in one.evidence["choice"]["tried"]}
     assert tried == {"mondrian", "hilbert", "sweep"}
     assert one.manifest["method"] in tried
-    assert one.data.equals(same.data)
-    assert one.evidence["choice"] == same.evidence["choice"]
     check_records(table, one)
 
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 from experiments.id3 import LEAF, DecisionTree, Examples, learn
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.errors import InputError
@@ -162,7 +162,6 @@ def grouped(records: list[Record]) -> DecisionTree:
     return learn(Examples(bounds[:, :, 0], bounds[:, :, 1], weights, LEAVES))
 
 
-@settings(max_examples=120, deadline=None)
 @given(published())
 def test_generalized_records_give_the_same_tree_and_votes_as_the_plain_way(records: list[Record]) -> None:
     plain = PlainTree(records, [0, 1, 2], LEAVES, 3)

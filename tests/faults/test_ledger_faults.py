@@ -223,7 +223,7 @@ def test_a_run_that_finds_another_entry_looks_again(place: Path, monkeypatch: py
 
 
 def test_no_room_for_a_ledger(place: Path) -> None:
-    done = run(place, sys.executable, "-c", LIMITED, 15_000, COMMAND, words=arguments("rows", "rows"))
+    done = run(place, sys.executable, "-c", LIMITED, 20_000, COMMAND, words=arguments("rows", "rows"))
     message = "shoal: cannot read or write the ledger ledger.db; is there room on the disk?; nothing was published\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
     assert not (place / "rows").exists()

@@ -85,9 +85,10 @@ def one_value_less(table: pa.Table) -> pa.Table:
 
 
 def one_record_moved(table: pa.Table) -> pa.Table:
-    """A record less of the commonest value under the commonest label, and one more of another value."""
+    """A record less of a value that no label has at its limit, and one more of a rarer value under the same label."""
     rows = table.to_pylist()
-    most = max(range(len(rows)), key=lambda row: rows[row]["records"])
+    rare = [number for number, row in enumerate(rows) if row["value of s"] != "u"]  # u is at its share in the table
+    most = max(rare, key=lambda row: rows[row]["records"])
     same = [row for row in rows if (row["q"], row["s"]) == (rows[most]["q"], rows[most]["s"])]
     least = min(same, key=lambda row: row["records"])
     rows[most]["records"] -= 1

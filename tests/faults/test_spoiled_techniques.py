@@ -128,8 +128,14 @@ def failing(answer: Verification) -> set[str]:
     return {check.name for check in answer.checks if not check.ok}
 
 
-@pytest.mark.parametrize("method", PROMISES)
-@pytest.mark.parametrize("technique", TECHNIQUES)
+@pytest.mark.parametrize(
+    ("technique", "method"),
+    [
+        pair
+        for place, technique in enumerate(TECHNIQUES)
+        for pair in ((technique, "plain"), (technique, list(PROMISES)[1 + place % 5]))
+    ],
+)
 def test_honest_releases_are_verified(technique: str, method: str) -> None:
     table, manifest = honest(technique, method)
     answer = verify_table(table, manifest, source=open_source(source()))

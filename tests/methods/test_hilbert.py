@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
@@ -98,7 +98,6 @@ def test_the_curve_visits_every_point_once_and_steps_to_neighbours(d: int, bits:
     assert (np.abs(np.diff(walk, axis=0)).sum(axis=1) == 1).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(2, 40), st.sampled_from([0.25, 1.0, 2.0, 7.0])), min_size=1, max_size=5),
     st.integers(0, 2**32),
@@ -341,7 +340,6 @@ def test_ties_are_broken_by_the_generator() -> None:
     assert len(set(pairs)) > 1  # all five alike by chance: 1 in 45^4
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 4), st.sampled_from(["levels", "ranges"]))
 def test_whatever_the_table_every_class_covers_its_records_and_keeps_its_promises(
     seed: int, k: int, l: int, labels: str

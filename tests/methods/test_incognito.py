@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests import tables
 
@@ -116,7 +117,6 @@ def test_what_no_withholding_mends_is_refused_before_any_search(model: Any, monk
         ]
     ),
 )
-@settings(max_examples=60, deadline=None)
 def test_the_bound_never_exceeds_what_a_class_must_lose(counts: list[list[int]], model: Any) -> None:
     """Against the best of all ways to take records out of each class, one by one."""
     table = np.array(counts, dtype=np.int64)
@@ -154,6 +154,20 @@ def test_fifteen_attributes_have_an_answer_in_time() -> None:
     assert plan.sizes.min() >= 3
     if not plan.search["complete"]:
         assert plan.warnings
+
+
+def test_whenever_the_time_ends_the_bound_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimum = plan_of(many(4)).search["optimum"]
+    monkeypatch.setattr(search, "_TABULATED_NODES", 0)
+    bounds = []
+    for ticks in (1, 5, 10, 20, 40, 80):
+        clock = itertools.count()
+        monkeypatch.setattr(search, "time", SimpleNamespace(monotonic=lambda clock=clock: next(clock)))
+        figures = plan_of(many(4), time_budget=ticks).search
+        assert figures["bound"] <= optimum <= figures["optimum"]
+        bounds.append(figures["bound"])
+    assert bounds[0] < bounds[-1]
+    assert bounds == sorted(bounds)
 
 
 def test_large_and_small_lattices_are_searched_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.errors import PolicyError, UnreachableError
@@ -72,7 +72,6 @@ def phi2_by_hand(one: list[int], other: list[int], records: list[int]) -> Fracti
 cells = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), min_size=1, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
 @given(cells)
 def test_phi2_is_the_definition(drawn: list[tuple[int, int, int]]) -> None:
     one, other, records = (list(column) for column in zip(*[*drawn, (0, 0, 1)], strict=True))

@@ -168,7 +168,7 @@ def check_labels(
             assert n <= max(min(taus), Fraction(base[value], len(data))) * group.total()
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     rows=ROWS,
     chosen=st.sets(st.integers(0, len(MODELS) - 1), min_size=1, max_size=3),
@@ -195,7 +195,7 @@ def test_a_release_of_the_sweep_keeps_its_word(
     assert again.manifest == release.manifest
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     rows=ROWS,
     chosen=st.sets(st.sampled_from([0, 1, 2, 3, 4, 5, 6, 11]), min_size=1, max_size=2),

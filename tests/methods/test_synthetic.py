@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -339,7 +339,6 @@ def test_a_budget_that_is_used_up_states_no_more_than_was_asked(seed: int) -> No
 counts = st.lists(st.integers(-50, 50), min_size=2, max_size=12)
 
 
-@settings(max_examples=100, deadline=None)
 @given(counts, st.floats(1, 500))
 def test_the_nearest_counts_are_not_negative_and_add_up(noisy: list[int], total: float) -> None:
     found = non_negative(np.array(noisy, dtype=np.float64), total)

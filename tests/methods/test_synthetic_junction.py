@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.randomness import Chance
@@ -96,7 +96,6 @@ def test_attributes_alone_come_to_the_average_of_all_tables() -> None:
 graphs = st.lists(st.sets(st.integers(0, 7), min_size=2, max_size=3), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
 @given(graphs, st.lists(st.integers(2, 9), min_size=8, max_size=8))
 def test_cliques_make_a_junction_tree(sets: list[set[int]], sizes: list[int]) -> None:
     wanted = [tuple(sorted(one)) for one in sets]

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.models.base import SHARE_MARGIN, SHARE_UNITS, ClassHistograms, ValueModel, Whole
@@ -26,7 +26,6 @@ MODELS: list[ValueModel] = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     model=st.sampled_from(MODELS),
     weights=st.lists(st.integers(0, 12), min_size=2, max_size=5).filter(any),

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -30,10 +30,8 @@ from shoal.models.tau_l_diversity import TauLDiversity
 counts_of_any_size = st.integers(min_value=0, max_value=2**45)
 fractions = st.fractions(min_value=0, max_value=10**6, max_denominator=10**12)
 histograms = st.lists(st.integers(min_value=0, max_value=40), min_size=2, max_size=8).filter(any)
-modest = settings(max_examples=60, deadline=None)
 
 
-@modest
 @given(st.lists(st.tuples(counts_of_any_size, counts_of_any_size), min_size=1, max_size=5), fractions)
 def test_products_are_compared_exactly(pairs: list[tuple[int, int]], share: Fraction) -> None:
     left, right = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
@@ -41,7 +39,6 @@ def test_products_are_compared_exactly(pairs: list[tuple[int, int]], share: Frac
     assert at_most(left, share, right, strict=True).tolist() == [a < share * b for a, b in pairs]
 
 
-@modest
 @given(st.integers(min_value=1, max_value=2**40), st.integers(min_value=2, max_value=10**6))
 def test_one_record_too_many_is_noticed_in_the_largest_table(unit: int, parts: int) -> None:
     tie = ClassHistograms.of([unit, unit * (parts - 1)])
@@ -55,14 +52,12 @@ def test_one_record_too_many_is_noticed_in_the_largest_table(unit: int, parts: i
         assert bool(model.holds(classes, whole)[0]) == (share <= exact_limit)
 
 
-@modest
 @given(histograms, st.integers(min_value=1, max_value=9))
 def test_largest_sums_are_those_of_the_sorted_counts(row: list[int], how_many: int) -> None:
     expected = np.cumsum(sorted(row, reverse=True))[:how_many]
     assert largest_sums(np.array([row]), how_many)[0].tolist() == expected.tolist()
 
 
-@modest
 @given(histograms, st.integers(min_value=1, max_value=10**12))
 def test_a_class_like_the_table_is_at_no_distance(row: list[int], factor: int) -> None:
     classes, whole = ClassHistograms.of(row), Whole.of([count * factor for count in row])
@@ -75,7 +70,6 @@ def test_a_class_like_the_table_is_at_no_distance(row: list[int], factor: int) -
     assert DeltaDisclosure(delta=1).reach(classes, whole)[0] == 0
 
 
-@modest
 @given(st.lists(histograms, min_size=2, max_size=2).filter(lambda rows: len(rows[0]) == len(rows[1])))
 def test_distances_of_a_union_are_at_most_the_mean(rows: list[list[int]]) -> None:
     one, other = (np.array(row) for row in rows)
@@ -87,7 +81,6 @@ def test_distances_of_a_union_are_at_most_the_mean(rows: list[list[int]]) -> Non
         assert 0 <= both <= mean + 1e-12
 
 
-@modest
 @given(histograms)
 def test_diversities_are_in_their_known_order(row: list[int]) -> None:
     """n / r1 <= exp(entropy) <= number of values: the orders of one family of entropies."""
@@ -100,7 +93,6 @@ def test_diversities_are_in_their_known_order(row: list[int]) -> None:
     assert entropy <= distinct * (1 + 1e-14)
 
 
-@modest
 @given(histograms, st.integers(min_value=2, max_value=6))
 def test_the_achieved_tau_holds_and_no_smaller_one(row: list[int], l: int) -> None:
     classes, whole = ClassHistograms.of(row), Whole.of(row)
@@ -110,7 +102,6 @@ def test_the_achieved_tau_holds_and_no_smaller_one(row: list[int], l: int) -> No
     assert not TauLDiversity(tau=tau - 1e-12, l=l).holds(classes, whole).any()
 
 
-@modest
 @given(histograms, st.integers(min_value=2, max_value=4))
 def test_the_achieved_c_is_just_too_small(row: list[int], l: int) -> None:
     classes, whole = ClassHistograms.of(row), Whole.of(row)

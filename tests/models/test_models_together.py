@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests import tables
 
@@ -45,7 +45,6 @@ def test_limits_are_exact() -> None:
     assert AverageRisk(risk=0.3).enough == 4
 
 
-@settings(max_examples=200, deadline=None)
 @given(sizes=SIZES, risk=st.sampled_from([0.05, 0.1, 0.3, 1 / 3, 0.5, 1.0]))
 def test_merging_classes_never_breaks_exact_models_and_large_classes_always_hold(sizes: Any, risk: float) -> None:
     for model in (AverageRisk(risk=risk), SampleUniqueness(fraction=min(risk, 0.9))):
@@ -55,7 +54,6 @@ def test_merging_classes_never_breaks_exact_models_and_large_classes_always_hold
     assert PopulationUniquenessModel(fraction=0, sample_fraction=0.05).holds_together(sizes + 1)
 
 
-@settings(max_examples=200, deadline=None)
 @given(sizes=SIZES, limit=st.sampled_from(["0.1", "0.25", "0.3", "0.5"]))
 def test_the_verifier_counts_the_same(sizes: Any, limit: str) -> None:
     share = {"average-risk": Fraction(len(sizes), int(sizes.sum()))}

@@ -47,7 +47,7 @@ def classes_of(rows: list[tuple], places: tuple[int, ...]) -> Counter:
     return Counter(tuple(row[place] for place in places) for row in rows)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 60),
@@ -86,7 +86,7 @@ def test_sets_and_risks_of_small_tables(seed, n, widths, missing):
     assert {risk.attributes for risk in found.minimal_sets} == minimal
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 50))
 def test_greedy_order(seed, n):
     rows = rows_of(seed, n, (2, 3, 2, 6))
@@ -126,7 +126,7 @@ def diversity_of(values: list[int], whole: Counter) -> dict[str, float]:
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 80), widths=st.tuples(*[st.integers(1, 3)] * 4))
 def test_sensitive_measures(seed, n, widths):
     rows = rows_of(seed, n, widths)
@@ -150,7 +150,7 @@ def test_sensitive_measures(seed, n, widths):
     assert (kept.holds, diverse.holds) == (kept.records_missed == 0, diverse.records_missed == 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 60))
 def test_columns_that_are_not_quasi(seed, n):
     rows = rows_of(seed, n, (2, 2, 1, 2))
@@ -164,7 +164,7 @@ def test_columns_that_are_not_quasi(seed, n):
         assert column.unique_with_quasi == sum(count == 1 for count in joined.values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 40))
 def test_missing_values_dropped(seed, n):
     rows = rows_of(seed, n, (2, 2, 2, 2), missing=0.15)
@@ -181,7 +181,7 @@ def test_missing_values_dropped(seed, n):
     assert joined == sum(count == 1 for count in classes_of(whole, (0, 1, 2, 3, 5)).values())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 40), more=st.integers(0, 80))
 def test_population(seed, n, more):
     rows = rows_of(seed, n, (2, 3, 2, 1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import shoal
@@ -38,7 +38,6 @@ def left_to_people(draw: st.DrawFn) -> LeftToPeople:
     return LeftToPeople((*range(1, n), NEW), bits, rows)
 
 
-@settings(max_examples=300, deadline=None)
 @given(left=left_to_people(), floor=st.integers(1, 4), newest=st.sampled_from([None, NEW]))
 def test_the_least_of_all_sets_is_found_without_looking_at_all(
     left: LeftToPeople, floor: int, newest: int | None

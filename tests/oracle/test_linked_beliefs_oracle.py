@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.arrays import FloatArray, IntArray
@@ -56,7 +56,6 @@ def test_beliefs_are_near_what_all_worlds_say_and_exact_for_one_person() -> None
     assert np.mean(errors) < 0.01
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data(), n_releases=st.integers(2, 7), largest=st.sampled_from([2, 30, 10_000, 10**7]))
 def test_beliefs_solve_their_equation(data: st.DataObject, n_releases: int, largest: int) -> None:
     n_values = data.draw(st.integers(1, 6))

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.audit import membership as counting
@@ -84,7 +84,6 @@ def test_counts_beyond_a_word_are_exact(n_parts: int, n_others: int) -> None:
     assert stated(formed.tuples) == {1: 2 * n**n_parts - 2 * shared + n_others, 2: shared}
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.integers(0, 4), st.integers(0, 2)), min_size=1),
     st.lists(st.integers(1, 5), min_size=1, max_size=200),

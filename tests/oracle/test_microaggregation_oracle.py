@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.columns.microaggregation.mdav import Grouping, Space, microaggregate, sum_squares
@@ -166,7 +166,6 @@ def test_squared_errors_are_sums_over_pairs() -> None:
     assert sum_squares(space, grouping)[0] == pytest.approx(float(total / (1 << 40)))
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), min_size=1, max_size=40),
     st.integers(1, 6),

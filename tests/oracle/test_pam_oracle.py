@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.kernels import pam
@@ -22,7 +22,6 @@ def symmetric(values: list[float], n_points: int) -> np.ndarray:
     return distances + distances.T
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.integers(1, 9).flatmap(
         lambda n: st.tuples(

@@ -68,7 +68,7 @@ def reached(rows: list[tuple], class_of: list, who: int) -> dict[str, float]:
     return {name: float(one) for name, one in worst.items()}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(rows=st.lists(row, min_size=4, max_size=20), household=st.booleans())
 def test_rows_as_they_are_count_people(rows, household):
     """Plain publishes the quasi values themselves, so that everybody knows the classes."""
@@ -104,7 +104,7 @@ def test_rows_as_they_are_count_people(rows, household):
         assert checked.achieved == pytest.approx(claimed[checked.model, checked.counts], abs=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rows=st.lists(row, min_size=4, max_size=14), k=st.integers(2, 5), method=st.sampled_from(["plain", "incognito"]))
 def test_no_class_of_too_few_people_is_published(rows, k, method):
     """Incognito finds a table whenever the whole table has k people, and plain refuses what is not there."""
@@ -176,7 +176,6 @@ def test_a_union_of_classes_that_hold_may_not_hold():
     assert one.counts.max() == 4
 
 
-@settings(max_examples=60, deadline=None)
 @given(having=st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=1, max_size=6), picks=st.randoms())
 def test_what_a_model_sees_is_no_better_than_any_choice_of_one_value_each(having, picks):
     counts = np.array([[sum(value in one for one in having) for value in range(4)]])

@@ -8,7 +8,7 @@ from math import factorial, prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.audit.uniqueness import disclosure, record_disclosure, special_uniques
@@ -47,7 +47,6 @@ tables = st.integers(1, 5).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(rows=tables, largest=st.integers(1, 6), order=st.randoms(use_true_random=False))
 def test_every_minimal_sample_unique_is_found_and_nothing_else(rows, largest, order):
     width = len(rows[0])
@@ -79,7 +78,6 @@ def test_every_minimal_sample_unique_is_found_and_nothing_else(rows, largest, or
     assert again.scores.tolist() == found.scores.tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=tables)
 def test_cells_with_counts_say_the_same_as_rows(rows):
     cells = sorted(set(rows))
@@ -93,7 +91,6 @@ def test_cells_with_counts_say_the_same_as_rows(rows):
     assert by_cell.scores.tolist() == [scores[cell] for cell in cells]
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=tables, fraction=st.sampled_from([0.01, 0.2, 0.9]))
 def test_disclosure_of_records_as_sdcmicro_documents_it(rows, fraction):
     """With all sizes looked for, as there; there a record's score is to the power of 1 + (8 - n) / 20."""

@@ -7,7 +7,7 @@ from math import prod
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.audit.audit import audit
@@ -41,7 +41,6 @@ def usable(rows: list[tuple]) -> bool:
     return all(any(one[place] is not None for one in rows) for place in range(5))
 
 
-@settings(max_examples=80, deadline=None)
 @given(rows=st.lists(row, min_size=2, max_size=16).filter(usable), missing=st.sampled_from(["category", "drop"]))
 def test_persons_by_dictionaries(rows, missing):
     kept = [one for one in rows if missing == "category" or None not in one[2:]]
@@ -77,7 +76,6 @@ def test_persons_by_dictionaries(rows, missing):
     assert found.special.unique_records == len(alone)
 
 
-@settings(max_examples=80, deadline=None)
 @given(rows=st.lists(row, min_size=2, max_size=16).filter(usable), unit=st.booleans())
 def test_households_by_dictionaries(rows, unit):
     found = audit(table(rows), policy(unit=unit, household=True, missing="category"))

@@ -14,7 +14,7 @@ from shoal.core.progress import Silent
 from shoal.datasets.uci import adult
 from shoal.engines.local import LocalEngine
 from shoal.methods.slicing.beliefs import Beliefs
-from shoal.methods.slicing.buckets import Items, strict_cuts
+from shoal.methods.slicing.buckets import Items, propose_cuts
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Pieces, SlicedPlan
 from shoal.policy.encoding import encode
@@ -77,11 +77,11 @@ def test_no_bucket_could_have_been_cut_once_more(shared_data: Path) -> None:
         cells = pieces.cell[order[edges[bucket] : edges[bucket + 1]]]
         items = Items.of_one_bucket(problem, cells, keys, plan.parts[0].quasi)
         for attempt in itertools.count():
-            attribute, cut, _, _ = strict_cuts(items, np.array([attempt]), spans)
+            attribute, cut, *_ = propose_cuts(items, np.array([attempt]), spans, True)
             if attribute[0] < 0:
                 break
             tried += 1
-            left = items.cells[items.codes[:, attribute[0]] <= cut[0]]
+            left = items.cells[items.codes[attribute[0]] <= cut[0]]
             right = np.setdiff1d(items.cells, left)
             linked = any(sum(len({*part.values[side]}) > 1 for part in plan.parts) == 1 for side in (left, right))
             assert linked or _broken(problem, plan, pieces, bucket, left)

@@ -270,15 +270,24 @@ def counted(parts: Any) -> Counter[tuple[int, int]]:
 @pytest.mark.parametrize("block", range(8))
 def test_the_sweep_does_what_the_paper_says(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Counter[tuple[int, int]], Counter[tuple[int, int]] | None]] = []
-    mend = sweep_module.generalize
+    generalize, with_last_class = sweep_module.generalize, sweep_module._with_last_class
 
     def watched(problem: Any, models: Any, parts: Any, *rest: Any) -> Any:
         before = counted(parts)
-        result = mend(problem, models, parts, *rest)
+        result = generalize(problem, models, parts, *rest)
         seen.append((before, None if result is None else counted(result)))
         return result
 
+    def completed(sweep: Any, classes: Any, parts: Any) -> Any:
+        every, found = with_last_class(sweep, classes, parts)
+        last = len(classes.item)
+        dissolved = len(every.item) <= last
+        after = None if dissolved else counted(found.take(found.owner == last))
+        seen.append((counted(parts.take(parts.owner < 0)), after))
+        return every, found
+
     monkeypatch.setattr(sweep_module, "generalize", watched)
+    monkeypatch.setattr(sweep_module, "_with_last_class", completed)
     closed = lifted = 0
     for seed in range(block * 40, block * 40 + 40):
         this = case(seed)

@@ -96,7 +96,6 @@ person = st.tuples(
 )
 
 
-@settings(max_examples=250, deadline=None)
 @given(
     original=st.lists(person, min_size=1, max_size=14),
     data=st.data(),
@@ -232,7 +231,6 @@ def matched(hulls: np.ndarray, rows: np.ndarray, contents: np.ndarray, points: n
     return count_unmatched(covers, labels, contents, points.astype(np.int32), held)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), n=st.sampled_from([5, 16, 17, 40]), scarce=st.booleans())
 def test_matching_of_random_boxes(seed: int, n: int, scarce: bool):
     """Small, exact, wide and empty boxes over few and many points, with enough supply and with too little."""
@@ -300,7 +298,6 @@ def least_cut(near: list[set[int]], supply: list[int], demand: list[int]) -> int
     return min(cuts)
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_matching_against_minimum_cuts(data: st.DataObject):
     """Three contents; attribute v of a point tells whether box v covers it, so every graph of two sides occurs."""
@@ -322,7 +319,7 @@ def test_matching_against_minimum_cuts(data: st.DataObject):
     assert matched(hulls, *map(np.concatenate, (rows, contents, points, held))) == unmet
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), n=st.sampled_from([30, 300, 1500]), spoiled=st.sampled_from([0, 0, 4]))
 def test_matching_of_many_points_that_were_assigned(seed: int, n: int, spoiled: int):
     """Points are assigned to boxes that cover them, so all are matched; rows added to boxes are told exactly."""
@@ -351,7 +348,6 @@ def test_tables_that_are_too_large_are_not_matched(monkeypatch: pytest.MonkeyPat
     assert answer(hulls[:2], [9, 21], points, [1] * 30) == 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_labels_of_one_attribute_matched_with_values(seed: int):
     rng = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.verify.verifier import verify_table
@@ -205,7 +205,6 @@ def limit_near(around: Any, nudge: int, model: str, main: str) -> float:
 histogram = st.lists(st.integers(0, 4), min_size=4, max_size=4).filter(any)
 
 
-@settings(max_examples=60, deadline=None)
 @given(classes=st.lists(histogram, min_size=1, max_size=4), nudge=st.sampled_from([-1, 0, 1]), data=st.data())
 @pytest.mark.parametrize(("model", "main", "rest"), MODELS)
 def test_models(model: str, main: str, rest: dict[str, Any], classes: Classes, nudge: int, data: st.DataObject):
@@ -291,7 +290,6 @@ def generalized(classes: Classes, promise: dict[str, Any]) -> tuple[pa.Table, di
 mixture = st.lists(st.integers(0, 3), min_size=len(PUBLISHED), max_size=len(PUBLISHED)).filter(any)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     classes=st.lists(mixture, min_size=1, max_size=3),
     nudge=st.sampled_from([-1, 0, 1]),

@@ -262,7 +262,7 @@ def limit_beside(model: str, worst: float, *, met: bool) -> float:
 
 
 @pytest.mark.parametrize(("model", "parameters", "limited"), MODELS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sliced=sliced_tables(), met=st.booleans(), with_witness=st.booleans())
 def test_every_model_on_beliefs(model, parameters, limited, sliced, met, with_witness):
     whole = sliced.whole(["s"])
@@ -285,7 +285,6 @@ def test_every_model_on_beliefs(model, parameters, limited, sliced, met, with_wi
     assert found.verified is met, found.guarantees[0].detail
 
 
-@settings(max_examples=40, deadline=None)
 @given(sliced=sliced_tables())
 def test_several_sensitive_attributes_and_joint_values(sliced):
     if "u" not in sliced.source[0]:
@@ -316,7 +315,6 @@ def combinations_of(sliced: Sliced) -> list[dict[str, Any]]:
     return list(formed.values())
 
 
-@settings(max_examples=60, deadline=None)
 @given(sliced=sliced_tables(), l=st.sampled_from([1.5, 2, 3]))
 def test_without_a_source_all_tuples_that_could_be_formed_are_judged(sliced, l):
     figures = [1 / max(sliced.belief(t, ["s"]).values()) for t in combinations_of(sliced)]
@@ -333,7 +331,6 @@ def test_without_a_source_all_tuples_that_could_be_formed_are_judged(sliced, l):
         assert found.detail.startswith(f"{failing} of {len(figures)} tuples that the buckets could form")
 
 
-@settings(max_examples=40, deadline=None)
 @given(sliced=sliced_tables())
 def test_k_anonymity_counts_buckets_and_values_within_parts(sliced):
     counts: list[Counter[Any]] = [Counter(sliced.bucket)]

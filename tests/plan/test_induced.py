@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import njit
 
 from shoal.core.errors import PolicyError
 from shoal.methods.sweep.kernels import judge, limit_of, unit_share
@@ -16,6 +17,10 @@ from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.problem import Induced
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
+
+compiled_share = njit(lambda rules, rule, node, leaf: unit_share(rules, rule, node, leaf))
+compiled_limit = njit(lambda n, top, bottom: limit_of(n, top, bottom))
+compiled_judge = njit(lambda rules, rule, n, units, of, m, best: judge(rules, rule, n, units, of, m, best))
 
 
 def random_tree(rng: np.random.Generator, depth: int = 3) -> Taxonomy:
@@ -57,7 +62,7 @@ def test_units_are_the_shares_of_definition_2(seed: int) -> None:
             )
             assert Fraction(int(counts[number, leaf]), induced.factor) == expected
     for node in np.flatnonzero(induced.allowed).tolist():
-        units = [unit_share(rules, 0, node, leaf) for leaf in range(tree.n_leaves)]
+        units = [compiled_share(rules, 0, node, leaf) for leaf in range(tree.n_leaves)]
         assert units == [share(tree, weights, node, leaf) * induced.factor for leaf in range(tree.n_leaves)]
         assert units[tree.lo[node] : tree.hi[node]] == induced.units(node).tolist()
         assert sum(units) == induced.factor
@@ -110,7 +115,7 @@ def test_limits_are_exact_up_to_the_widest_sums(seed: int) -> None:
         n = int(rng.integers(0, 1 << 61)) if rng.random() < 0.7 else (1 << 61) - int(rng.integers(1, 9))
         bottom = int(rng.integers(1, (1 << 30) + 1)) if rng.random() < 0.7 else (1 << 30) - int(rng.integers(0, 3))
         top = int(rng.integers(0, bottom + 1))
-        assert limit_of(n, top, bottom) == n * top // bottom
+        assert compiled_limit(n, top, bottom) == n * top // bottom
 
 
 def verdict(curve: Curve, counts: list[int]) -> bool:
@@ -120,7 +125,7 @@ def verdict(curve: Curve, counts: list[int]) -> bool:
     rules = build_rules([Rule(0, induced, curve)], 1, 1)
     units = np.array(counts, dtype=np.int64) * induced.factor
     best = np.zeros(max(len(curve.limits), 1), dtype=np.int64)
-    return judge(rules, 0, sum(counts), units, np.arange(len(counts)), len(counts), best) == 0
+    return compiled_judge(rules, 0, sum(counts), units, np.arange(len(counts)), len(counts), best) == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.anonymize import anonymize
@@ -349,7 +349,6 @@ def test_empty_table():
         draft_policy(pa.table({"age": pa.array([], pa.int64())}))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.booleans())
 def test_domains_are_round_and_hold_the_data(lowest, span, whole):
     if whole:
@@ -362,7 +361,6 @@ def test_domains_are_round_and_hold_the_data(lowest, span, whole):
     assert all(((high - low) / width).denominator == 1 for width in widths)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.recursive(
         st.one_of(
@@ -409,7 +407,6 @@ def tables(draw):
     return pa.table({"sex": (["F", "M"] * n_rows)[:n_rows], **columns})
 
 
-@settings(max_examples=60, deadline=None)
 @given(tables())
 def test_whatever_the_table_the_draft_runs(table):
     draft = draft_policy(table)

@@ -257,8 +257,8 @@ def test_the_schema_names_everything_that_is_discovered() -> None:
     assert set(attribute["properties"]["role"]["enum"]) == {"identifier", "quasi", "sensitive", "insensitive", "weight"}
     assert attribute["required"] == ["role"]
     assert parts["max_withheld"]["exclusiveMaximum"] == 1
-    tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "sample", "source"}
-    assert set(parts) == {"attributes", "privacy", "method"} | tables
+    tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "release", "sample"}
+    assert set(parts) == {"attributes", "privacy", "method", "source"} | tables
 
 
 TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}

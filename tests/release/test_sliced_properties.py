@@ -179,7 +179,7 @@ def published_buckets(release: Any, source: pa.Table) -> Any:
     return np.array([bucket_of.get(row, 0) for row in source["row"].to_pylist()], dtype=np.int64)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     rows=tables(2, 36),
     parts=parts_by_hand(),
@@ -209,7 +209,6 @@ def test_a_release_keeps_its_word_or_is_refused(
     check(release, source, model)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=tables(20, 50),
     parts=st.sampled_from(SHARED),
@@ -227,7 +226,7 @@ def test_overlapping_parts_keep_their_word_or_are_refused(
     check(release, source, model)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(
     rows=tables(12, 36),
     options=st.sampled_from([{}, {"cuts": "relaxed"}, {"column_frequency": 4}]),

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.reports.frontier import Point, frontier
@@ -116,7 +116,6 @@ def test_any_name_gives_a_valid_drawing_that_stays_in_its_box(name: str, place: 
     assert "<script" not in plot.figure() + plot.standalone()
 
 
-@settings(max_examples=50, deadline=None)
 @given(name=st.text(max_size=80))
 def test_weird_names(name: str) -> None:
     for plot in of_name(name):
@@ -259,7 +258,6 @@ def test_a_point_with_a_link_can_be_reached_by_keyboard() -> None:
 shares = st.floats(0, 1)
 
 
-@settings(max_examples=50, deadline=None)
 @given(places=st.lists(st.tuples(shares, shares, st.booleans()), max_size=30))
 def test_labels_of_the_frontier_cover_nothing(places: list[tuple[float, float, bool]]) -> None:
     plot = frontier([Point(f"release {n}", risk, kept, dominated=d) for n, (risk, kept, d) in enumerate(places)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shoal.core.wording import percent
@@ -11,7 +11,6 @@ from shoal.reports.plots import DARK, LIGHT
 from shoal.reports.svg import Scale, fit, text_width
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(low=st.floats(-1e3, 1e3), span=st.floats(1e-3, 1e9))
 def test_ticks_are_few_and_within(low: float, span: float) -> None:
     ticks = Scale(low, low + span, 0.0, 100.0).ticks()
@@ -19,7 +18,6 @@ def test_ticks_are_few_and_within(low: float, span: float) -> None:
     assert all(low - 1e-6 * span <= tick <= low + span * (1 + 1e-6) for tick in ticks)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(share=st.floats(1e-9, 1 - 1e-9))
 @example(share=0.99995)
 @example(share=0.00004)
@@ -28,7 +26,6 @@ def test_only_nothing_is_written_as_nothing_and_only_all_as_all(share: float) ->
     assert (percent(0.0), percent(1.0)) == ("0%", "100%")
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(words=st.text(max_size=60), width=st.floats(20, 300))
 def test_what_is_fitted_fits(words: str, width: float) -> None:
     shown = fit(words, width)

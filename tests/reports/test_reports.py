@@ -192,3 +192,19 @@ def test_compiled_templates_are_kept_and_follow_their_source(tmp_path: Path, mon
     environment.cache_clear()
     assert environment(own).get_template("page.txt").render() == "second"
     environment.cache_clear()
+
+
+def test_the_first_page_has_what_a_board_signs() -> None:
+    table = pa.table({"age": [31, 31, 46, 46], "illness": ["flu", "cold", "flu", "cold"]})
+    about = {"title": "Stays <2024>", "owner": "Registry", "recipient": "Universities", "purpose": "Research"}
+    roles = {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}
+    made = shoal.anonymize(table, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}], "release": about})
+    page = made.report()
+    cover = page[page.index('class="cover"') : page.index("<nav")]
+    assert "<h1>Stays &lt;2024&gt;</h1>" in page
+    assert all(f"<td>{about[key]}</td>" in cover for key in ("owner", "recipient", "purpose"))
+    assert f"<td>{made.evidence['date']}</td>" in cover
+    assert "recomputed 1 promise" in cover
+    assert "unprotected-sensitive" in cover
+    assert "Approved by" in cover
+    assert "generalized" not in made.report("public").split("How to analyse")[0]  # ages are as they were

@@ -22,11 +22,12 @@ COMMAND = Path(sys.executable).with_name("shoal")
 RUNNING = """
 import sys, time
 from pathlib import Path
+from shoal.studio.reading import Reading
 from shoal.studio.studio import PrivateFolder
 from shoal.studio.studio import Studio
 studio = Studio(PrivateFolder())
 table = Path(sys.argv[1])
-project = studio.open(table.name, table, studio.new_folder())
+project = studio.open(Reading(table.name, table), studio.new_folder())
 job = studio.jobs.start(project, "waiting", ["studio", "--no-browser"])
 print(job._process.pid, flush=True)
 time.sleep(60)

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.errors import UsageError
@@ -23,7 +23,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["attributes", "privacy", "method", "x y"]) | st.text(max_size=6), VALUES, max_size=4

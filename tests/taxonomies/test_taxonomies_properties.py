@@ -103,7 +103,6 @@ def check_covers(taxonomy: Taxonomy, values: list[Any]) -> None:
                 assert covers(cover, value) == (lo <= code < hi), (cover, value)
 
 
-@settings(max_examples=60, deadline=None)
 @given(trees())
 def test_every_tree(taxonomy: Taxonomy) -> None:
     values = [*taxonomy.scale.cover(taxonomy, 0, taxonomy.n_leaves).get("values", []), None]
@@ -119,7 +118,6 @@ def test_every_tree(taxonomy: Taxonomy) -> None:
         assert set(tree.node_at(tree.height).tolist()) == {tree.root}
 
 
-@settings(max_examples=40, deadline=None)
 @given(trees())
 def test_exported_trees_read_back_the_same(taxonomy: Taxonomy) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -131,7 +129,6 @@ def test_exported_trees_read_back_the_same(taxonomy: Taxonomy) -> None:
             assert again.level.tolist() == taxonomy.level.tolist()
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(AWKWARD, min_size=1, max_size=7, unique=True))
 def test_flat(values: list[str]) -> None:
     taxonomy = FlatTaxonomy().build(pa.array(values))
@@ -142,7 +139,6 @@ def test_flat(values: list[str]) -> None:
         check_covers(tree, [*values, None])
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=9, unique=True))
 def test_numbers(values: list[int]) -> None:
     taxonomy = NumbersTaxonomy().build(pa.array(values))
@@ -159,7 +155,6 @@ def test_numbers(values: list[int]) -> None:
             assert not label.endswith(f", {largest}]")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     low=st.integers(-30, 30),
     size=st.integers(1, 60),
@@ -199,7 +194,7 @@ def test_intervals(
         check_covers(tree, [*values, None])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.dates(datetime.date(1968, 1, 1), datetime.date(1972, 12, 31)), min_size=1, max_size=6),
     st.lists(st.sampled_from(["month", "quarter", "year"]), unique=True),
@@ -216,7 +211,6 @@ def test_dates(dates: list[datetime.date], levels: list[str], declared: bool) ->
         check_covers(tree, values)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.text("01a", min_size=3, max_size=3), min_size=1, max_size=8, unique=True),
     st.sets(st.integers(0, 3)),
@@ -231,7 +225,6 @@ def test_masks(values: list[str], keep: set[int]) -> None:
     assert taxonomy.height == len(heights) + 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text("01.a", min_size=1, max_size=4), min_size=1, max_size=8, unique=True),
     st.none() | st.sets(st.integers(0, 5), max_size=3),

@@ -28,7 +28,7 @@ def covered(values: pa.Array, kind: str, cover: dict[str, Any], **more: Any) -> 
     return [any(low <= code < high for low, high in zip(covers.low, covers.high, strict=True)) for code in codes]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=5, max_size=5), min_size=1, max_size=20))
 def test_combinations_beyond_64_bits(rows: list[list[int]]):
     columns = list(np.array(rows, dtype=np.int64).T)
@@ -177,7 +177,6 @@ def test_an_end_that_is_no_date():
         read_covers(attribute("date", {"x": {"from": "soon", "below": None}}))
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), n_classes=st.sampled_from([1, 3, 40, 400]), wide=st.booleans())
 def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
     rng = np.random.default_rng(seed)

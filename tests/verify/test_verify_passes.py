@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -63,7 +63,6 @@ def cut(found: Histograms) -> Iterator[tuple[list[int], list[int]]]:
         yield found.value[begin:end].tolist(), found.count[begin:end].tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(sorted(COLUMNS)), n=st.integers(1, 400), seed=st.integers(0, 99), limit=st.integers(400, 9000)
 )

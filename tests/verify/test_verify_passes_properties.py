@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.sources.opening import open_source
@@ -65,7 +65,6 @@ def largest_matching(rows: list[Any], source: list[Any]) -> int:
     return sum(helped(row, set()) for row in range(len(rows)))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=40), st.lists(POINT, min_size=1, max_size=40), st.sampled_from([400, 900]))
 def test_passes_find_what_one_pass_finds(rows: list[Any], source: list[Any], limit: int) -> None:
     published = {

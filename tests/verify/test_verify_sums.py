@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.arrays import KeyArray
@@ -43,7 +43,6 @@ def contents() -> Contents:
     return Contents(["x"], [common_type(pa.string(), pa.string())], [""])
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_boxes_differ_if_and_only_if_their_multisets_do(data: st.DataObject):
     contents = Contents(["x"], [common_type(pa.string(), pa.string())], [""])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
-from shoal.core.kernels import kernel, pack
+from shoal.core.kernels import find_starts, kernel, pack, places_ascending
 from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
@@ -35,7 +36,7 @@ _LONGEST = 40  # digits after the point that a probability may have
 _TOLERATED = UNITS // 10**9
 _FAR = "[eE][+-]?0*[1-9][0-9]{3}"  # exponents of four digits: Arrow's decimals crash on the largest of them
 _LARGEST = 2.0**62
-_NEAR = 64  # places that an entry is moved one by one; tables are mostly written point by point
+_PART = 1 << 14  # points whose entries a thread sorts at a time
 
 
 class Entries(NamedTuple):
@@ -127,8 +128,7 @@ def read_distribution(
     source = open_source(data)
     quasi, weight_name = _find_columns(source, sensitive, attributes)
     names = [*quasi, sensitive, weight_name]
-    batches = source.batches(names, dictionary=names[:-1])
-    table = pa.Table.from_batches(list(batches))  # not in one piece: columns are put together as they are ranked
+    table = pa.Table.from_batches(list(source.batches(names, dictionary=names[:-1])))
     for name in names:
         if missing := table.column(name).null_count:
             share = f"{missing:,} of {table.num_rows:,} rows"
@@ -140,57 +140,57 @@ def read_distribution(
         raise UsageError("the order by taxonomy needs at least one taxonomy")
     with ThreadPoolExecutor() as threads:
         weighing = threads.submit(_read_weights, table.column(weight_name), weight_name, source.name)
-        ranking = threads.map(lambda name: rank_values(table.column(name), name, trees.get(name)), names[:-1])
-        weights, total = weighing.result()
-        *columns, secret = ranking
-    codes, values = [column.codes for column in columns], tuple(column.values for column in columns)
-    sizes, hidden = list(map(len, values)), secret.codes
-    key = pack([*codes, hidden], [*sizes, len(secret.values)])  # that of a point, times a number, plus the value
-    if not _sort_within_points(key, hidden, weights):
-        rows = np.argsort(key, kind="stable")
-        key, hidden, weights = key[rows], hidden[rows], weights[rows]
-        codes = [column[rows] for column in codes]
-    if repeated := int(np.count_nonzero(key[1:] == key[:-1])):
+        hiding = threads.submit(rank_values, table.column(sensitive), sensitive, None)
+        runs = list(threads.map(_find_runs, table.select(quasi).to_batches()))
+        heads = pa.Table.from_batches([head for head, _ in runs])
+        points, values = zip(*(rank_values(heads.column(name), name, trees.get(name)) for name in quasi), strict=True)
+        (weights, total), (hidden, secrets) = weighing.result(), hiding.result()
+    starts, sizes = np.concatenate([[0], *(lengths for _, lengths in runs)]).cumsum(), list(map(len, values))
+    key = pack(points, sizes)
+    if not (key[1:] > key[:-1]).all():  # a point may have several runs
+        order_of_runs = np.argsort(key, kind="stable")
+        starts, hidden, weights = _move_runs(starts, hidden, weights, order_of_runs)
+        first = find_starts([key[order_of_runs]])
+        starts, points = starts[np.append(first, -1)], tuple(column[order_of_runs[first]] for column in points)
+    with ThreadPoolExecutor() as threads:
+        parts = [starts[begin : begin + _PART + 1] for begin in range(0, len(starts) - 1, _PART)]
+        repeated = sum(threads.map(lambda part: _sort_values(part, hidden, weights), parts))
+    if repeated:
         raise InputError(
             f"{source.name}: rows that say again how likely a combination of {', '.join(map(repr, quasi))} and "
             f"{sensitive!r} is: {repeated:,}; add them up"
         )
-    key -= hidden
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(key[1:] != key[:-1]) + 1))
-    points = tuple(column[first] for column in codes)
-    places = order_points(points, sizes, order)
-    starts, entries, kept = _order_entries(first, hidden, weights, places)
-    if places is not None:
+    if (places := order_points(points, sizes, order)) is not None:
+        starts, hidden, weights = _move_runs(starts, hidden, weights, places)
         points = tuple(column[places] for column in points)
+    positive = weights > 0  # a point stays without any
+    if not positive.all():
+        starts, hidden, weights = np.append(0, np.cumsum(positive))[starts], hidden[positive], weights[positive]
     return JointDistribution(
-        quasi,
-        values,
-        points,
-        sensitive,
-        secret.values,
-        order,
-        starts,
-        entries,
-        kept,
-        total,
-        weight_name == "count",
+        quasi, values, points, sensitive, secrets, order, starts, hidden, weights, total, weight_name == "count"
     )
 
 
+def _find_runs(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, IntArray]:
+    """Return the first row of each run of rows that are alike, and the lengths of the runs: mostly they are points."""
+    codes = [column.indices if pa.types.is_dictionary(column.type) else column for column in rows.columns]
+    changes = [pc.not_equal(code.slice(1), code.slice(0, max(len(code) - 1, 0))) for code in codes]
+    first = np.append(0, pc.indices_nonzero(reduce(pc.or_, changes)).to_numpy().astype(np.int64) + 1)[: len(rows)]
+    return rows.take(pa.array(first)), np.diff(first, append=len(rows))
+
+
 @kernel
-def _sort_within_points(keys: IntArray, codes: CodeArray, weights: IntArray) -> bool:
-    """Sort entries of ascending points in place; return whether that was all: no point is out of order or too long."""
-    for at in range(1, len(keys)):
-        key, code, weight, to = keys[at], codes[at], weights[at], at
-        if keys[at - 1] > key and keys[at - 1] - codes[at - 1] != key - code:
-            return False
-        while to > 0 and keys[to - 1] > key and at - to < _NEAR:
-            keys[to], codes[to], weights[to] = keys[to - 1], codes[to - 1], weights[to - 1]
-            to -= 1
-        keys[to], codes[to], weights[to] = key, code, weight
-        if to > 0 and keys[to - 1] > key:
-            return False
-    return True
+def _sort_values(starts: IntArray, codes: CodeArray, weights: IntArray) -> int:
+    """Sort the entries of each point by their values, in place; return how many say something again."""
+    repeated = 0
+    for point in range(len(starts) - 1):
+        begin, end = starts[point], starts[point + 1]
+        own, likely = codes[begin:end], weights[begin:end]
+        if (own[1:] < own[:-1]).any():
+            order = places_ascending(own)
+            codes[begin:end], weights[begin:end] = own[order], likely[order]
+        repeated += (own[1:] == own[:-1]).sum()
+    return repeated
 
 
 def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | None) -> tuple[tuple[str, ...], str]:
@@ -223,16 +223,18 @@ def _find_columns(source: Source, sensitive: str, attributes: Sequence[str] | No
 
 def _read_weights(column: pa.ChunkedArray, name: str, where: str) -> tuple[IntArray, int]:
     """Return the weights, and the total that they are parts of."""
-    values = column.combine_chunks()
-    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
     counted = name == "count"
-    numbers, valid = whole_numbers(values) if counted else decimal_numbers(values)
+    read = [whole_numbers(chunk) if counted else decimal_numbers(chunk) for chunk in column.chunks]
     kind = "whole numbers below 2^63" if counted else "numbers"
-    wrong = {f"no {kind}": ~valid, "negative": numbers < 0, **({} if counted else {"above 1": numbers > 1})}
+    wrong = {f"no {kind}": [~valid for _, valid in read], "negative": [numbers < 0 for numbers, _ in read]}
+    if not counted:
+        wrong["above 1"] = [numbers > 1 for numbers, _ in read]
     for what, which in wrong.items():
-        if many := int(np.count_nonzero(which)):
-            raise InputError(f"column {name!r} of {where}: {many:,} of {len(values):,} values are {what}")
-    weights = np.require(numbers, np.int64, ["C", "W"]) if counted else _read_units(values, name, where)
+        if many := sum(map(np.count_nonzero, which)):
+            raise InputError(f"column {name!r} of {where}: {many:,} of {len(column):,} values are {what}")
+    weights = np.concatenate(
+        [numbers for numbers, _ in read] if counted else [_read_units(chunk, name, where) for chunk in column.chunks]
+    )
     if float(weights.sum(dtype=np.float64)) >= _LARGEST:
         raise InputError(f"column {name!r} of {where} sums to more than 2^62; shoal cannot count that far")
     total = int(weights.sum())
@@ -259,45 +261,33 @@ def _read_units(values: pa.Array, name: str, where: str) -> IntArray:
     return words[short.offset : short.offset + len(short), 0].astype(np.int64)
 
 
-def _order_entries(
-    first: IntArray, codes: CodeArray, weights: IntArray, places: IntArray | None
+def _move_runs(
+    starts: IntArray, codes: CodeArray, weights: IntArray, places: IntArray
 ) -> tuple[IntArray, CodeArray, IntArray]:
-    """Bring the points into their order and drop entries of weight 0, but not their points."""
-    lengths = np.diff(np.append(first, len(codes)))
-    if places is not None:
-        lengths, origin = lengths[places], first[places]
-        after = np.cumsum(lengths)
-        take = np.repeat(origin - (after - lengths), lengths) + np.arange(len(codes))
-        codes, weights = codes[take], weights[take]
-    positive = weights > 0
-    ends = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
-    if positive.all():
-        return ends, codes, weights
-    before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(positive)))
-    return before[ends], codes[positive], weights[positive]
+    """Bring runs of entries into another order."""
+    lengths = np.diff(starts)[places]
+    moved = np.append(0, np.cumsum(lengths))
+    take = np.repeat(starts[places] - moved[:-1], lengths)
+    take += np.arange(len(codes))
+    return moved, codes[take], weights[take]
 
 
-class Ranked(NamedTuple):
-    """A column as places among its distinct values."""
+def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -> tuple[CodeArray, tuple[str, ...]]:
+    """Return (n_rows,) places among the distinct values of a column, and these in their order.
 
-    codes: CodeArray  # (n_rows,)
-    values: tuple[str, ...]  # in their order
-
-
-def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -> Ranked:
-    """Rank the values of a column: by the leaves of a taxonomy, else numbers as numbers, else as text.
+    They are ranked by the leaves of a taxonomy, else numbers as numbers, else as text.
 
     >>> rank_values(pa.chunked_array([["10", "9", "10"]]), "age", None)
-    Ranked(codes=array([1, 0, 1], dtype=int32), values=('9', '10'))
+    (array([1, 0, 1], dtype=int32), ('9', '10'))
     """
-    coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    whole = coded.unify_dictionaries().combine_chunks()
-    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-    codes = whole.indices.to_numpy(zero_copy_only=False)
-    occurs = np.zeros(len(whole.dictionary), dtype=np.bool_)
-    occurs[codes] = True
+    given = pa.types.is_dictionary(column.type)
+    coded = column.unify_dictionaries() if given else pc.dictionary_encode(column)
+    indices, dictionary = [chunk.indices.to_numpy() for chunk in coded.chunks], coded.chunk(0).dictionary
+    occurs = np.full(len(dictionary), not given)
+    for codes in indices if given else ():
+        occurs[codes] = True
     used = np.flatnonzero(occurs)
-    entries = whole.dictionary.take(pa.array(used))
+    entries = dictionary.take(pa.array(used))
     written = texts(entries)
     by_text = np.empty(len(used), dtype=np.int64)
     by_text[pc.sort_indices(written).to_numpy()] = np.arange(len(used))
@@ -309,9 +299,13 @@ def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -
             raise InputError(f"column {name!r} has {outside:,} values that its taxonomy does not cover; add them to it")
         keys.append(leaves.astype(np.int64))
     order = np.lexsort(keys)
-    rank = np.zeros(len(whole.dictionary), dtype=np.int32)
+    rank = np.zeros(len(dictionary), dtype=np.int32)
     rank[used[order]] = np.arange(len(used))
-    return Ranked(rank[codes], tuple(written.take(pa.array(order)).to_pylist()))
+    ranks, begin = np.empty(len(column), dtype=np.int32), 0
+    for codes in indices:
+        np.take(rank, codes, out=ranks[begin : begin + len(codes)], mode="clip")
+        begin += len(codes)
+    return ranks, tuple(written.take(pa.array(order)).to_pylist())
 
 
 def order_points(points: Sequence[CodeArray], sizes: Sequence[int], order: Order) -> IntArray | None:

@@ -14,7 +14,7 @@ from shoal.attacks.predicates import Count, PredicateAttack, count_fulfilling
 from shoal.attacks.view import ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.linking.kernels import Boxes, Histograms, index_boxes
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree
 from shoal.release.sliced.table import number_rows
 from shoal.taxonomies.tree import Taxonomy
 
@@ -167,7 +167,7 @@ def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatAr
     d = len(levels)
     none = np.empty(0, dtype=np.int64)
     even = Boxes(hulls, np.full((len(hulls), d), -1, dtype=np.int32), Histograms(none, none, none), none)
-    index = index_boxes(hulls, np.zeros((1, 1), dtype=np.uint64))
+    index = BoxIndex(*grow_tree(hulls), np.zeros((1, 1), dtype=np.uint64))
     gower = kernels.Gower(np.zeros((1, 2 * d)), np.zeros(d), np.zeros(d, dtype=np.int32))  # nothing near is asked for
     start, box, _ = kernels.find_covering(asked, np.zeros((len(asked), d)), even, index, gower, 0)
     step = np.repeat(np.arange(len(asked)), np.diff(start))

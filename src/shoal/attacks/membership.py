@@ -11,7 +11,7 @@ import numpy as np
 from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
 from shoal.attacks.exposure import LEAST, OF_SOME, SHARE, Outcomes, find_labels, judge
 from shoal.attacks.view import ReleaseView
-from shoal.audit.membership import BucketContents, Scores, ValueBuckets, draw_fakes
+from shoal.audit.membership import BucketContents, Scores, draw_fakes
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 
@@ -47,8 +47,7 @@ class MembershipAttack(Attack):
         """Attack members drawn from the source and as many others: of the control table, or else fake tuples."""
         if view.sliced is not None and _in_buckets(view):
             parts = [part for part in view.parts if part.known.any()]
-            buckets = [ValueBuckets(part.pairs.start, part.pairs.second, part.pairs.records) for part in parts]
-            contents = BucketContents(view.sizes.astype(np.int64), tuple(buckets))
+            contents = BucketContents(view.sizes.astype(np.int64), tuple(part.pairs for part in parts))
             drawn = [targets] if control is None else self._draw(targets, control, rng)
             people, *others = (np.stack([view.find_classes(part, each) for part in parts]) for each in drawn)
             known = None if control is None else Known(view, *drawn)

@@ -16,7 +16,7 @@ from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import Pairs, count_pairs, gather_entries
-from shoal.linking.kernels import Boxes, BoxIndex, Histograms, index_boxes
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree
 from shoal.linking.linkable import (
     Candidates,
     Linkable,
@@ -174,7 +174,7 @@ def _part(
         known=known,
         boxes=boxes,
         spans=spans,
-        index=index_boxes(boxes.hulls, space.bits),
+        index=BoxIndex(*grow_tree(boxes.hulls), space.bits),
         owner=None if each.agreement is None else each.owner,
         records=np.bincount(class_of, minlength=n_classes),
         pairs=count_pairs(class_of, n_classes, bucket, n_buckets, np.ones(len(bucket), dtype=np.int64)),

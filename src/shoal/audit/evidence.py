@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import date
 from math import comb
 from typing import Any
 
@@ -51,7 +53,10 @@ def build_evidence(
     What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
     between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
     """
-    given = Given.of(publication, Silent())
+    *_, source = layers(publication.source)
+    with ThreadPoolExecutor(1) as pool:
+        digest = pool.submit(source.digest)  # the file is read once more while risks are measured
+        given = Given.of(publication, source, Silent())
     published = {  # each only where it has a meaning and was counted
         "levels": publication.levels(),
         "sensitive": publication.sensitive_shares(),
@@ -60,7 +65,8 @@ def build_evidence(
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
-        "source": {"name": given.source.name, "rows": given.n_rows, "sha256": given.source.digest()},
+        "date": date.today().isoformat(),
+        "source": {"name": source.name, "rows": given.n_rows, "sha256": digest.result()},
         "policy": _policy(publication.policy.document),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
@@ -119,20 +125,18 @@ def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """The given source, and how its records could be found."""
+    """How many records the given source has, and how they could be found."""
 
-    source: Source
     n_rows: int
     risks: dict[str, Any]
     carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
 
     @classmethod
-    def of(cls, publication: Publication, progress: Progress) -> Given:
+    def of(cls, publication: Publication, source: Source, progress: Progress) -> Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
-        *_, source = layers(publication.source)
         before = publication.hiding_before()
         if before is not None:
-            return cls(source, publication.n_source_rows, measure_risks(before), None)
+            return cls(publication.n_source_rows, measure_risks(before), None)
         quasi, counted = publication.policy.names("quasi"), publication.seen
         if not isinstance(counted, CountedCells):
             raise TypeError("what was before is known of a table that was counted")
@@ -145,7 +149,7 @@ class Given:
             _, class_of = same_rows(list(quasi_codes(counted, quasi).values()))
             person = counted.codes(counted.columns.index(name))
             risks = people_risks(key, class_of, person, counted.run.counts)
-        return cls(source, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
+        return cls(counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
 
 
 def measure_risks(hiding: Hiding | None) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
+from shoal.audit.evidence import measure_risks
 from shoal.core.results import SEVERITIES, UNLINKED, Finding
 from shoal.core.wording import join_words, parameters_text
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
@@ -81,6 +84,24 @@ def _report_unused(acceptance: Acceptance) -> Finding:
         f"The policy accepts {acceptance.finding}{columns}, but there is no such finding.",
         "Remove it from accept, or correct its columns: about must name every column that the finding is about.",
     )
+
+
+def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
+    """Classes so small that finding a known person's record is likelier than the policy's threshold permits."""
+    made = table.publication
+    threshold = None if made is None else made.policy.release.threshold
+    if made is None or threshold is None:
+        return
+    smallest, most = measure_risks(made.hiding()).get("smallest_class"), Fraction(str(threshold))
+    if smallest is not None and Fraction(1, smallest) > most:
+        yield Finding(
+            "above-threshold",
+            "high",
+            (),
+            f"The smallest class has {smallest:,} members: finding one who is known to be in the table succeeds with "
+            f"a chance of {1 / smallest:.1%}, and the policy's threshold is {threshold:.1%}.",
+            f"Ask for k-anonymity with k = {ceil(1 / most)}, or correct release: threshold.",
+        )
 
 
 def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
@@ -336,6 +357,7 @@ def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
 
 
 CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
+    "above-threshold": find_above_threshold,
     "below-shuffled": find_below_shuffled,
     "constant-parts": find_constant_parts,
     "decodable-labels": find_decodable_labels,

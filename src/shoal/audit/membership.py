@@ -21,7 +21,7 @@ import numpy as np
 from shoal.audit import membership_kernels as kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import count_pairs, find_rows, group_items, same_rows, sum_groups
+from shoal.core.kernels import Pairs, count_pairs, find_rows, group_items, same_rows, sum_groups
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 
@@ -34,52 +34,18 @@ EVIDENCE_STEPS = 100_000_000  # well below a second
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ValueBuckets:
-    """The buckets of every value of one part, ascending, and how often the value stands in each."""
-
-    first: IntArray  # (n_values + 1,) value v has the entries first[v]:first[v + 1]
-    bucket: CodeArray  # (n_entries,)
-    count: IntArray  # (n_entries,) records
-
-    @property
-    def n_values(self) -> int:
-        """Number of values, those that no bucket shows included."""
-        return len(self.first) - 1
-
-    @property
-    def n_buckets_of(self) -> IntArray:
-        """(n_values,) number of buckets that show each value."""
-        return np.diff(self.first)
-
-    @property
-    def records_of(self) -> IntArray:
-        """(n_values,) number of records with each value."""
-        total = np.concatenate([[0], np.cumsum(self.count)])
-        return np.asarray(total[self.first[1:]] - total[self.first[:-1]], dtype=np.int64)
-
-    @classmethod
-    def of(cls, values: AnyIntArray, bucket: AnyIntArray, records: AnyIntArray | None, n_buckets: int) -> ValueBuckets:
-        """Count the records of every pair of value and bucket."""
-        weights = np.ones(len(values), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
-        n_values = int(values.max(initial=-1)) + 1
-        codes, buckets = values.astype(np.int32), bucket.astype(np.int32)
-        pairs = count_pairs(codes, n_values, buckets, n_buckets, weights)
-        return cls(pairs.start, pairs.second, pairs.records)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class BucketContents:
     """A sliced table as an adversary sees it who asks which buckets match a tuple: no linkage between parts.
 
     Li, Li, Zhang and Molloy, Definition 5: a bucket matches a tuple iff it shows the tuple's value of every part.
 
     >>> contents = BucketContents.of(np.array([0, 0, 1]), [np.array([0, 1, 1]), np.array([0, 1, 0])])
-    >>> contents.sizes.tolist(), [part.n_buckets_of.tolist() for part in contents.parts]
+    >>> contents.sizes.tolist(), [np.diff(part.start).tolist() for part in contents.parts]
     ([2, 1], [[1, 2], [2, 1]])
     """
 
     sizes: IntArray  # (n_buckets,) records
-    parts: tuple[ValueBuckets, ...]
+    parts: tuple[Pairs, ...]  # of each part, its values and their buckets
 
     @property
     def n_buckets(self) -> int:
@@ -99,26 +65,28 @@ class BucketContents:
 
         Each part's values may stand in an order of their own within a bucket.
         """
-        weights = None if records is None else np.asarray(records, dtype=np.float64)
-        sizes = np.bincount(bucket, weights=weights).astype(np.int64)  # exact below 2**53 records
-        return cls(sizes, tuple(ValueBuckets.of(part, bucket, records, len(sizes)) for part in values))
+        weights = np.ones(len(bucket), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
+        buckets, n_buckets = bucket.astype(np.int32), int(bucket.max(initial=-1)) + 1
+        columns = [(part.astype(np.int32), int(part.max(initial=-1)) + 1) for part in values]
+        parts = tuple(count_pairs(*column, buckets, n_buckets, weights) for column in columns)
+        return cls(sum_groups(buckets, weights, n_buckets), parts)
 
     def score(self, codes: CodeArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return for each tuple its number of matching buckets, its matching degree and its expected copies."""
         # Values of all parts are numbered through: those of the j-th part from value_first[j] on.
-        value_first = np.cumsum([0, *(part.n_values for part in self.parts)])[:-1].astype(np.int64)
-        first = np.concatenate([[0], np.cumsum(np.concatenate([part.n_buckets_of for part in self.parts]))])
-        bucket, count = (np.concatenate([getattr(part, name) for part in self.parts]) for name in ("bucket", "count"))
+        value_first = np.cumsum([0, *(len(part.start) - 1 for part in self.parts)])[:-1].astype(np.int64)
+        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.start) for part in self.parts]))])
+        bucket, count = (np.concatenate([part[column] for part in self.parts]) for column in (1, 2))
         return kernels.score_tuples(codes, value_first, first.astype(np.int64), bucket, count, self.sizes)
 
     def mark_unknown(self, tuples: AnyIntArray) -> CodeArray:
         """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
-        n_values = np.array([part.n_values for part in self.parts])[:, np.newaxis]
+        n_values = np.array([len(part.start) - 1 for part in self.parts])[:, np.newaxis]
         return np.where((tuples >= 0) & (tuples < n_values), tuples, -1).astype(np.int32)
 
     def n_shown(self) -> IntArray:
         """(n_parts, n_buckets) how many distinct values each bucket shows of each part."""
-        shown = [np.bincount(part.bucket, minlength=self.n_buckets) for part in self.parts]
+        shown = [np.bincount(part.second, minlength=self.n_buckets) for part in self.parts]
         return np.array(shown, dtype=np.int64).reshape(len(self.parts), self.n_buckets)
 
 
@@ -131,14 +99,14 @@ class BucketSets:
     weight: IntArray  # (n_sets,) values that have it
 
     @classmethod
-    def of(cls, part: ValueBuckets) -> BucketSets:
+    def of(cls, part: Pairs) -> BucketSets:
         """Gather values by their buckets; a value that no bucket shows is left out."""
-        begin, several = part.first[:-1], part.n_buckets_of > 1
-        edges = zip(begin[several].tolist(), part.first[1:][several].tolist(), strict=True)
-        values = Counter(part.bucket[start:stop].tobytes() for start, stop in edges)
-        alone = np.bincount(part.bucket[begin[part.n_buckets_of == 1]])  # most values of a part with many
+        begin, bucket, length = part.start[:-1], part.second, np.diff(part.start)
+        edges = zip(begin[length > 1].tolist(), part.start[1:][length > 1].tolist(), strict=True)
+        values = Counter(bucket[start:stop].tobytes() for start, stop in edges)
+        alone = np.bincount(bucket[begin[length == 1]])  # most values of a part with many
         single = np.flatnonzero(alone)
-        sets = [single.astype(part.bucket.dtype), *(np.frombuffer(held, dtype=part.bucket.dtype) for held in values)]
+        sets = [single.astype(bucket.dtype), *(np.frombuffer(held, dtype=bucket.dtype) for held in values)]
         first = np.cumsum([0, *np.ones_like(single), *map(len, sets[1:])], dtype=np.int64)
         return cls(first, np.concatenate(sets), np.array([*alone[single], *values.values()], dtype=np.int64))
 
@@ -241,7 +209,7 @@ def matching_buckets(contents: BucketContents, tuples: AnyIntArray, *, steps: in
     ``tuples`` is (n_parts, n_tuples) values; -1 is a value that the table does not show.
     """
     codes = contents.mark_unknown(tuples)
-    sizes = [np.append(part.n_buckets_of, 0) for part in contents.parts]  # the value -1 takes the last
+    sizes = [np.append(np.diff(part.start), 0) for part in contents.parts]  # the value -1 takes the last
     needed = int(np.min([size[row] for size, row in zip(sizes, codes, strict=True)], axis=0).sum()) * len(codes)
     if needed > steps:
         raise UncountableError(_too_many(needed, steps))
@@ -252,7 +220,7 @@ def count_formed_tuples(contents: BucketContents, *, steps: int = STEPS) -> Matc
     """Count, by their matching buckets, all distinct tuples that match at least one bucket."""
     bound = sum(map(math.prod, zip(*contents.n_shown().tolist(), strict=True)))
     moduli = _moduli(bound)
-    parts = sorted(contents.parts, key=lambda part: -int(np.count_nonzero(part.n_buckets_of)))
+    parts = sorted(contents.parts, key=lambda part: -int(np.count_nonzero(np.diff(part.start))))
     sets = [BucketSets.of(part) for part in parts]
     remainders = [_remainders(sets, contents.n_buckets, modulus, steps // len(moduli)) for modulus in moduli]
     return MatchingBuckets(_combine_remainders(remainders, moduli))
@@ -348,7 +316,8 @@ class Scores:
         found = contents.score(codes)
         popularity = np.full(codes.shape[1], float(contents.n_records))
         for part, values in zip(contents.parts, codes, strict=True):
-            popularity *= np.append(part.records_of, 0)[values] / contents.n_records
+            records = np.diff(np.append(0, np.cumsum(part.records))[part.start])  # of each value
+            popularity *= np.append(records, 0)[values] / contents.n_records
         return cls(*found, popularity)
 
 
@@ -364,8 +333,8 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
     chance /= chance.sum()
     entries = []  # of each part, bucket b shows the values at first[b]:first[b + 1]
     for part in contents.parts:
-        first, order = group_items(part.bucket, contents.n_buckets)
-        entries.append((first, np.repeat(np.arange(part.n_values, dtype=np.int32), part.n_buckets_of)[order]))
+        first, order = group_items(part.second, contents.n_buckets)
+        entries.append((first, np.repeat(np.arange(len(part.start) - 1), np.diff(part.start))[order]))
     known = originals[:, same_rows(list(originals))[0]] if originals.size else originals
     kept: list[CodeArray] = []
     n_kept = proposed = 0

@@ -34,6 +34,10 @@ _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 class _Root(TyperGroup):
     """The command, which says what arguments it does not understand, but no password in them."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        _complete_help(self)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -42,12 +46,27 @@ class _Root(TyperGroup):
             raise
 
 
+def _complete_help(command: Any) -> None:
+    """Let help show what a value is instead of its Python type, and the whole first sentence of every command."""
+    for option in command.params:
+        kind = getattr(option, "type_descriptor", None)
+        if option.metavar is None and kind is not None and not (kind.is_choice or getattr(option, "is_flag", False)):
+            number = kind.is_ranged or kind.annotation in (int, float)
+            value = "PATH" if kind.is_path else "NUMBER" if number else "TEXT"
+            if option.param_type_name == "argument":
+                option.metavar, option.display_type = option.name.upper(), lambda _: ""
+            else:
+                option.metavar = value
+    for one in getattr(command, "commands", {}).values():
+        one.short_help = one.short_help or (one.help or "").split(". ")[0].rstrip(".").replace("\n", " ")
+        _complete_help(one)
+
+
 app = typer.Typer(
     name="shoal",
     cls=_Root,
     help="Publish tables about people so that nobody in them can be picked out, and prove it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

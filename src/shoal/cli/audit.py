@@ -63,7 +63,7 @@ def audit(
 
 
 def show(found: Audit) -> None:
-    """Tell a steward what the audit found, the most important first."""
+    """Tell a steward what the audit found, the most important first, and once more last, where it is read."""
     whom = "records" if found.persons is None else "people"
     say(f"[bold]{plain(found.headline)}[/]")
     say(
@@ -84,6 +84,7 @@ def show(found: Audit) -> None:
         _show_loglinear(found.loglinear, found.uniqueness.sample_uniques)
     _show_columns(found)
     show_findings(found.findings, ", if the table were published as it is")
+    say(f"\n[bold]In short:[/] {plain(found.headline)}")
 
 
 def _show_persons(found: Audit) -> None:

@@ -228,10 +228,10 @@ def err() -> Console:
 
 
 def say(*lines: str | Table) -> None:
-    """Print lines of an answer to people, however long they are."""
+    """Print lines of an answer to people: wrapped on a terminal, whole in a file or a pipe."""
     console = out()
     for line in lines:
-        console.print(line, soft_wrap=True)
+        console.print(line, soft_wrap=not console.is_terminal)
 
 
 def plain(text: object) -> str:

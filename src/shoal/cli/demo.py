@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,12 +82,13 @@ def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> S
     with writing(folder):
         folder.mkdir(parents=True)
     try:
-        data = write_stays(folder / "stays.csv", rows, seed, progress)
-        draft = draft_policy(data, progress=progress)
-        write_text(folder / "draft.yaml", draft.text)
         policy = folder / "policy.yaml"
         write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
-        before = audit(data, policy, progress=progress)
+        with _compile_ahead(policy):
+            data = write_stays(folder / "stays.csv", rows, seed, progress)
+            draft = draft_policy(data, progress=progress)
+            write_text(folder / "draft.yaml", draft.text)
+            before = audit(data, policy, progress=progress)
         release = anonymize(data, policy, out=folder / "release", seed=seed, progress=progress)
         verification = verify(folder / "release", source=open_source(data), progress=progress)
         if not verification.verified:
@@ -90,6 +97,24 @@ def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> S
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+@contextmanager
+def _compile_ahead(policy: Path) -> Iterator[None]:
+    """Anonymize a few stays in a process beside this one, on a machine that has not compiled what that takes."""
+    from shoal.core.kernels import is_compiled
+    from shoal.datasets.hospital_files import write_stays
+    from shoal.methods.mondrian.kernels import rank_cuts
+
+    if is_compiled(rank_cuts) or os.cpu_count() == 1:
+        yield
+        return
+    with TemporaryDirectory() as folder:
+        few, out = str(write_stays(Path(folder, "few.csv"), 500, seed=1)), str(Path(folder, "out"))
+        program = [sys.executable, "-c", "import shoal.cli; shoal.cli.main()"]
+        command, quiet = [*program, "anonymize", few, "-p", str(policy), "-o", out], subprocess.DEVNULL
+        with subprocess.Popen(command, stdout=quiet, stderr=quiet):  # noqa: S603 - the program is this one
+            yield
 
 
 def demo_policy() -> dict[str, Any]:

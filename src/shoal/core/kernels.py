@@ -40,25 +40,42 @@ class _CompiledCode(FunctionCache):  # type: ignore[misc]
             super().__init__(self._function)
         rtsys.initialize(target_context)
         try:
-            return self._load_overload(sig, target_context)
+            code = self._load_overload(sig, target_context)
+            if code is None or code.signature.args == tuple(sig):  # two processes may have written to one file at once
+                return code
         except (ImportError, AttributeError):  # written by another version, whose classes are elsewhere now
-            self._cache_file.flush()
-            return None
+            pass
+        self._cache_file.flush()
+        return None
 
 
 def kernel(function: F) -> F:
     """Compile a function over plain arrays at its first call on this machine; later starts load it from disk."""
-    return cast("F", _keep_code(njit(nogil=True)(function)))
+    return _compile(function)
 
 
 def inline_kernel(function: F) -> F:
-    """Compile a small function into its callers: a call would copy every array of a tuple that it is given."""
-    return cast("F", _keep_code(njit(nogil=True, forceinline=True)(function)))
+    """Compile a small function into its callers: a call would copy every array of a tuple that it is given.
+
+    Kernels alone call it: without a wrapper for Python it is compiled in two thirds of the time.
+    """
+    return _compile(function, forceinline=True, no_cpython_wrapper=True)
 
 
-def _keep_code(dispatcher: Any) -> Any:
-    dispatcher._cache = _CompiledCode(dispatcher.py_func)  # noqa: SLF001  numba has no public way to choose a cache
-    return dispatcher
+def light_kernel(function: F) -> F:
+    """Compile likewise a function that makes no arrays: references to those that it is given need not be counted."""
+    return _compile(function, forceinline=True, no_cpython_wrapper=True, _nrt=False)
+
+
+def _compile(function: F, **options: bool) -> F:
+    dispatcher = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    dispatcher._cache = _CompiledCode(function)  # noqa: SLF001  numba has no public way to choose a cache
+    return cast("F", dispatcher)
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether this machine has compiled a kernel before."""
+    return bool(FunctionCache(function.py_func)._cache_file._load_index())  # noqa: SLF001  numba has no public way to ask
 
 
 @kernel
@@ -90,26 +107,12 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
     keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)
     counts = np.empty(len(keys), dtype=np.int64)
     a = b = n = 0
-    while a < len(keys_a) and b < len(keys_b):
-        if keys_a[a] < keys_b[b]:
-            keys[n], counts[n] = keys_a[a], counts_a[a]
-            a += 1
-        elif keys_b[b] < keys_a[a]:
-            keys[n], counts[n] = keys_b[b], counts_b[b]
-            b += 1
-        else:
-            keys[n], counts[n] = keys_a[a], counts_a[a] + counts_b[b]
-            a += 1
-            b += 1
-        n += 1
-    while a < len(keys_a):
-        keys[n], counts[n] = keys_a[a], counts_a[a]
-        a += 1
-        n += 1
-    while b < len(keys_b):
-        keys[n], counts[n] = keys_b[b], counts_b[b]
-        b += 1
-        n += 1
+    while a < len(keys_a) or b < len(keys_b):
+        from_a = b == len(keys_b) or (a < len(keys_a) and keys_a[a] <= keys_b[b])
+        from_b = a == len(keys_a) or (b < len(keys_b) and keys_b[b] <= keys_a[a])
+        keys[n] = keys_a[a] if from_a else keys_b[b]
+        counts[n] = (counts_a[a] if from_a else 0) + (counts_b[b] if from_b else 0)
+        a, b, n = a + from_a, b + from_b, n + 1
     return keys[:n].copy(), counts[:n].copy()
 
 
@@ -133,23 +136,12 @@ def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
     return found
 
 
-@kernel
 def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
     """Like find_sorted for keys of several words: columns below *n_run* are the run, the others the rows."""
-    found = np.empty(keys.shape[1] - n_run, dtype=np.int64)
-    current = -1
-    for position in range(len(order)):
-        column = order[position]
-        if position:
-            previous = order[position - 1]
-            for word in range(keys.shape[0]):
-                if keys[word, column] != keys[word, previous]:
-                    current = -1
-        if column < n_run:
-            current = column
-        else:
-            found[column - n_run] = current
-    return found
+    starts, found = find_starts(keys[:, order]), np.empty(len(order), dtype=np.int64)
+    first = order[starts]  # of equal keys the run's, if it has them: sorting kept the order
+    found[order] = np.repeat(np.where(first < n_run, first, -1), np.diff(starts, append=len(order)))
+    return found[n_run:]
 
 
 @kernel
@@ -216,19 +208,11 @@ def occurring(codes: Codes) -> Ints:
     return np.flatnonzero(np.bincount(codes))
 
 
-@kernel
 def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
     """Return (n,) whether the cells of each owner have several values."""
-    first = np.full(n, -1, dtype=np.int64)
-    several = np.zeros(n, dtype=np.bool_)
-    for place in range(len(cells)):
-        if several[owner[place]]:
-            continue
-        value = values[cells[place]]
-        if first[owner[place]] < 0:
-            first[owner[place]] = value
-        elif first[owner[place]] != value:
-            several[owner[place]] = True
+    own, one, several = values[cells], np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+    one[owner] = own
+    several[owner[own != one[owner]]] = True
     return several
 
 
@@ -241,6 +225,32 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
 
 
 @kernel
+def tally_shares(
+    first: Ints, order: Ints, values: Codes, records: Ints, n_values: int
+) -> tuple[Ints, Ints, FloatArray, FloatArray, int]:
+    """Return of each value its records, the classes that have it, and its lowest and highest share in these.
+
+    Class c has the items ``order[first[c]:first[c + 1]]``; last comes how many classes have records.
+    """
+    counts, total, classes = np.zeros((3, n_values), dtype=np.int64)
+    lowest, highest, n_filled = np.ones(n_values), np.zeros(n_values), 0
+    for c in range(len(first) - 1):
+        items, size = order[first[c] : first[c + 1]], 0
+        for item in items:
+            counts[values[item]] += records[item]
+            size += records[item]
+        n_filled += size > 0
+        for value in values[items]:
+            if counts[value] > 0:
+                share = counts[value] / size
+                lowest[value], highest[value] = min(lowest[value], share), max(highest[value], share)
+                total[value] += counts[value]
+                classes[value] += 1
+                counts[value] = 0
+    return total, classes, lowest, highest, n_filled
+
+
+@kernel
 def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
     """Return (n,) the places of numbers in ascending order, equal ones as they come.
 
@@ -250,15 +260,14 @@ def places_ascending(keys: AnyIntArray | FloatArray) -> IntArray:
     which shares no code.
     """
     n = len(keys)
-    values, places = keys.copy(), np.arange(n)
+    values, places = keys.copy(), np.empty(n, dtype=np.int64)
     for begin in range(0, n, _SHORT):
-        for at in range(begin + 1, min(begin + _SHORT, n)):
-            value, place = values[at], places[at]
-            to = at
+        for at in range(begin, min(begin + _SHORT, n)):
+            value, to = values[at], at
             while to > begin and values[to - 1] > value:
                 values[to], places[to] = values[to - 1], places[to - 1]
                 to -= 1
-            values[to], places[to] = value, place
+            values[to], places[to] = value, at
     spare_values, spare_places = np.empty_like(values), np.empty_like(places)
     length = _SHORT
     while length < n:
@@ -335,36 +344,18 @@ def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int
     """
     _, by_second = group_items(second, n_second)
     _, order = group_items(first[by_second], n_first)
-    return Pairs(*_count_ordered_pairs(by_second[order], first, n_first, second, records))
-
-
-@kernel
-def _count_ordered_pairs(
-    order: IntArray, first: CodeArray, n_first: int, second: CodeArray, records: IntArray
-) -> tuple[IntArray, CodeArray, IntArray, IntArray]:
-    n = len(order)
-    start = np.zeros(n_first + 1, dtype=np.int64)
-    codes = np.empty(n, dtype=np.int32)
-    totals = np.zeros(n, dtype=np.int64)
-    pair_of = np.empty(n, dtype=np.int64)
-    pair = -1
-    for position in range(n):
-        item = order[position]
-        before = order[position - 1]
-        if position == 0 or first[item] != first[before] or second[item] != second[before]:
-            pair += 1
-            codes[pair] = second[item]
-            start[first[item] + 1] += 1
-        totals[pair] += records[item]
-        pair_of[item] = pair
-    for code in range(n_first):
-        start[code + 1] += start[code]
-    return start, codes[: pair + 1].copy(), totals[: pair + 1].copy(), pair_of
+    order = by_second[order]
+    starts, pair_of = find_starts([first[order], second[order]]), np.empty(len(order), dtype=np.int64)
+    pair_of[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    firsts = np.searchsorted(first[order[starts]], np.arange(n_first + 1))
+    return Pairs(firsts, second[order[starts]], np.add.reduceat(records[order], starts), pair_of)
 
 
 @inline_kernel
 def place_of(ascending: CodeArray, low: int, high: int, wanted: int) -> int:
-    """Return where *wanted* is among ``ascending[low:high]``, or -1."""
+    """Return where *wanted* is among ``ascending[low:high]``, or -1; at once if these are all codes from 0 on."""
+    if low + wanted < high and ascending[low + wanted] == wanted:
+        return low + wanted
     end = high
     while low < high:
         middle = (low + high) // 2
@@ -466,8 +457,15 @@ def find_starts(columns: Sequence[NDArray[Any]] | NDArray[Any]) -> IntArray:
 def same_rows(columns: Sequence[AnyIntArray]) -> tuple[IntArray, CodeArray]:
     """Return the first of each group of rows that agree in all columns of codes, and every row's group."""
     key = pack(columns, [int(column.max(initial=0)) + 1 for column in columns])
-    _, first, same = np.unique(key, return_index=True, return_inverse=True)
-    return first, same.reshape(-1).astype(np.int32)
+    if (size := int(key.max(initial=-1)) + 1) <= 4 * len(key):
+        at = np.full(size, -1, dtype=np.int64)  # the first row of each key
+        at[key[::-1]] = np.arange(len(key))[::-1]
+        return at[at >= 0], (np.cumsum(at >= 0, dtype=np.int32) - np.int32(1))[key]
+    first, number = number_keys(key.view(np.uint64))
+    order = np.argsort(key[first])
+    group = np.empty(len(first), dtype=np.int32)
+    group[order] = np.arange(len(first))
+    return first[order], group[number]
 
 
 def find_rows(known: Sequence[AnyIntArray], asked: Sequence[AnyIntArray]) -> IntArray:

@@ -10,8 +10,8 @@ import numpy as np
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import gather_entries, inline_kernel, kernel, places_ascending
 
-LEAF = 8  # boxes under one leaf of the tree
-DEPTH = 128  # of nodes that wait to be looked into, at most
+LEAF = 16  # boxes under one leaf of the tree
+DEPTH = 160  # of nodes that wait to be looked into, at most: each has less than 7/8 of the boxes above it
 
 
 class Histograms(NamedTuple):
@@ -76,9 +76,9 @@ def stack_counts(releases: Sequence[Boxes], boxes: Iterable[IntArray], n_values:
 class BoxIndex(NamedTuple):
     """A tree over boxes, in which those that meet others are found quickly, and the codes of labels with gaps."""
 
-    nodes: IntArray  # (n_nodes, 3) begin, end, first of two children or -1
-    bounds: CodeArray  # (n_nodes, 2 n_attributes) hulls
-    order: IntArray  # (n_boxes,) boxes, node by node
+    nodes: IntArray  # (n_nodes, 5) begin, end, first of two children or -1, along which side it is cut and where
+    bounds: CodeArray  # (n_nodes, 2 n_attributes) the part of space that a node is about
+    order: IntArray  # (n_places,) boxes, leaf by leaf; those that a cut goes through are in several
     bits: KeyArray  # (n_uneven_labels, n_words) which codes each label with gaps has
 
 
@@ -94,46 +94,68 @@ class Seen(NamedTuple):
     totals: IntArray  # (3,) pairs that leave something, those below the floor, and those that leave nothing
 
 
-def index_boxes(hulls: CodeArray, bits: KeyArray) -> BoxIndex:
-    """Return an index of boxes."""
-    return BoxIndex(*grow_tree(hulls), bits)
-
-
 @kernel
 def grow_tree(hulls: CodeArray) -> tuple[IntArray, CodeArray, IntArray]:
-    """Halve the boxes, again and again, along the side whose middles are spread most for what all boxes take of it."""
+    """Cut space in two, again and again, where a cut goes through few boxes; those that it goes through are in both.
+
+    Whoever knows all quasi values of a person is in one leaf. There are at most twice as many places as boxes.
+    """
     n, d = hulls.shape[0], hulls.shape[1] // 2
-    order = np.arange(n)
-    nodes = np.full((max(1, 2 * n), 3), -1, dtype=np.int64)  # begin, end, first of two children
-    bounds = np.zeros((max(1, 2 * n), 2 * d), dtype=np.int32)
-    nodes[0, 0], nodes[0, 1] = 0, n
-    n_nodes, node = 1, 0
-    while n and node < n_nodes:
+    nodes, bounds = np.empty((2 * n + 1, 5), dtype=np.int64), np.zeros((2 * n + 1, 2 * d), dtype=np.int32)
+    order, pile = np.empty(2 * n, dtype=np.int64), np.empty(2 * n, dtype=np.int64)
+    waiting = np.zeros((DEPTH, 2), dtype=np.int64)  # node, and how many boxes may be in two places below it
+    nodes[0, 0], nodes[0, 1], waiting[0, 1], pile[:n] = 0, n, n, np.arange(n)
+    bounds[0, 1::2] = np.iinfo(np.int32).max
+    height, n_nodes, n_placed = 1, 1, 0
+    while height:
+        height -= 1
+        node, spare = waiting[height]
         begin, end = nodes[node, 0], nodes[node, 1]
-        inside, along, widest = order[begin:end].copy(), order[begin:end], 0.0
-        for a in range(d):
+        inside, size = pile[begin:end].copy(), end - begin
+        # Of the middle begins and ends along each side (nearly), the cut that leaves least on its larger side.
+        largest, side, cut, middle = size - size // 8, -1, 0, begin
+        for a in range(d if size > LEAF else 0):
             low, high = hulls[inside, 2 * a], hulls[inside, 2 * a + 1]
-            bounds[node, 2 * a], bounds[node, 2 * a + 1] = low.min(), high.max()
-            middles = low.astype(np.int64) + high
-            # Sides are halved in turn, so that a query by some of them only is spared most boxes.
-            spread = (middles.max() - middles.min()) / (bounds[0, 2 * a + 1] - bounds[0, 2 * a] + 1.0)
-            if spread > widest:
-                along, widest = middles, spread
-        if end - begin > LEAF and widest > 0:
-            order[begin:end] = inside[places_ascending(along)]
-            half = (begin + end) // 2
-            nodes[node, 2] = n_nodes
-            nodes[n_nodes, 0], nodes[n_nodes, 1] = begin, half
-            nodes[n_nodes + 1, 0], nodes[n_nodes + 1, 1] = half, end
-            n_nodes += 2
-        node += 1
-    return nodes[:n_nodes].copy(), bounds[:n_nodes].copy(), order
+            for ends in (low, high):
+                some = ends[:: 1 + size // 64].copy()
+                at = some[places_ascending(some)[len(some) // 2]]
+                n_left, n_right = (low < at).sum(), (high > at).sum()
+                if max(n_left, n_right) < largest and n_left + n_right - size <= spare:
+                    largest, side, cut, middle = max(n_left, n_right), a, at, begin + n_left
+        nodes[node, 3], nodes[node, 4] = side, cut
+        if side < 0:
+            nodes[node, 0], nodes[node, 1], nodes[node, 2] = n_placed, n_placed + size, -1
+            order[n_placed : n_placed + size] = inside
+            n_placed += size
+            continue
+        # What is piled up on top is that of this node: its boxes make room for those of its two children.
+        left, right = begin, middle
+        for box in inside:
+            if hulls[box, 2 * side] < cut:
+                pile[left] = box
+                left += 1
+            if hulls[box, 2 * side + 1] > cut:
+                pile[right] = box
+                right += 1
+        nodes[node, 2] = n_nodes
+        spare -= right - begin - size
+        share = spare * (middle - begin) // (right - begin)
+        for child, first, last, own in ((n_nodes, begin, middle, share), (n_nodes + 1, middle, right, spare - share)):
+            nodes[child, 0], nodes[child, 1], bounds[child] = first, last, bounds[node]
+            waiting[height, 0], waiting[height, 1] = child, own
+            height += 1
+        bounds[n_nodes, 2 * side + 1] = bounds[n_nodes + 1, 2 * side] = cut
+        n_nodes += 2
+    return nodes[:n_nodes].copy(), bounds[:n_nodes].copy(), order[:n_placed].copy()
 
 
 @inline_kernel
-def _apart(one: CodeArray, i: int, other: CodeArray, j: int) -> bool:
+def _apart(one: CodeArray, i: int, other: CodeArray, j: int, bounds: CodeArray, leaf: int) -> bool:
+    """Whether two boxes do not meet, or begin to meet in another leaf, where they are found as well."""
     for a in range(one.shape[1] // 2):
-        if one[i, 2 * a] >= other[j, 2 * a + 1] or other[j, 2 * a] >= one[i, 2 * a + 1]:
+        low = max(one[i, 2 * a], other[j, 2 * a])
+        high = min(one[i, 2 * a + 1], other[j, 2 * a + 1])
+        if low >= min(high, bounds[leaf, 2 * a + 1]) or low < bounds[leaf, 2 * a]:
             return True
     return False
 
@@ -193,32 +215,30 @@ def find_meeting(
     while height:
         height -= 1
         node = stack[height]
-        if _apart(one, i, index.bounds, node):
-            continue
-        child = index.nodes[node, 2]
+        child, side, cut = index.nodes[node, 2], index.nodes[node, 3], index.nodes[node, 4]
         if child >= 0:
-            stack[height], stack[height + 1] = child, child + 1
-            height += 2
+            if one[i, 2 * side] < cut:
+                stack[height] = child
+                height += 1
+            if one[i, 2 * side + 1] > cut:
+                stack[height] = child + 1
+                height += 1
             continue
         for place in range(index.nodes[node, 0], index.nodes[node, 1]):
             j = index.order[place]
-            if not _apart(one, i, other, j) and not _gap(one, uneven, i, other, uneven_there, j, index.bits):
+            if _apart(one, i, other, j, index.bounds, node):
+                continue
+            if not _gap(one, uneven, i, other, uneven_there, j, index.bits):
                 found[n_found] = j
                 n_found += 1
     return n_found
 
 
 @inline_kernel
-def _spread(counts: Histograms, i: int, here: IntArray) -> None:
-    """Write the counts of a row to an array of all values."""
+def _spread(counts: Histograms, i: int, here: IntArray, times: int) -> None:
+    """Write the counts of a row to an array of all values; 0 times to clear them."""
     for k in range(counts.start[i], counts.start[i + 1]):
-        here[counts.value[k]] = counts.counts[k]
-
-
-@inline_kernel
-def _clear(counts: Histograms, i: int, here: IntArray) -> None:
-    for k in range(counts.start[i], counts.start[i + 1]):
-        here[counts.value[k]] = 0
+        here[counts.value[k]] = counts.counts[k] * times
 
 
 @inline_kernel
@@ -249,7 +269,7 @@ def link_pairs(
     found = np.empty(there.hulls.shape[0], dtype=np.int64)
     met_by = np.full(there.owner.max() + 1, -1, dtype=np.int64)
     for i in sequence:
-        _spread(boxes.histograms, i, here)
+        _spread(boxes.histograms, i, here, 1)
         n_found = find_meeting(boxes.hulls, boxes.uneven, i, there.hulls, there.uneven, index, found)
         for place in range(n_found):
             j = found[place]
@@ -278,7 +298,7 @@ def link_pairs(
             seen.least[1] = min(seen.least[1], total / most)
             seen.least[2] = min(seen.least[2], np.exp(logs[total] - weighted / total))
             _keep_worst(seen.worst, distinct, (most * 1_000_000) // total, i, j)
-        _clear(boxes.histograms, i, here)
+        _spread(boxes.histograms, i, here, 0)
 
 
 @kernel
@@ -294,7 +314,7 @@ def join_pairs(
     found = np.empty(there.hulls.shape[0], dtype=np.int64)
     n_pairs, n_entries = 0, 0
     for i in range(boxes.hulls.shape[0]):
-        _spread(boxes.histograms, i, here)
+        _spread(boxes.histograms, i, here, 1)
         n_found = find_meeting(boxes.hulls, boxes.uneven, i, there.hulls, there.uneven, index, found)
         for place in range(n_found):
             j = found[place]
@@ -311,7 +331,7 @@ def join_pairs(
                 if write:
                     pairs[n_pairs, 0], pairs[n_pairs, 1] = i, j
                 n_pairs += 1
-        _clear(boxes.histograms, i, here)
+        _spread(boxes.histograms, i, here, 0)
     return n_pairs, n_entries
 
 
@@ -342,15 +362,15 @@ def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: Int
 def measure_counts(counts: IntArray, distinct: IntArray, frequency: FloatArray, entropy: FloatArray) -> None:
     """Fill in how many values each row of counts has, and its frequency and entropy l."""
     for i in range(len(counts)):
-        total, most, exponent = 0, 1, 0.0
-        for count in counts[i]:
-            distinct[i] += count > 0
-            total += count
-            most = max(most, count)
+        n_values, total, most, weighted = 0, 0, 1, 0.0
         for count in counts[i]:
             if count > 0:
-                exponent -= count / total * np.log(count / total)
-        frequency[i], entropy[i] = max(total, 1) / most, np.exp(exponent)
+                n_values += 1
+                total += count
+                most = max(most, count)
+                weighted += count * np.log(count)
+        some = max(total, 1)
+        distinct[i], frequency[i], entropy[i] = n_values, some / most, np.exp(np.log(some) - weighted / some)
 
 
 @kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,7 @@ def link_people(space: Space, linkables: Sequence[Linkable], people: Source, flo
     frequency, entropy = np.zeros(len(queries)), np.zeros(len(queries))
 
     def measure(block: slice, sums: list[IntArray], _: list[IntArray]) -> None:
-        kernels.measure_counts(np.minimum.reduce(sums), distinct[block], frequency[block], entropy[block])
+        kernels.measure_counts(reduce(np.minimum, sums), distinct[block], frequency[block], entropy[block])
 
     space.look_up_all(indexes, queries, measure)
     linked = distinct > 0
@@ -329,15 +330,10 @@ def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, f
     with ThreadPoolExecutor() as threads:
         parts = list(threads.map(look, _split(sequence, boxes.owner)))
     worst = np.concatenate([each.worst for each in parts])
-    return Seen(
-        below=np.logical_or.reduce([each.below for each in parts]),
-        below_there=np.logical_or.reduce([each.below_there for each in parts]),
-        met=np.logical_or.reduce([each.met for each in parts]),
-        met_there=np.logical_or.reduce([each.met_there for each in parts]),
-        worst=worst[np.lexsort((-worst[:, 1], worst[:, 0]))[:WORST]],
-        least=np.minimum.reduce([each.least for each in parts]),
-        totals=np.sum([each.totals for each in parts], axis=0),
-    )
+    below, below_there, met, met_there = (np.logical_or.reduce([each[at] for each in parts]) for at in range(4))
+    worst = worst[np.lexsort((-worst[:, 1], worst[:, 0]))[:WORST]]
+    least, totals = np.minimum.reduce([each.least for each in parts]), np.sum([each.totals for each in parts], axis=0)
+    return Seen(below, below_there, met, met_there, worst, least, totals)
 
 
 def _split(sequence: IntArray, owner: IntArray) -> list[IntArray]:

@@ -228,7 +228,11 @@ def explain_unlinkable(manifest: Mapping[str, Any], names: Collection[str]) -> s
 
 def explain_changes(manifest: Mapping[str, Any], names: Collection[str]) -> dict[str, str]:
     """Return which of these columns were changed by a technique, and why they cannot be compared."""
-    return {name: _explain_change(name, technique) for name, technique, _ in _techniques(manifest) if name in names}
+    return {
+        name: f"its column {name!r} was changed by {technique}, and linking compares original values"
+        for name, technique, _ in _techniques(manifest)
+        if name in names
+    }
 
 
 def refuse_common_tokens(releases: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
@@ -254,10 +258,6 @@ def _lasting(manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]
             yield name, (technique, str(entry.get("domain")))
         elif technique == "hash" and entry.get("salt") != "random":
             yield name, (technique, "")
-
-
-def _explain_change(name: str, technique: str) -> str:
-    return f"its column {name!r} was changed by {technique}, and linking compares original values"
 
 
 def _techniques(manifest: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:

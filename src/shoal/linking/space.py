@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.kernels import Boxes, BoxIndex, Histograms, index_boxes, sum_for_queries
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree, sum_for_queries
 from shoal.linking.linkable import ABSENT, Linkable, LinkColumn, read_columns
 from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
@@ -106,11 +106,11 @@ class Space:
 
     def index(self) -> list[BoxIndex]:
         """Return an index of each release's boxes."""
-        return [index_boxes(each.hulls, self.bits) for each in self.releases]
+        with ThreadPoolExecutor() as threads:
+            return list(threads.map(lambda each: BoxIndex(*grow_tree(each.hulls), self.bits), self.releases))
 
     def look_up(self, indexes: Sequence[BoxIndex], queries: CodeArray) -> tuple[list[IntArray], list[IntArray]]:
         """Return of each release (n_queries, n_values) the counts that it leaves, and its smallest box."""
-
         sums = [np.zeros((len(queries), len(self.values)), dtype=np.int64) for _ in self.releases]
         boxes = [np.empty(len(queries), dtype=np.int64) for _ in self.releases]
         for each, index, counts, box in zip(self.releases, indexes, sums, boxes, strict=True):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel
+from shoal.core.kernels import light_kernel
 from shoal.plan.problem import Attribute
 from shoal.taxonomies.tree import range_ends
 from shoal.utility.information import relative_widths
@@ -81,7 +81,7 @@ def _places(attribute: Attribute) -> FloatArray:
     return place
 
 
-@kernel
+@light_kernel
 def covering_node(trees: Trees, j: int, low: int, high: int) -> int:
     """Return the lowest node of attribute j that contains two leaves."""
     base, node = trees.first_node[j], low
@@ -90,23 +90,14 @@ def covering_node(trees: Trees, j: int, low: int, high: int) -> int:
     return node
 
 
-@kernel
+@light_kernel
 def is_range(trees: Trees, j: int, low: int, high: int) -> bool:
     """Whether leaves from *low* to *high* are published as a range: they go beyond one finest group."""
     base = trees.first_leaf[j]
     return bool(trees.low_end[base + low] >= 0 and trees.low_end[base + low] != trees.low_end[base + high])
 
 
-@kernel
-def label_width(trees: Trees, j: int, low: int, high: int) -> float:
-    """Return the width of the label for leaves of attribute j from *low* to *high*."""
-    if is_range(trees, j, low, high):
-        lo, hi = find_range(trees, j, low, high)
-        return range_width(trees, j, lo, hi)
-    return float(trees.width[trees.first_node[j] + covering_node(trees, j, low, high)])
-
-
-@kernel
+@light_kernel
 def find_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
     """Return the leaf range that is published for records from leaf *low* to leaf *high*."""
     base = trees.first_leaf[j]
@@ -116,8 +107,19 @@ def find_range(trees: Trees, j: int, low: int, high: int) -> tuple[int, int]:
     return trees.lo[node], trees.hi[node]
 
 
-@kernel
+@light_kernel
 def range_width(trees: Trees, j: int, lo: int, hi: int) -> float:
     """Return the width of the leaves from *lo* up to, but without, *hi*."""
     base = trees.first_leaf[j]
     return float(min(trees.place[base + hi - 1] - trees.place[base + lo], trees.full[j]))
+
+
+def measure_labels(trees: Trees, attribute: CodeArray, low: CodeArray, high: CodeArray) -> FloatArray:
+    """Return (n,) the widths of labels for leaves of one attribute each, from *low* to *high*."""
+    nodes, leaves, node = trees.first_node[attribute], trees.first_leaf[attribute], low.astype(np.int64)
+    while (below := trees.hi[nodes + node] <= high).any():
+        node[below] = trees.parent[(nodes + node)[below]]
+    low_end, high_end = trees.low_end[leaves + low], trees.high_end[leaves + high]
+    ranged = (low_end >= 0) & (low_end != trees.low_end[leaves + high])
+    ranges = np.minimum(trees.place[leaves + high_end] - trees.place[leaves + low_end], trees.full[attribute])
+    return np.asarray(np.where(ranged, ranges, trees.width[nodes + node]))

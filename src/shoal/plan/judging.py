@@ -79,7 +79,7 @@ def judge_plan(problem: Problem, plan: Plan) -> Iterator[tuple[Requirement, Clas
         published = kernels.sum_groups(shown, records, problem.cells.n_cells)
     first, order = kernels.group_items(class_of, plan.n_classes)
     cell = cell[order] if len(plan.assignment.split_cells) else order  # else the pieces are the cells
-    records, target = records[order], target[order]
+    records, target = records[order], target if plan.targets is None else target[order]
     for requirement in problem.requirements:
         if requirement.people is not None:
             whole = requirement.whole(published)

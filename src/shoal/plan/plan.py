@@ -49,19 +49,17 @@ class Assignment:
         >>> plan.class_of.tolist(), plan.split_cells.tolist(), plan.quota.tolist()
         ([0, -2, 1], [1], [2, 1])
         """
-        order = np.lexsort((classes, cells))
-        cell, target = np.asarray(cells)[order], np.asarray(classes)[order]
-        starts = kernels.find_starts((cell, target))
-        cell, target = cell[starts], target[starts]
-        quota = np.add.reduceat(np.asarray(counts)[order], starts).astype(np.int64)
-        parts = np.bincount(cell, minlength=n_cells)
+        targets = np.asarray(classes, dtype=np.int32) - np.int32(WITHHELD)
+        owner, records = np.asarray(cells, dtype=np.int32), np.asarray(counts, dtype=np.int64)
+        pairs = kernels.count_pairs(owner, n_cells, targets, int(targets.max(initial=0)) + 1, records)
+        parts, target = np.diff(pairs.start), pairs.second + np.int32(WITHHELD)
         class_of = np.full(n_cells, WITHHELD, dtype=np.int32)
-        class_of[cell] = target
+        class_of[parts > 0] = target[pairs.start[:-1][parts > 0]]
         class_of[parts > 1] = SPLIT
-        shared = parts[cell] > 1
+        shared = np.repeat(parts > 1, parts)
         split_cells = np.flatnonzero(parts > 1)
         bounds = np.concatenate([[0], np.cumsum(parts[split_cells])]).astype(np.int64)
-        return cls(class_of, split_cells, bounds, target[shared].astype(np.int32), quota[shared])
+        return cls(class_of, split_cells, bounds, target[shared], pairs.records[shared])
 
     def pieces(self, counts: IntArray) -> tuple[IntArray, CodeArray, IntArray]:
         """Return all (cell, class, records) triples, given the records of each cell."""

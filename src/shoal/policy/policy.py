@@ -23,6 +23,7 @@ from shoal.taxonomies.builders import TaxonomyBuilder
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
 WrittenRole = Literal["identifier", "quasi", "sensitive", "insensitive", "weight"]  # of a policy's document
 FINDINGS = (  # what can be found, and so be accepted
+    "above-threshold",
     "below-shuffled",
     "constant-parts",
     "decodable-labels",
@@ -86,6 +87,7 @@ class Policy:
     sample: Sampling | None = None  # the records to take; None: all of them
     accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
     max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares, by sensitive attributes
+    release: ReleaseOptions = field(default_factory=lambda: ReleaseOptions())  # what reports say about it
 
     @property
     def units(self) -> dict[str, str]:
@@ -164,6 +166,18 @@ class Acceptance(Parameters):
         return finding.id == self.finding and set(finding.about) <= set(self.about)
 
 
+class ReleaseOptions(Parameters):
+    """What a review board must know of a release and no table says."""
+
+    title: str | None = Field(default=None, description="the title of the published table")
+    owner: str | None = Field(default=None, description="who is responsible for the data")
+    recipient: str | None = Field(default=None, description="who receives them, and under which agreement")
+    purpose: str | None = Field(default=None, description="what they may be used for")
+    threshold: float | None = Field(
+        default=None, gt=0, le=1, description="largest acceptable chance of finding a known person's record, like 0.09"
+    )
+
+
 class TableOptions(Parameters):
     """What a policy says of the table as a whole."""
 
@@ -187,6 +201,7 @@ class TableOptions(Parameters):
     )
     household: str | None = Field(default=None, description="the identifier that names the household")
     accept: tuple[Acceptance, ...] = Field(default=(), description="findings that the data holder accepts, and why")
+    release: ReleaseOptions = Field(default=ReleaseOptions(), description="what the reports say about the release")
 
 
 def policy_schema() -> dict[str, Any]:

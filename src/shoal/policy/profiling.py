@@ -191,15 +191,22 @@ def profile_source(
 
     What *options* say stays; what they leave open (encoding, blanks, decimal commas, missing markers) is found.
     """
-    if "encoding" not in options.model_fields_set and is_delimited(data):
-        options = options.model_copy(update={"encoding": find_encoding(Path(str(data)))})
-    source = open_source(data, options)
-    profiles = profile_columns(source, progress)
+    source, options, profiles = look_first(data, options, progress)
     found = find_reading(profiles, options)
     if found == options or isinstance(data, Source):
         return source, options, profiles
     source = open_source(data, found)
     return source, found, profile_columns(source, progress)
+
+
+def look_first(
+    data: object, options: SourceOptions, progress: Progress
+) -> tuple[Source, SourceOptions, tuple[ColumnProfile, ...]]:
+    """Open a table in the encoding that fits and read it with nothing else found out yet."""
+    if "encoding" not in options.model_fields_set and is_delimited(data):
+        options = options.model_copy(update={"encoding": find_encoding(Path(str(data)))})
+    source = open_source(data, options)
+    return source, options, profile_columns(source, progress)
 
 
 def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, ...]:
@@ -273,6 +280,27 @@ def find_markers(counts: Mapping[str, int], name: str = "") -> frozenset[str]:
     if lone:
         return frozenset(words)
     return frozenset(words) | _find_odd_numbers(numbers, rest)
+
+
+def find_candidates(profiles: tuple[ColumnProfile, ...]) -> dict[str, dict[str, int]]:
+    """Return the values that may mean missing, with their records, by columns of a table that was read as it is.
+
+    They are the markers of each column, short texts among longer ones, and whatever is one of these in another column.
+
+    >>> import pyarrow as pa
+    >>> smoking = ColumnProfile("smoker", pa.string())
+    >>> smoking.see(pa.array(["yes", "no", "N", "N"]))
+    >>> find_candidates((smoking,))
+    {'smoker': {'N': 2}}
+    """
+    counts = {profile.name: _strip(_count_texts(profile)) for profile in profiles}
+    markers: set[str] = set()
+    for name, found in counts.items():
+        markers |= find_markers(found, name)
+        shortest = {text for text in found if len(text) == 1 and not text.isdigit()}
+        if len(shortest) == 1 < len(found):
+            markers |= shortest
+    return {name: own for name, found in counts.items() if (own := {t: n for t, n in found.items() if t in markers})}
 
 
 def _find_odd_numbers(numbers: Mapping[str, float], counts: Mapping[str, int]) -> set[str]:

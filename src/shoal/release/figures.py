@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.models.base import PrivacyModel, TableModel
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan
@@ -97,7 +97,7 @@ class ShareTally:
     n_classes: int
 
     @classmethod
-    def of(cls, keys: IntArray, number: CodeArray, class_of: AnyIntArray, records: AnyIntArray, n_classes: int) -> Self:
+    def of(cls, keys: IntArray, number: CodeArray, class_of: CodeArray, records: IntArray, n_classes: int) -> Self:
         """Count items, each so many records of a class that publish the key at its number; class -1 is none.
 
         >>> keys, item = np.array([1, 12]), np.array([[0, 0, 3], [1, 0, 1], [0, 1, 2], [0, -1, 9]], dtype=np.int32)
@@ -105,18 +105,9 @@ class ShareTally:
         >>> found.keys.tolist(), found.records.tolist(), found.lowest.tolist(), found.highest.tolist()
         ([1, 12], [5, 1], [0.75, 0.25], [1.0, 0.25])
         """
-        shown = np.flatnonzero((class_of >= 0) & (records > 0))
-        pairs, which = np.unique(class_of[shown].astype(np.int64) * len(keys) + number[shown], return_inverse=True)
-        counts = np.bincount(which.reshape(-1), records[shown], len(pairs)).astype(np.int64)
-        classes, values = np.divmod(pairs, len(keys))
-        sizes = np.bincount(classes, counts, n_classes)
-        share = counts / sizes[classes]
-        lowest, highest = np.ones(len(keys)), np.zeros(len(keys))
-        np.minimum.at(lowest, values, share)
-        np.maximum.at(highest, values, share)
-        total = np.bincount(values, counts, len(keys)).astype(np.int64)
-        there, times = np.flatnonzero(total), np.bincount(values, minlength=len(keys))
-        n_filled = int((sizes > 0).sum())
+        first, order = kernels.group_items(class_of, n_classes)
+        total, times, lowest, highest, n_filled = kernels.tally_shares(first, order, number, records, len(keys))
+        there = np.flatnonzero(total)
         return cls(keys[there], total[there], times[there], lowest[there], highest[there], n_filled)
 
     def __add__(self, other: ShareTally) -> ShareTally:
@@ -265,7 +256,7 @@ class Findings:
         """Take all of it from the plan of a table or region; *quasi* are the ranges that its classes publish."""
         places, generalizes = range(len(problem.sensitive)), find_form(policy.method.form).generalizes
         cell, class_of, _, _ = plan.pieces(problem.cells.counts)
-        shown = cell[class_of >= 0]
+        shown = class_of >= 0
         return cls(
             n_regions=1,
             n_records=problem.cells.n_records,
@@ -276,7 +267,7 @@ class Findings:
             sizes_before=Counter(),
             warnings=plan.warnings,
             generalized=Counter(plan.count_generalized(problem)),
-            published=tuple(kernels.occurring(codes[shown]) for codes in problem.cells.codes),
+            published=tuple(_find_leaves(codes, cell, shown) for codes in problem.cells.codes),
             kept=tuple(find_kept_leaves(plan, place, problem) for place in places),
             ranges=(*quasi, *(find_ranges(plan, place, problem) for place in places)),
             levels=plan_levels(problem, plan) if generalizes else {},
@@ -338,7 +329,12 @@ def find_kept_leaves(plan: Plan, place: int, problem: Problem) -> IntArray:
     own = (class_of >= 0) & (records > 0)
     if plan.targets is not None:
         own &= np.append(plan.targets.lo[:, place], 0)[target] == KEPT
-    return kernels.occurring(leaves[cell[own]])
+    return _find_leaves(leaves, cell, own)
+
+
+def _find_leaves(leaves: AnyIntArray, cell: IntArray, shown: BoolArray) -> IntArray:
+    """Return the leaves, ascending, of the cells of which some piece is shown, given the cells of all pieces."""
+    return kernels.occurring(leaves if shown.all() else leaves[cell[shown]])
 
 
 def find_ranges(plan: Plan, place: int, problem: Problem) -> IntArray:

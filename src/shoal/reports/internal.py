@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from markupsafe import Markup
@@ -25,6 +25,9 @@ from shoal.reports.pages import explain_change, number_parts, public_report
 from shoal.reports.templates import mark, number, render
 from shoal.utility.base import list_figures
 from shoal.utility.marginals import describe_marginals
+
+if TYPE_CHECKING:
+    from shoal.attacks.base import Attack
 
 ATTACKS = "attacks.json"
 _DOES_NOT = {
@@ -60,6 +63,7 @@ def internal_report(manifest: Document, evidence: Document, attacks: Document | 
     """Return the page for a review board; it needs nothing but itself."""
     form = read_form(manifest)
     content = {
+        **_describe_release(evidence),
         **_summarize(form, evidence),
         **_list_promises(form, evidence),
         **_list_risks(form, evidence),
@@ -85,6 +89,23 @@ def internal_report(manifest: Document, evidence: Document, attacks: Document | 
     )
 
 
+def _describe_release(evidence: Document) -> Content:
+    """Return what the policy states about the release as a whole, and how its risk stands to the threshold."""
+    given = evidence["policy"].get("release") or {}
+    about = {key: given.get(key) for key in ("title", "owner", "recipient", "purpose", "threshold")}
+    stated = [
+        (key, str(about[key] or f"not stated (release: {key} in the policy)"))
+        for key in ("owner", "recipient", "purpose")
+    ]
+    threshold, highest, text = about["threshold"], evidence["risk_after"].get("prosecutor_highest"), ""
+    if threshold is not None:
+        text = f"The largest acceptable chance of finding a known person's record is stated as {percent(threshold)}"
+        if highest is not None:
+            text += f"; that of this release is {'above' if highest > threshold else 'not above'} it"
+        text += "."
+    return {"about": about, "stated": [*stated, ("date", evidence.get("date", "–"))], "threshold_text": text}
+
+
 def _summarize(form: Form, evidence: Document) -> Content:
     """Return the verdict, what techniques changed, and findings: those that are open, and those that are accepted."""
     findings = evidence.get("findings", ())
@@ -102,6 +123,9 @@ def _summarize(form: Form, evidence: Document) -> Content:
         "n_high": sum(one["severity"] == "high" and one["accepted"] is None for one in findings),
         "open_findings": [_finding(one, "fix") for one in findings if one["accepted"] is None],
         "accepted_findings": [_finding(one, "accepted") for one in findings if one["accepted"] is not None],
+        "brief_findings": [
+            (*_finding(one, "fix")[:3], "open" if one["accepted"] is None else "accepted") for one in findings
+        ],
         "changes": changes,
     }
 
@@ -179,6 +203,7 @@ def _list_attacks(form: Form, attacks: Document | None) -> Content:
     found = [] if attacks is None else attacks["attacks"]
     tried = sorted(found, key=lambda one: -one["risk"]["value"])
     said: dict[str, list[str]] = {}
+    asked = _read_attacks() if found else {}
     for one in found:
         for note in one.get("notes", ()):
             said.setdefault(note, []).append(attack_text(one))
@@ -186,7 +211,12 @@ def _list_attacks(form: Form, attacks: Document | None) -> Content:
         "tried": tried,
         "n_sure_attacks": sum(one.get("worst", one["risk"])["low"] > 0 for one in tried),
         "rates": [
-            (attack_text(one), *(_rate(one[key]) for key in ("attack", "baseline", "control")), one.get("verdict", "–"))
+            (
+                attack_text(one),
+                asked[one["name"]].title if one["name"] in asked else "–",
+                *(_rate(one[key]) for key in ("attack", "baseline", "control")),
+                one.get("verdict", "–"),
+            )
             for one in tried
         ],
         "notes": [
@@ -221,13 +251,18 @@ def _describe_promise(form: Form, question: str) -> str:
     return _DOES_NOT[question]
 
 
+def _read_attacks() -> Mapping[str, type[Attack]]:
+    """Return all attacks by name."""
+    from shoal.attacks.base import Attack  # takes a while to load, and a run that records no attacks needs none
+
+    return discover("shoal.attacks", Attack)
+
+
 def _describe_attacks(attacks: Document | None, question: str) -> str:
     """Return what attacks found for a question of the Article 29 opinion."""
     if attacks is None:
         return "Not measured: no attacks were recorded."
-    from shoal.attacks.base import Attack  # takes a while to load, and a run that records no attacks needs none
-
-    asking = {name for name, attack in discover("shoal.attacks", Attack).items() if attack.question == question}
+    asking = {name for name, attack in _read_attacks().items() if attack.question == question}
     found = []
     for one in attacks["attacks"]:
         if one["name"] in asking:

@@ -104,12 +104,15 @@ def _dictionary(form: Form) -> list[tuple[str, str, str, str]]:
 
 def _kind_of(entry: Mapping[str, Any]) -> str:
     """Return what kind of values a column has."""
-    return "text" if entry["kind"] == "prefix" and "labels" not in entry else _KINDS[entry["kind"]]
+    if "labels" in entry or entry["kind"] not in ("prefix", "category"):
+        return _KINDS[entry["kind"]]
+    return "text" if entry["kind"] == "prefix" else "category" if entry["role"] == "quasi" else "as written"
 
 
-def _explain_labels(labels: Mapping[str, Mapping[str, Any]], most: int) -> list[tuple[str, str]]:
-    """Return the first labels with what they stand for."""
-    return [(label, cover_text(cover)) for label, cover in list(labels.items())[:most]]
+def _explain_labels(labels: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return the labels that stand for more than the value that they name, with what they stand for."""
+    explained = [(label, cover_text(cover)) for label, cover in labels.items()]
+    return [(label, text) for label, text in explained if text != label]
 
 
 def number_parts(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:

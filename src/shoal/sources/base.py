@@ -222,7 +222,7 @@ def file_digest(path: Path) -> str:
 class OpenedFile:
     """A file of a source as it was when it was opened, before any of it was read.
 
-    A run reads its source several times. The digest is taken once, after the last time, and only of a file that is
+    A run reads its source several times. The digest is taken once the release is verified, and only of a file that is
     still the same: then it is the digest of the bytes that were read.
     """
 

@@ -17,6 +17,8 @@ import pyarrow.types as pt
 from shoal.core.errors import InputError
 
 CODES = pa.dictionary(pa.int32(), pa.string())
+# What a spreadsheet that opens a CSV file may run, like =1+1 or @SUM(A1); labels like -5 to 4 it does not run.
+_FORMULA = "([=@\\t\\r]|[+-].*[(|!\"'])"
 _WITH_COMMA = r"^[+-]?([0-9]{1,3}([.][0-9]{3})+|[0-9]+)(,[0-9]+)?$"
 
 
@@ -28,6 +30,7 @@ class Cleaning:
     missing_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     decimal_comma: frozenset[str] = frozenset()
     trim: bool = False
+    guarded: bool = False  # whether a quote before what a spreadsheet may run is no part of a text: CSV files
 
     def clean(self, array: pa.Array, column: str) -> pa.Array:
         """Return values of normal type, with null for what is missing.
@@ -39,6 +42,8 @@ class Cleaning:
         own = self.missing_in.get(column, ())
         if not pt.is_string(array.type):
             return _null_where(array, array.cast(pa.string()), own) if own else array
+        if self.guarded:
+            array = remove_guards(array)
         if self.trim:
             array = pc.utf8_trim_whitespace(array)
         array = _null_where(array, array, (*self.missing, *own))
@@ -170,6 +175,27 @@ def plain(table: pa.Table) -> pa.Table:
         for field, column in zip(schema, table.columns, strict=True)
     ]
     return pa.table(columns, schema=schema)
+
+
+def guard_formulas(texts: pa.Array) -> pa.Array:
+    """Return texts for a CSV file, those that a spreadsheet may run behind a quote, which makes them plain text.
+
+    >>> guarded = guard_formulas(pa.array(["=1+1", "-5 to 4", "'=1"]))
+    >>> guarded.to_pylist(), remove_guards(guarded).to_pylist()
+    (["'=1+1", '-5 to 4', "''=1"], ['=1+1', '-5 to 4', "'=1"])
+    """
+    needed = pc.match_substring_regex(texts, f"(?s)^'*{_FORMULA}")
+    if not pc.any(needed).as_py():
+        return texts
+    return pc.if_else(needed, pc.binary_join_element_wise("'", texts, ""), texts)
+
+
+def remove_guards(texts: pa.Array) -> pa.Array:
+    """Return the texts of a CSV file as they were before they were guarded."""
+    if not pc.any(pc.starts_with(texts, "'")).as_py():
+        return texts
+    guarded = pc.match_substring_regex(texts, f"(?s)^'+{_FORMULA}")
+    return pc.if_else(guarded, pc.utf8_slice_codeunits(texts, 1), texts)
 
 
 def _null_where(array: pa.Array, as_text: pa.Array, missing: Collection[str]) -> pa.Array:

@@ -10,7 +10,7 @@ import io
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class DelimitedSource(Source):
     """A CSV file or one of its relatives, plain or gzip, streamed in blocks.
 
     Fields are never trimmed, guessed at or turned into numbers: ``007`` stays ``007``. A quoted field can be
-    missing like any other.
+    missing like any other. Only a quote that keeps a spreadsheet from running a field (``'=1+1``) is no part of it.
     """
 
     parses = True
@@ -148,7 +148,7 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
         name=path.name,
         schema=pa.schema([pa.field(name, pa.string()) for name in names]),
         n_rows=None,
-        cleaning=options.cleaning,
+        cleaning=replace(options.cleaning, guarded=True),
         path=path,
         file=file,
         dialect=dialect,

@@ -30,6 +30,7 @@ _CELL = re.compile(rb"""<(?:\w+:)?c\s([^>]*\bt=["']e["'][^>]*)>(.*?)</(?:\w+:)?c
 _PLACE = re.compile(rb"""\br=["']([A-Z]+[0-9]+)["']""")
 _TEXT = re.compile(rb"<(?:\w+:)?v>([^<]*)</")
 _MOST_LISTED = 3
+_MUCH, _MOST_TIMES = 256 << 20, 100  # bytes that a file may unpack to in any case, and times its own size
 Cells: TypeAlias = np.ndarray[Any, np.dtype[np.object_]]
 
 _CHUNK_ROWS = 1 << 15
@@ -93,6 +94,7 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
         start = file.read(len(_ENCRYPTED))
     if start == _ENCRYPTED:
         raise InputError(f"{path.name} is protected by a password, or is an old .xls file; save it as .xlsx without")
+    refuse_unpacking(path)
     try:
         book = calamine.CalamineWorkbook.from_path(str(path))
         if options.sheet is not None and options.sheet not in book.sheet_names:
@@ -116,6 +118,20 @@ def _sheet(path: Path, options: SourceOptions) -> Any:
         raise InputError(f"sheet {name!r} of {path.name} has merged cells; unmerge them and fill each")
     refuse_errors(path, name, options.missing)
     return sheet
+
+
+def refuse_unpacking(path: Path) -> None:
+    """Raise if the parts of a file say that they unpack to far more than any table of its size would."""
+    try:
+        with zipfile.ZipFile(path) as book:
+            unpacked = sum(part.file_size for part in book.infolist())
+    except (zipfile.BadZipFile, OSError):
+        return  # the reader says what is wrong with it
+    if unpacked > _MUCH and unpacked > _MOST_TIMES * path.stat().st_size:
+        raise InputError(
+            f"{path.name} would unpack to {unpacked / 2**30:.1f} GB, more than {_MOST_TIMES} times its size; it is "
+            "damaged, or made to fill the memory. Save the table as .csv or .parquet if it is real"
+        )
 
 
 def _chunks(rows: Iterator[list[Any]]) -> Iterator[list[Cells]]:

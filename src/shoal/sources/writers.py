@@ -25,7 +25,16 @@ import pyarrow.types as pt
 
 from shoal.core.errors import UsageError
 from shoal.sources.base import CsvStyle
-from shoal.sources.columns import CODES, check_flat, compact, encode_text, is_text, normal_column, normal_type
+from shoal.sources.columns import (
+    CODES,
+    check_flat,
+    compact,
+    encode_text,
+    guard_formulas,
+    is_text,
+    normal_column,
+    normal_type,
+)
 
 Format = Literal["csv", "parquet"]
 _LARGEST_DICTIONARY = 1 << 26  # bytes of repeated numbers
@@ -110,7 +119,7 @@ class CsvWriter(TableWriter):
     """UTF-8 text with LF and a header, quoted only where needed; gzip if the name ends in ``.gz``.
 
     Missing values are empty, empty texts are a pair of quotes, and floats are the shortest text that reads
-    back to the same number.
+    back to the same number. A text that a spreadsheet may run (``=1+1``) stands behind a single quote.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink, style: CsvStyle) -> None:
@@ -277,25 +286,26 @@ def lines(batch: pa.RecordBatch, style: CsvStyle) -> memoryview:
     >>> bytes(lines(pa.record_batch({"a": ["x", None, ""], "b": [0.1, 2.0, None]}), CsvStyle()))
     b'x,0.1\\n,2\\n"",\\n'
     """
-    fields = [_fields(column, style) for column in batch.columns]
+    *others, last = batch.columns
+    fields = [*(_fields(column, style) for column in others), _fields(last, style, "\n")]
     rows = pc.binary_join_element_wise(*fields, style.delimiter)
-    ended = pc.binary_join_element_wise(rows, "", "\n")  # the "separator" before nothing is the end of line
-    offsets = np.frombuffer(ended.buffers()[1], dtype=np.int32)
-    text = memoryview(ended.buffers()[2])
-    return text[offsets[ended.offset] : offsets[ended.offset + len(ended)]]
+    offsets = np.frombuffer(rows.buffers()[1], dtype=np.int32)
+    text = memoryview(rows.buffers()[2])
+    return text[offsets[rows.offset] : offsets[rows.offset + len(rows)]]
 
 
-def _fields(column: pa.Array, style: CsvStyle) -> pa.Array:
-    """Return (n_rows,) the texts between delimiters; null is empty."""
-    if is_text(column.type):
-        if pt.is_dictionary(column.type):
-            coded = encode_text(column)
-            texts = _quote(coded.dictionary, style).take(coded.indices)
-        else:
-            texts = _quote(normal_column(column, coded=False), style)
-    else:
-        texts = normal_column(column, coded=False).cast(pa.string())
-    return texts.fill_null("")
+def _fields(column: pa.Array, style: CsvStyle, end: str = "") -> pa.Array:
+    """Return (n_rows,) the texts between delimiters, each with its *end*; null is empty."""
+    if is_text(column.type) and pt.is_dictionary(column.type):
+        coded = encode_text(column)
+        return _close(_quote(guard_formulas(coded.dictionary), style), end).take(coded.indices).fill_null(end)
+    plain = normal_column(column, coded=False)
+    texts = _quote(guard_formulas(plain), style) if is_text(column.type) else plain.cast(pa.string())
+    return _close(texts, end).fill_null(end)
+
+
+def _close(texts: pa.Array, end: str) -> pa.Array:
+    return pc.binary_join_element_wise(texts, "", end) if end else texts  # the "separator" before nothing ends a text
 
 
 def _quote(texts: pa.Array, style: CsvStyle) -> pa.Array:

@@ -26,6 +26,7 @@ from starlette.types import Scope
 from shoal.core.errors import UsageError
 from shoal.studio.answers import SWAP, page_modules, render
 from shoal.studio.gate import Gate, Key, Own, Pages, find_own_peers
+from shoal.studio.reading import Reading
 from shoal.studio.studio import HOME, PrivateFolder, Studio
 
 _HOST = "127.0.0.1"
@@ -126,7 +127,7 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
         try:
             landing = "/"
             if table is not None:
-                project = studio.open(table.name, table.absolute(), studio.new_folder())
+                project = studio.open(Reading(table.name, table.absolute()), studio.new_folder())
                 landing = f"/projects/{project.id}/columns"
             config = uvicorn.Config(
                 create_app(studio, key, address, landing, own),

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.core.documents import load_with_lines
 from shoal.core.errors import PolicyError, ShoalError, UsageError
+from shoal.core.wording import count_noun
 from shoal.policy.drafting import WIDTH, Draft, flow, scalar
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import PolicyReader
 
 if TYPE_CHECKING:
+    from shoal.policy.guessing import ColumnType
     from shoal.studio.jobs import Job
+    from shoal.studio.reading import Reading, ReadTable
 
 _MOST_ATTACHED = 2 << 30  # bytes of one attached file
 NAME = "policy.yaml"
@@ -43,23 +46,39 @@ class StaleError(ShoalError):
 class Project:
     """One opened table; every change of its policy names the revision it was made from."""
 
-    def __init__(self, name: str, source: Path, folder: Path, profile: tuple[ColumnProfile, ...], draft: Draft) -> None:
+    def __init__(self, asked: Reading, folder: Path, found: ReadTable) -> None:
         """Start from the draft; *folder* is private and the project's own."""
         self.id = folder.name
-        self.name = name  # of the file, as people know it
-        self.source = source
+        self.asked, self.found = asked, found
+        self.name = self.title = asked.name  # of the file, as people know it
+        self.source = asked.path
         self.folder = folder
-        self.profile = profile
-        self.draft = draft
+        self.earlier: tuple[dict[str, Any], ...] = ()  # figures of runs of earlier sessions, the newest first
         self.files = folder / "files"  # what is attached; policies are written here, so they find it by its name
         self.files.mkdir(mode=0o700)
         self.jobs: list[Job] = []  # its runs, the newest last
         self.memory: dict[str, Any] = {}  # what pages keep for the session, by a key of their own
+        self.saved = 1  # the revision of the policy that somebody has; the draft can be made again
         self._lock = threading.RLock()
         self._revision = 1
-        self._document: dict[str, Any] = copy.deepcopy(draft.policy)
-        self._text = draft.text
+        self._document: dict[str, Any] = copy.deepcopy(found.draft.policy)
+        self._text = found.draft.text
         self._problems: tuple[int, tuple[Problem, ...]] | None = None
+
+    @property
+    def profile(self) -> tuple[ColumnProfile, ...]:
+        """What each column looks like, as it was read last."""
+        return self.found.profile
+
+    @property
+    def draft(self) -> Draft:
+        """The draft of a policy for the table as it was read last."""
+        return self.found.draft
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]:
+        """What somebody said that columns are."""
+        return self.asked.types
 
     @property
     def rows(self) -> int:
@@ -86,6 +105,11 @@ class Project:
     def policy_text(self) -> str:
         """The policy as YAML; comments stay as long as no form changes it."""
         return self._text
+
+    def replace_table(self, asked: Reading, found: ReadTable) -> None:
+        """Show the table as it was read now."""
+        self.asked, self.found = asked, found
+        self.memory.pop("columns", None)  # plots of the values as they were read before
 
     def change(self, revision: int, document: Mapping[str, Any], text: str | None = None) -> None:
         """Make *document* the policy, or raise :class:`StaleError` if *revision* is not the newest."""
@@ -167,6 +191,18 @@ class Project:
         """Return the runs, the newest first: those of one kind, and those that keep the same, if that is given."""
         found = [job for job in self.jobs[::-1] if kind in (None, job.kind)]
         return [job for job in found if memory.items() <= job.memory.items()]
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What would be lost if the table were closed now, in words; nothing if all of it was saved."""
+        waiting = sum(job.state == "done" and not job.memory.get("downloaded") for job in self.jobs_of("run"))
+        running = sum(job.state == "running" for job in self.jobs)
+        found = {
+            "the policy with the changes made since it was saved": self.saved != self._revision,
+            f"{count_noun(waiting, 'release')} not downloaded yet": waiting,
+            f"{count_noun(running, 'run')} under way": running,
+        }
+        return tuple(what for what, lost in found.items() if lost)
 
     def remove(self) -> None:
         """Remove everything that belongs to the project; a table that was read in place stays."""

@@ -11,7 +11,8 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,13 +20,13 @@ from typing import Self
 from jinja2 import Environment
 
 from shoal.core.errors import UsageError
-from shoal.core.progress import Silent
-from shoal.policy.drafting import draft_from_profiles
-from shoal.policy.profiling import profile_source
+from shoal.policy.guessing import ColumnType
 from shoal.reports.templates import environment
 from shoal.sources.base import SourceOptions
 from shoal.studio.jobs import Job, Jobs
 from shoal.studio.project import Project
+from shoal.studio.reading import Reading
+from shoal.studio.saving import SavedProject, copy_source
 from shoal.studio.tables import TableCache
 
 HOME = Path(__file__).parent
@@ -44,6 +45,7 @@ class Studio:
         self._private = private
         self.folder = private.path
         self.projects: dict[str, Project] = {}
+        self.waiting: dict[str, SavedProject] = {}  # projects that were read, and whose tables were not yet
         self.jobs = Jobs()
         self.tables = TableCache()
         self.templates = _templates()
@@ -57,10 +59,34 @@ class Studio:
         folder.mkdir(mode=0o700)
         return folder
 
-    def open(self, name: str, source: Path, folder: Path, options: SourceOptions | None = None) -> Project:
-        """Read a table once and make a project of it."""
-        opened, chosen, profile = profile_source(source, options or SourceOptions(), Silent())
-        project = Project(name, source, folder, profile, draft_from_profiles(name, opened, chosen, profile))
+    def open(self, asked: Reading, folder: Path, stopped: threading.Event | None = None) -> Project:
+        """Read a table once and make a project of it, unless that is *stopped* before."""
+        return self._add(Project(asked, folder, asked.read(stopped=stopped)))
+
+    def duplicate(self, project: Project) -> Project:
+        """Open a table once more as it was read, with the same policy and files."""
+        folder = self.new_folder()
+        asked = replace(project.asked, path=copy_source(project, folder))
+        copy = Project(asked, folder, project.found)
+        for name in project.list_attached():
+            (copy.files / name).hardlink_to(project.files / name)
+        copy.title = f"{project.title}, copy"
+        copy.change_text(copy.revision, project.policy_text)
+        return self._add(copy)
+
+    def read_again(self, project: Project, options: SourceOptions, types: Mapping[str, ColumnType]) -> None:
+        """Read the table of a project in another way; every page shows that from then on."""
+        left = project.found.markers, project.found.commas
+        asked = replace(project.asked, options=options, types=types, settled=True, earlier=left)
+        project.replace_table(asked, asked.read())
+
+    def keep_waiting(self, saved: SavedProject) -> str:
+        """Keep a project that was read until its table comes; return what it is called meanwhile."""
+        name = secrets.token_hex(8)
+        self.waiting = dict([*self.waiting.items(), (name, saved)][-MOST_PROJECTS:])
+        return name
+
+    def _add(self, project: Project) -> Project:
         with self._lock:
             self.projects[project.id] = project
         return project

@@ -23,7 +23,7 @@ from shoal.verify.numbering import HALF, LOW, number_rows, pair, sum_up
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _MOST_BITS = 48
-_FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: as many as there are cells, between these
+_FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: 8 for each cell so far, between these
 _CELL, _ROW = 140, 200  # bytes that a cell and a waiting row take while they are counted, estimated on the high side
 
 
@@ -147,7 +147,7 @@ class Counting:
     let_go: list[Share] = field(default_factory=list)  # shares that were given up for lack of memory
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
     _whole: Cells | None = None  # of the whole table as one class, if the share is not all of it
-    _waiting: list[CodedRows] = field(default_factory=list)
+    _waiting: list[tuple[IntArray, Mapping[str, KeyArray]]] = field(default_factory=list)  # classes and words of rows
     _held: int = 0  # rows that wait
 
     def add(self, rows: CodedRows) -> None:
@@ -155,10 +155,10 @@ class Counting:
         self._note(rows.rows, rows.sums, rows.texts, rows.label_counts)
         if self.subjects is None:
             return
-        self._waiting.append(rows)
+        self._waiting.append((rows.classes, rows.words))
         self._held += rows.rows
         n_cells = sum(one.n_cells for one in self._counted)
-        if self._held >= min(_MOST, max(_FEWEST, n_cells)) or not self._fits(*self._counted):
+        if self._held >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
             self.settle()
 
     def absorb(self, other: Counting) -> None:
@@ -180,8 +180,8 @@ class Counting:
         waiting, self._waiting, self._held = self._waiting, [], 0
         if not waiting:
             return
-        classes = np.concatenate([rows.classes for rows in waiting], axis=1)
-        words = {name: np.concatenate([rows.words[name] for rows in waiting]) for name in waiting[0].words}
+        classes = np.concatenate([numbers for numbers, _ in waiting], axis=1)
+        words = {name: np.concatenate([own[name] for _, own in waiting]) for name in waiting[0][1]}
         del waiting
         subjects = [np.stack([words[name] for name in subject]) for subject in self.subjects or ()]
         self._join(Cells.of(classes, subjects))

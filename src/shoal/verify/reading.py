@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -34,6 +35,7 @@ FAULTS = (
 BATCH = 1 << 18  # rows
 _BLOCK = 16 << 20
 _CODES = pa.dictionary(pa.int32(), pa.string())
+_FORMULAS = (r"[=@\t\r]", r"[+-].*[(|!\"']")  # what a spreadsheet may run, from its first character on
 
 
 class PublishedRows(ABC):
@@ -95,7 +97,22 @@ class CsvRows(PublishedRows):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._open(columns) as reader:
-            yield from reader
+            for batch in reader:
+                yield pa.RecordBatch.from_arrays([_drop_guards(column) for column in batch.columns], columns)
+
+
+def _drop_guards(column: pa.Array) -> pa.Array:
+    """Return the texts of a CSV file without the quote before those that a spreadsheet may take for a formula.
+
+    >>> _drop_guards(pa.array(["'=1+1", "'t Hart", "''@a", "'-1", "'+b(c)"])).to_pylist()
+    ['=1+1', "'t Hart", "'@a", "'-1", '+b(c)']
+    """
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, _drop_guards(column.dictionary))
+    if not pc.any(pc.starts_with(column, "'")).as_py():
+        return column
+    guarded = [pc.match_substring_regex(column, f"(?s)^'+{formula}") for formula in _FORMULAS]
+    return pc.if_else(pc.or_(*guarded), pc.utf8_slice_codeunits(column, 1), column)
 
 
 class ParquetRows(PublishedRows):

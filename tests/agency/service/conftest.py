@@ -8,7 +8,6 @@ import json
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-if str(ROOT) not in sys.path:  # the servers that the benchmarks start are those that are tested
-    sys.path.append(str(ROOT))
-
-from bench import servers  # noqa: E402
+from bench import servers
 
 KINDS = ("sqlite", "postgresql")
 ROLES = ("agency", "owner", "client")
@@ -242,24 +237,6 @@ def shoal_serving() -> Callable[..., Any]:
     return serve
 
 
-def new_cluster() -> servers.PostgreSQL:
-    binaries = servers.postgresql_binaries()
-    if binaries is None:
-        pytest.skip("PostgreSQL is not here: install Debian's package postgresql")
-    return servers.PostgreSQL.create(binaries)
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
-    """A real PostgreSQL, started once."""
-    made = new_cluster()
-    try:
-        made.start()
-        yield made
-    finally:
-        made.remove()
-
-
 @pytest.fixture(scope="session", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     """Every test of a service runs on both kinds of database."""
@@ -318,7 +295,7 @@ def started(kind: str, database: str, token: str, folder: Path, settings: Mappin
 
 
 @pytest.fixture
-def fragile(tmp_path) -> Iterator[tuple[Any, World]]:
+def fragile(new_cluster, tmp_path) -> Iterator[tuple[Any, World]]:
     """A PostgreSQL that may be killed, and a service on it."""
     cluster = new_cluster()
     try:

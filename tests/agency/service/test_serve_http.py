@@ -182,30 +182,28 @@ def test_who_was_refused_and_goes_on_sending_is_cut_off(narrow: Any) -> None:
         assert gone
 
 
-def test_who_takes_nothing_of_an_answer_is_cut_off_and_who_takes_it_slowly_is_not(narrow: Any) -> None:
+def test_who_takes_nothing_of_an_answer_is_cut_off(narrow: Any) -> None:
+    """Who takes it slowly is not: tests/agency/test_service_parts.py asks that without a clock."""
     values = [f"{number:0190}" for number in range(15_000)]
     domain = {"quasi": [{"name": "age", "values": values}], "sensitive": narrow.domain["sensitive"]}
     campaign = narrow.campaign(domain=domain)
     size = len(narrow.agency.call("GET", campaign.path).body)
     stated = f"GET {campaign.path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {narrow.agency.token}\r\n\r\n".encode()
 
-    def taken(pause: float, piece: int, times: int) -> int:
+    def take_after(pause: float) -> int:
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect(("127.0.0.1", narrow.service.port))
         found = 0
         with connection, contextlib.suppress(ConnectionError):
-            connection.sendall(stated * times)
+            connection.sendall(stated * 3)  # of one answer the kernel may keep all for the sender
             time.sleep(pause)
-            while found < times * size and (content := connection.recv(piece)):
+            while found < 3 * size and (content := connection.recv(65_536)):
                 found += len(content)
-                if pause < 1:
-                    time.sleep(pause)
         return found
 
-    assert any(taken(0.002, 16_384, 1) >= size for _ in range(5))  # a busy machine may make it too slow
-    assert taken(3, 65_536, 3) < 3 * size  # of one answer the kernel may keep all for the sender
+    assert any(take_after(pause) < 3 * size for pause in (2, 10, 40))  # a busy machine may need longer to look
 
 
 def test_connections_are_limited_in_number_and_busy_ones_stay(narrow: Any) -> None:

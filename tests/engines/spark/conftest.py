@@ -41,7 +41,7 @@ POLICY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(java: None) -> Iterator[Any]:
     """A session of Spark in this process."""
     from shoal.sources.spark.session import spark_session
 
@@ -72,7 +72,7 @@ def people() -> pa.Table:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def policy() -> Callable[..., dict[str, Any]]:
     """A policy for the people, with other entries if wanted."""
 
@@ -89,7 +89,7 @@ def frame(spark: Any, people: pa.Table) -> Any:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     home = Path(pytest.importorskip("pyspark").__file__).parent
     memory = {"SPARK_DAEMON_MEMORY": "192m", "SPARK_DAEMON_JAVA_OPTS": QUICK}
     place = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

@@ -15,7 +15,6 @@ import pytest
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify
 
-pytestmark = pytest.mark.xdist_group("spark")
 DRIVER = Path(__file__).with_name("driving.py")
 Starter = Callable[[], subprocess.Popen[bytes]]
 

@@ -18,7 +18,6 @@ from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.sources.spark.source import open_spark, open_spark_files
 
-pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")
 ENGINES = ("local", "spark", "spark, a deep tree")
 

@@ -16,7 +16,6 @@ from shoal.sources.spark import session as starting
 from shoal.sources.spark import shipping
 from shoal.sources.spark.shipping import Shared, digest_of, exchange, hold, pieces_of, receive, route, stream_pieces
 
-pytestmark = pytest.mark.xdist_group("spark")
 N_PARTITIONS, N_ROWS, N_DESTINATIONS = 4, 100, 3
 
 

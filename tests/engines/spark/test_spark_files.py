@@ -20,7 +20,6 @@ from shoal.sources.opening import open_source
 from shoal.sources.spark import source as files
 from shoal.sources.spark.source import SparkFiles, open_spark_files
 
-pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ("illness", "age", "zip code", "sex", "cost.total")
 
 
@@ -117,5 +116,3 @@ def test_a_release_of_several_partitions_and_heaps_is_verified(
     tables = [pq.read_table(release.data_file) for release in (first, again)]
     assert tables[0].equals(tables[1])
     assert tables[0].num_rows == first.manifest["rows"]
-    other = shoal.anonymize(str(folder), wanted, out=tmp_path / "other", engine="spark", seed=5)
-    assert not pq.read_table(other.data_file).equals(tables[0])

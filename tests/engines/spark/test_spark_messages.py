@@ -13,7 +13,6 @@ from shoal.core.errors import InputError, UsageError
 from shoal.sources.spark import session as starting
 from shoal.sources.spark.session import explain_failures, spark_session
 
-pytestmark = pytest.mark.xdist_group("spark")
 SECRET = "Zaphod-4711"
 
 

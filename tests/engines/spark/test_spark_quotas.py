@@ -7,7 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.core.errors import InputError, UsageError
@@ -39,7 +39,6 @@ def tables(draw: st.DrawFn) -> tuple[Quotas, dict[int, tuple[np.ndarray, np.ndar
     }
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(0, 2**32))
 def test_every_partition_gets_a_place_for_each_record_and_every_quota_is_used_up(table, seed: int) -> None:
     quotas, held = table

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from shoal.cli import app
-
-ROOT = Path(__file__).parents[3]
-if str(ROOT) not in sys.path:  # the servers that the benchmarks start are those that are tested
-    sys.path.append(str(ROOT))
-
-from bench import servers  # noqa: E402
 
 KINDS = ("postgresql", "sqlite", "duckdb")
 SECRET = "Zaphod-4711"
@@ -72,20 +65,6 @@ class Database:
         marks = ", ".join(("%s" if self.kind == "postgresql" else "?",) * 6)
         self.execute(f"INSERT INTO patients VALUES ({marks})", many=rows)
         return rows
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
-    """A real PostgreSQL, started once."""
-    binaries = servers.postgresql_binaries()
-    if binaries is None:
-        pytest.skip("PostgreSQL is not here: install Debian's package postgresql")
-    made = servers.PostgreSQL.create(binaries)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.remove()
 
 
 @pytest.fixture(scope="session")

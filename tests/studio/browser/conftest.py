@@ -121,7 +121,7 @@ def chromium() -> Iterator:
     """Debian's Chromium, without a window."""
     program = shutil.which("chromium")
     if program is None:
-        pytest.skip("chromium is not installed")
+        pytest.skip("Chromium is not here")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
     playwright.expect.set_options(timeout=PATIENCE)

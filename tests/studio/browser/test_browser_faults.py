@@ -7,6 +7,7 @@ import http.server
 import signal
 import socket
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +163,78 @@ def test_a_studio_that_is_ended_takes_everything_along_and_its_pages_say_so(chro
     page.get_by_label("Role of sex").select_option("insensitive")
     reader.expect(reader.notices).to_contain_text("The studio does not answer")
     context.close()
+
+
+def test_a_killed_studio_shows_that_the_connection_is_lost(chromium, another_studio, somebody, visits):
+    studio = another_studio(visits)
+    page = chromium.new_context().new_page()
+    page.goto(studio.url)
+    reader = somebody(page)
+    reader.goes_to("Run")
+    page.get_by_role("button", name="Start the run").click()
+    lost = page.locator("#connection")
+    reader.expect(page.locator(".job-state strong").first).to_have_text("Running")
+    page.wait_for_selector("[data-followed]")  # by the script, which is there then
+    assert not lost.is_visible()
+    studio.process.kill()
+    lost.wait_for(state="visible", timeout=5_000)
+    reader.expect(page.locator(".job-state strong").first).to_have_text("Connection lost")
+    page.context.close()
+
+
+def test_a_reading_that_is_cancelled_stops_and_leaves_nothing(person, studio, until, tmp_path):
+    table, before = tmp_path / "long.csv", projects(studio)
+    head = ",".join(f"column{number}" for number in range(30))
+    table.write_text(head + "\n" + "".join(f"{n}.5,2024-01-05,text {n}{',7' * 27}\n" for n in range(200_000)))
+    person.page.locator("#file").set_input_files(table)
+    person.expect(person.page.locator("#upload-says")).to_have_text("Looking at long.csv")
+    person.page.locator("#upload-cancel").focus()
+    person.page.keyboard.press("Enter")
+    until(lambda: projects(studio) == before)
+    until(lambda: not [link for link in Path("/proc").glob("[0-9]*/fd/*") if _leads_to(link, "long.csv")])
+
+
+def _leads_to(link: Path, name: str) -> bool:
+    try:
+        return link.readlink().name == name
+    except OSError:  # of a process that has ended, or of somebody else
+        return False
+
+
+def test_a_small_workbook_that_unpacks_to_gigabytes_is_refused(person, studio, watch, tmp_path):
+    book, before = tmp_path / "bomb.xlsx", projects(studio)
+    with zipfile.ZipFile(book, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("xl/worksheets/sheet1.xml", b" " * (300 << 20))
+    person.page.locator("#file").set_input_files(book)
+    person.expect(person.notices).to_contain_text("would unpack to 0.3 GB")
+    assert projects(studio) == before
+    watch.forgive(REFUSED)
+
+
+def test_leaving_the_studio_asks_if_something_would_be_lost_and_closing_a_table_asks_always(person, visits):
+    page, asked = person.page, []
+    person.opens(visits)
+    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page.get_by_label("Role of sex").select_option("insensitive")
+    person.expect(page.locator("#announcer")).to_have_class("toast seen")
+    assert page.locator("#announcer").evaluate("each => getComputedStyle(each).opacity") == "1"
+    person.goes_to("Guarantees")  # another page of the studio: nobody is asked
+    assert asked == []
+    page.wait_for_timeout(2_100)
+    page.goto("about:blank")
+    assert asked == ["beforeunload"]
+    page.go_back()
+    page.get_by_role("link", name="Open", exact=True).click()
+    page.get_by_role("link", name="Close visits.csv").first.click()
+    person.expect(page.locator("main")).to_contain_text("The policy with the changes made since it was saved")
+    page.get_by_role("link", name="Keep it open").click()
+    person.sees_columns()
+    page.get_by_role("link", name="Open", exact=True).click()
+    page.get_by_role("link", name="Close visits.csv").first.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Close and delete").focus()
+    page.keyboard.press("Enter")
+    person.expect(page.get_by_role("heading", level=1)).to_have_text("Open a table about people")
 
 
 @pytest.fixture

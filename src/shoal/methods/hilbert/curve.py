@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import kernel
+from shoal.core.kernels import inline_kernel, kernel, light_kernel
 from shoal.methods.labels import Trees, covering_node, range_width
 from shoal.plan.cells import WORD
 from shoal.plan.problem import Attribute
@@ -160,7 +160,7 @@ def extents(group: CodeArray, codes: NDArray[Any], low: CodeArray, high: CodeArr
                 high[g, j] = max(high[g, j], codes[record, j])
 
 
-@kernel
+@light_kernel
 def label_width(trees: Trees, j: int, low: int, high: int) -> float:
     """Return the width of the label for leaves of attribute j from *low* to *high*."""
     base = trees.first_leaf[j]
@@ -182,6 +182,18 @@ def group_widths(trees: Trees, low: CodeArray, high: CodeArray) -> FloatArray:
     return out
 
 
+@inline_kernel
+def _widen(trees: Trees, j: int, low: int, high: int, node: IntArray, widths: FloatArray) -> None:
+    """Climb from a node of attribute j until it contains leaves from *low* to *high*, and note their label's width."""
+    if trees.low_end[trees.first_leaf[j]] >= 0:
+        widths[j] = label_width(trees, j, low, high)
+        return
+    at, base = node[j], trees.first_node[j]
+    while trees.lo[base + at] > low or trees.hi[base + at] <= high:
+        at = trees.parent[base + at]
+    node[j], widths[j] = at, trees.width[base + at]
+
+
 @kernel
 def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArray, smallest: int) -> CodeArray:
     """Return (n_units,) the group of each unit so that the total width over all records is least.
@@ -193,28 +205,31 @@ def optimal_cuts(trees: Trees, low: CodeArray, high: CodeArray, records: IntArra
     best = np.full(n + 1, np.inf)
     best[0] = 0.0
     back = np.zeros(n + 1, dtype=np.int64)  # where the last run begins
-    lowest = np.empty(d, dtype=np.int64)
-    highest = np.empty(d, dtype=np.int64)
+    lowest, highest, node = np.empty((3, d), dtype=np.int64)
+    widths, stale = np.empty(d), np.empty(d, dtype=np.bool_)
     for stop in range(1, n + 1):
         for j in range(d):
-            lowest[j] = highest[j] = low[stop - 1, j]
+            lowest[j] = highest[j] = node[j] = low[stop - 1, j]
+        stale[:] = True
         size = 0
         wide = 0.0
-        stale = True
         for start in range(stop - 1, -1, -1):
+            moved = size < smallest
             for j in range(d):
                 if low[start, j] < lowest[j] or high[start, j] > highest[j]:
                     lowest[j] = min(lowest[j], low[start, j])
                     highest[j] = max(highest[j], high[start, j])
-                    stale = True
+                    stale[j] = moved = True
             size += records[start]
             if size < smallest:
                 continue
-            if stale:
+            if moved:
                 wide = 0.0
                 for j in range(d):
-                    wide += label_width(trees, j, lowest[j], highest[j])
-                stale = False
+                    if stale[j]:
+                        _widen(trees, j, lowest[j], highest[j], node, widths)
+                        stale[j] = False
+                    wide += widths[j]
             cost = best[start] + size * wide
             if cost < best[stop]:
                 best[stop] = cost

@@ -151,9 +151,10 @@ class Line:
             rank[order] = np.arange(len(at)) - np.repeat(first[:-1], sizes)
             best = sizes * group_widths(self._trees, groups.low[large], groups.high[large]) - _ROUNDING
             chosen = np.zeros(len(large), dtype=np.int64)  # records of the first part
+            codes, cells = self._codes[at], self._cells[at]
             for share in _CUTS:
                 size = np.clip((share * sizes).astype(np.int64), smallest, sizes - smallest)
-                total = self._judge_parts(at, 2 * own + (rank >= size[own]).astype(np.int32), best)
+                total = self._judge_parts(codes, cells, 2 * own + (rank >= size[own]).astype(np.int32), best)
                 chosen, best = np.where(total < best, size, chosen), np.minimum(total, best)
             if not chosen.any():
                 return self.merge(groups)  # parts with the label of another group have joined it
@@ -164,14 +165,15 @@ class Line:
             number[behind] += len(groups)
             groups = self._gather(np.unique(number, return_inverse=True)[1].astype(np.int32))
 
-    def _judge_parts(self, at: IntArray, parts: CodeArray, most: FloatArray) -> FloatArray:
+    def _judge_parts(self, codes: CodeArray, cells: IntArray, parts: CodeArray, most: FloatArray) -> FloatArray:
         """Return (n_groups,) the width of both parts of each group over their records; infinite where one fails.
 
-        Parts 2 g and 2 g + 1 of the records *at* are those of group g. Groups that are not below *most* are not judged.
+        Parts 2 g and 2 g + 1 of the records with these *codes* and *cells* are those of group g. Groups that are not
+        below *most* are not judged.
         """
         low = np.full((2 * len(most), self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
         high = np.full_like(low, -1)
-        extents(parts, self._codes[at], low, high)
+        extents(parts, codes, low, high)
         widths = group_widths(self._trees, low, high) * np.bincount(parts, minlength=len(low))
         total: FloatArray = widths.reshape(-1, 2).sum(axis=1)
         total[total >= most] = np.inf
@@ -179,7 +181,7 @@ class Line:
         number = np.full(len(low), -1, dtype=np.int32)
         number[2 * asked], number[2 * asked + 1] = 2 * np.arange(len(asked)), 2 * np.arange(len(asked)) + 1
         first, order = group_items(number[parts], 2 * len(asked))
-        cells, ones = self._cells[at[order]], np.ones(len(order), dtype=np.int64)
+        cells, ones = cells[order], np.ones(len(order), dtype=np.int64)
         for judge in self.judges if len(asked) else ():
             values = judge.requirement.values
             holds = judge.holds(first, None if values is None else values[cells], ones)
@@ -239,11 +241,14 @@ def _curve_order(problem: Problem, rng: np.random.Generator, by_levels: bool) ->
     """Return (n_cells,) the cells along the curve, in random order where their quasi values have one place."""
     grid = Grid.of_levels(problem.quasi) if by_levels else Grid.of(problem.quasi)
     keys = grid.keys(problem.quasi_codes)
-    order = np.lexsort((*problem.cells.codes, *keys[::-1]))  # the same whatever order the cells come in
+    order = np.lexsort(keys[::-1])
     ordered = keys[:, order]
-    moved = np.ones(len(order), dtype=np.bool_)
-    moved[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
-    return order[np.lexsort((rng.random(len(order)), np.cumsum(moved)))]
+    same = (ordered[:, 1:] == ordered[:, :-1]).all(axis=0)
+    tied = np.flatnonzero(np.append(False, same) | np.append(same, False))
+    place, cells = np.cumsum(np.append(True, ~same))[tied], order[tied]
+    cells = cells[np.lexsort((*(codes[cells] for codes in problem.cells.codes), place))]  # whatever order cells come in
+    order[tied] = cells[np.lexsort((rng.random(len(order))[tied], place))]
+    return order
 
 
 def plan_groups(problem: Problem, ranges: bool, only: int | None, rng: np.random.Generator, progress: Progress) -> Plan:

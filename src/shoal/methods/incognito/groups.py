@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -72,10 +71,10 @@ class Groupings:
             np.array([(1 << bits) - 1 for bits in layout.bits], dtype=np.uint64),
         )
         self._tables: dict[tuple[int, int, int], KeyArray] = {}
-        group_of, keys, tallies = self._roll_up(keys, np.stack(columns, axis=1), (), len(keys))
-        widths = [rung.width(0) for rung in self.ladders.rungs]
-        self._widest = sorted(range(len(widths)), key=lambda j: -widths[j])
+        self._masks = [((1 << bits) - 1) << shift for bits, shift in zip(layout.bits, layout.shift, strict=True)]
         bottom = (0,) * self.ladders.n_attributes
+        group_of, keys, tallies = self._roll_up(keys, np.stack(columns, axis=1), bottom, bottom)
+        self._widest = sorted(range(len(bottom)), key=lambda j: -self.ladders.rungs[j].widths[0])
         self.base = Grouping(bottom, keys, tallies, None, group_of)
         self._forget()
 
@@ -86,12 +85,14 @@ class Groupings:
         self._groups = np.array([self.base.n_groups], dtype=np.int64)
         self._entries = self.base.n_entries
 
-    def at(self, levels: Levels) -> Grouping:
-        """Return the grouping of a node.
+    def at(self, levels: Levels, source: Grouping | None = None) -> Grouping:
+        """Return the grouping of a node, made from a finer one if that is given, and not kept then.
 
         On the way from a large grouping to a node only the widest attributes are generalized at first: few nodes
         differ in these, so that what comes out serves many others too.
         """
+        if source is not None:
+            return self._make(source, levels)
         finer = np.flatnonzero((self._levels <= np.array(levels)).all(axis=1))
         source = self._kept[int(finer[self._groups[finer].argmin()])]
         for n_widest in _STEPS:
@@ -100,16 +101,12 @@ class Groupings:
             between = tuple(level if j in self._widest[:n_widest] else 0 for j, level in enumerate(levels))
             if any(now < then for now, then in zip(source.levels, between, strict=True)):
                 meeting = tuple(map(max, source.levels, between))
-                source = self._make(source, between if source is self.base else meeting)
-        return source if source.levels == levels else self._make(source, levels)
+                source = self._keep(self._make(source, between if source is self.base else meeting), source)
+        return source if source.levels == levels else self._keep(self._make(source, levels), source)
 
     def _make(self, source: Grouping, levels: Levels) -> Grouping:
-        changed = self._find_changes(source.levels, levels)
-        most = min(self.ladders.n_labels(levels), source.n_groups)
-        group_of, keys, tallies = self._roll_up(source.keys, source.tallies, changed, most)
-        made = Grouping(levels, keys, tallies, source, group_of)
-        self._keep(made, source)
-        return made
+        group_of, keys, tallies = self._roll_up(source.keys, source.tallies, source.levels, levels)
+        return Grouping(levels, keys, tallies, source, group_of)
 
     def group_of_cells(self, grouping: Grouping) -> CodeArray:
         """Return (n_cells,) the group of each cell.
@@ -118,10 +115,7 @@ class Groupings:
         """
         if grouping is self.base:
             return self.base.group_of
-        rolled, _, _ = self._roll_up(
-            self.base.keys, self.base.tallies, self._find_changes(self.base.levels, grouping.levels), grouping.n_groups
-        )
-        return rolled[self.base.group_of]
+        return self._make(self.base, grouping.levels).group_of[self.base.group_of]
 
     def people(self, grouping: Grouping, name: str) -> IntArray:
         """Return (n_groups,) the people of one population."""
@@ -179,21 +173,26 @@ class Groupings:
         self._entries += made.size
         return made
 
-    def _find_changes(self, start: Levels, end: Levels) -> tuple[tuple[int, int, int], ...]:
-        """Return (attribute, level, new level) where values change between two nodes."""
-        steps = zip(self.ladders.rungs, start, end, strict=True)
-        return tuple((j, a, b) for j, (rung, a, b) in enumerate(steps) if rung.width(a) != rung.width(b))
-
     def _roll_up(
-        self, keys: KeyArray, tallies: IntArray, changed: tuple[tuple[int, int, int], ...], most: int
+        self, keys: KeyArray, tallies: IntArray, start: Levels, end: Levels
     ) -> tuple[CodeArray, KeyArray, IntArray]:
-        attributes = [j for j, _, _ in changed]
-        tables = [self._table(*step) for step in changed]
+        """Return the groups that keys of one node become at another, and the keys and tallies of these."""
+        kept = [(1 << 64) - 1] * keys.shape[1]  # bits of each word that are not lost where all become one
+        recoded, tables, most = [], [], 1
+        for j, (rung, low, high) in enumerate(zip(self.ladders.rungs, start, end, strict=True)):
+            width = rung.widths[high]
+            most *= width
+            if width == 1:
+                kept[self.ladders.layout.word[j]] ^= self._masks[j]
+            elif width != rung.widths[low]:
+                recoded.append(j)
+                tables.append(self._table(j, low, high))
         first = np.zeros(len(tables), dtype=np.int64)
         np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
         table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
-        fields = Fields._make(column[attributes] for column in self._fields)
-        return roll_up(keys, tallies, fields, first, table, most)
+        fields = Fields._make(column[recoded] for column in self._fields)
+        most = min(most, len(keys))
+        return roll_up(keys, tallies, np.array(kept, dtype=np.uint64), fields, first, table, most)
 
     def _table(self, attribute: int, start: int, end: int) -> KeyArray:
         known = self._tables.get((attribute, start, end))
@@ -201,10 +200,10 @@ class Groupings:
             known = self._tables[attribute, start, end] = self.ladders.rungs[attribute].step(start, end)
         return known
 
-    def _keep(self, made: Grouping, source: Grouping) -> None:
+    def _keep(self, made: Grouping, source: Grouping) -> Grouping:
         """Keep what is much smaller than its source; when there is too much, forget all others but the first."""
         if 2 * made.n_groups > source.n_groups:
-            return
+            return made
         if self._entries + made.n_entries > _KEPT_ENTRIES:
             self._forget()
             made.source, made.group_of = None, made.group_of[:0]
@@ -212,6 +211,7 @@ class Groupings:
         self._entries += made.n_entries
         self._levels = np.vstack([self._levels, made.levels])
         self._groups = np.append(self._groups, made.n_groups)
+        return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,6 +223,7 @@ class Ladder:
 
     taxonomy: Taxonomy
     records: IntArray  # (n_codes of level 0,) records of each occurring value
+    widths: tuple[int, ...]  # different values of each level
     codes: tuple[CodeArray, ...]  # n_levels x (n_codes of level 0,)
     lo: tuple[CodeArray, ...]  # n_levels x (n_codes of the level,)
     hi: tuple[CodeArray, ...]
@@ -237,26 +238,22 @@ class Ladder:
             codes.append(code.reshape(-1).astype(np.int32))
             lows.append(taxonomy.lo[nodes[first]])
             highs.append(taxonomy.hi[nodes[first]])
-        return cls(taxonomy, records, tuple(codes), tuple(lows), tuple(highs))
+        return cls(taxonomy, records, tuple(map(len, lows)), tuple(codes), tuple(lows), tuple(highs))
 
     @property
     def top(self) -> int:
         """The highest level."""
         return len(self.codes) - 1
 
-    def width(self, level: int) -> int:
-        """Return how many different values there are at a level."""
-        return len(self.lo[level])
-
     def step(self, start: int, end: int) -> KeyArray:
-        """Return (width(start),) the code at level *end* of each code of level *start*."""
-        table = np.zeros(self.width(start), dtype=np.uint64)
+        """Return (widths[start],) the code at level *end* of each code of level *start*."""
+        table = np.zeros(self.widths[start], dtype=np.uint64)
         table[self.codes[start]] = self.codes[end].astype(np.uint64)
         return table
 
     def records_at(self, level: int) -> IntArray:
-        """Return (width,) how many records have each value of a level."""
-        return np.bincount(self.codes[level], weights=self.records, minlength=self.width(level)).astype(np.int64)
+        """Return (widths[level],) how many records have each value of a level."""
+        return np.bincount(self.codes[level], weights=self.records, minlength=self.widths[level]).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,7 +277,7 @@ class Ladders:
             records = np.bincount(leaves, weights=problem.cells.counts, minlength=n_leaves).astype(np.int64)
             rungs.append(Ladder.of(attribute.taxonomy, occurring, records[occurring]))
             columns.append(place.astype(np.uint64)[leaves])
-        layout = KeyLayout.of_bits([max((rung.width(0) - 1).bit_length(), 1) for rung in rungs])
+        layout = KeyLayout.of_bits([max((rung.widths[0] - 1).bit_length(), 1) for rung in rungs])
         keys = np.zeros((problem.cells.n_cells, layout.n_words), dtype=np.uint64)
         for column, word, shift in zip(columns, layout.word, layout.shift, strict=True):
             keys[:, word] |= column << np.uint64(shift)
@@ -301,10 +298,6 @@ class Ladders:
     def top(self) -> Levels:
         """The node where everything is generalized."""
         return tuple(rung.top for rung in self.rungs)
-
-    def n_labels(self, levels: Levels) -> int:
-        """Return how many combinations of values a node can have."""
-        return math.prod(rung.width(level) for rung, level in zip(self.rungs, levels, strict=True))
 
     def codes(self, keys: KeyArray, attribute: int) -> IntArray:
         """Return (n_groups,) the codes of an attribute in packed keys."""
@@ -331,12 +324,13 @@ class Fields(NamedTuple):
 
 @kernel
 def roll_up(
-    keys: KeyArray, tallies: IntArray, fields: Fields, first: IntArray, table: KeyArray, most: int
+    keys: KeyArray, tallies: IntArray, kept: KeyArray, fields: Fields, first: IntArray, table: KeyArray, most: int
 ) -> tuple[CodeArray, KeyArray, IntArray]:
     """Recode some fields of packed keys and put equal ones together.
 
-    Code v of field c becomes ``table[first[c] + v]``. *most* is at least the number of different keys that can come
-    out. Returns the new group of each old one, and the new groups' keys and tallies.
+    Bits that are not *kept* become 0, and code v of field c becomes ``table[first[c] + v]``. *most* is at least the
+    number of different keys that can come out. Returns the new group of each old one, and the new groups' keys and
+    tallies.
     """
     word, shift, mask = fields
     n, n_words = keys.shape
@@ -351,7 +345,7 @@ def roll_up(
     key = np.empty(n_words, dtype=np.uint64)
     for i in range(n):
         for w in range(n_words):
-            key[w] = keys[i, w]
+            key[w] = keys[i, w] & kept[w]
         for c in range(len(first)):
             w = word[c]
             code = (key[w] >> shift[c]) & mask[c]

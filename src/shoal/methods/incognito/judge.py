@@ -76,10 +76,10 @@ class Judge:
         self._bounded = [(requirement, whole) for requirement, whole in self.asked if has_bound(requirement)]
         self._several = int(np.count_nonzero(groupings.base.sizes)) > 1
 
-    def check(self, levels: Levels, best: float = np.inf) -> Verdict:
+    def check(self, levels: Levels, best: float = np.inf, source: Grouping | None = None) -> Verdict:
         """Judge a node; one that cannot cost less than *best* is not examined further."""
         self.n_checked += 1
-        grouping = self.groupings.at(levels)
+        grouping = self.groupings.at(levels, source)
         sizes = grouping.sizes
         nothing = np.zeros(len(sizes), dtype=np.bool_)
         plain = self.measure.cost(grouping, nothing)

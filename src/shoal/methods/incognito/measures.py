@@ -57,7 +57,7 @@ class NodeMeasure(ABC):
 
     def tally_suppressed(self, grouping: Grouping, suppressed: BoolArray, attribute: int) -> IntArray:
         """Return (width,) how many suppressed records have each value of an attribute."""
-        layout, width = self.ladders.layout, self.ladders.rungs[attribute].width(grouping.levels[attribute])
+        layout, width = self.ladders.layout, self.ladders.rungs[attribute].widths[grouping.levels[attribute]]
         field = layout.word[attribute], layout.shift[attribute], (1 << layout.bits[attribute]) - 1
         return tally_codes(grouping.keys, grouping.sizes, suppressed, *field, width)
 

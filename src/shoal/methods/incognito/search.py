@@ -6,22 +6,17 @@ import heapq
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.kernels import kernel
 from shoal.core.progress import Step
-from shoal.methods.incognito.groups import Levels
-from shoal.methods.incognito.judge import Finding, Judge, Verdict, small_records
+from shoal.methods.incognito.groups import Grouping, Levels
+from shoal.methods.incognito.judge import Finding, Judge, Verdict
 
-_MOST_WAITING = 1 << 20  # nodes of the frontier, for the sake of memory
-_MOVED = 3  # attributes at most, in one round of wandering
-_ROUNDS = 40  # of wandering before the proof is taken up
-_ROUNDS_BETWEEN = 4  # whenever the proof has taken as long as these
-_WORSE = 1.01  # times the best cost: a node from which wandering may go on
 _TABULATED_NODES = 1 << 18  # lattices up to this size are kept as arrays
 
 
@@ -41,7 +36,7 @@ class Search(ABC):
     def of(cls, judge: Judge, seconds: float, step: Step) -> Search:
         """Find the cheapest node that holds; of equally cheap ones of a tabulated lattice the least general."""
         small = math.prod(judge.groupings.ladders.shape) <= _TABULATED_NODES
-        found: Search = _Tabulated(judge, seconds) if small else _Frontier(judge, seconds)
+        found: Search = _Tabulated(judge, seconds) if small else _Branches(judge, seconds)
         for _ in found.run():
             step.advance(1)
         if found.best is None and not found.complete:
@@ -189,151 +184,103 @@ class _Tabulated(Search):
         return tuple(int(level) for level in np.unravel_index(place, self._alive.shape))
 
 
-class _Frontier(Search):
-    """Climb to a node that holds, look and wander around it, then raise the lower bound until the time is over.
+class Branch(NamedTuple):
+    """All nodes between a finest and a coarsest one."""
 
-    No node is better than the cheapest of the frontier, all costs being without suppression: nodes leave it cheapest
-    first, and those that do not hold are replaced by their generalizations.
+    least: float  # no node of it costs less
+    finest: Levels
+    coarsest: Levels
+    unsure: tuple[int, ...]  # attributes of which the finest level may be too low
+
+
+class _Branches(Search):
+    """Split the lattice into ever smaller branches, the cheapest first.
+
+    If the coarsest node of a branch with one attribute lowered fails downwards, no node of the branch can be as low
+    there: its finest node rises, and so does what its nodes cost at least. Then it is split by an attribute: one part
+    keeps only the lowest level, and is followed until a single node is left; the other has the higher levels and waits.
+    Where records may be suppressed the cheapest nodes are not the finest, so that neighbours of the best are tried too.
     """
 
     def __init__(self, judge: Judge, seconds: float) -> None:
         super().__init__(judge, seconds)
-        self._top = judge.groupings.ladders.top
-        self._floor: Levels = (0,) * len(self._top)
-        self._known: dict[Levels, tuple[float, float]] = {}  # of checked nodes: cost, and cost without suppression
-        self._start: Levels = self._floor  # of the next round of wandering
-        self._chance = np.random.default_rng(0)  # protects nobody: it only says where to look
+        self._seen: set[Levels] = set()  # nodes whose neighbours were looked at
 
     def run(self) -> Iterator[None]:
-        """Search from the lowest levels that sizes permit."""
-        self._floor = self._lowest()
-        self.bound = self.judge.measure.plain(self._floor)
-        yield from self._climb(self._floor)
-        yield from self._look_around()
-        yield from self._wander(_ROUNDS)
-        yield from self._prove()
-        while not self.complete and self.best is not None and not self.late:  # memory ended the proof
-            yield from self._wander(_ROUNDS)
-            self.finish(self.bound)
-
-    def _lowest(self) -> Levels:
-        """Return the lowest level of each attribute at which sizes suffice if all others are at the top."""
-        top = self._top
-        floor = []
-        for j, height in enumerate(top):
-            level = 0
-            while level < height and self._too_small((*top[:j], level, *top[j + 1 :])):
-                level += 1
-            floor.append(level)
-        return tuple(floor)
-
-    def _too_small(self, levels: Levels) -> bool:
-        """Whether classes that are too small for any model have more records than may be suppressed."""
-        judge = self.judge
-        return small_records(judge.groupings.at(levels).sizes, judge.smallest) > judge.budget
-
-    def _check(self, levels: Levels, best: float = np.inf) -> Verdict:
-        verdict = self.judge.check(levels, best)
-        self._known[levels] = verdict.cost, verdict.plain
-        self.improves(verdict)
-        return verdict
-
-    def _cost(self, levels: Levels) -> float:
-        """Return what a node costs, infinite if it does not hold."""
-        known = self._known.get(levels)
-        return self._check(levels).cost if known is None else known[0]
-
-    def _climb(self, levels: Levels) -> Iterator[None]:
-        """Raise the attribute that gains the largest classes for its cost, until a node holds."""
-        while not self.late:
-            cost = self._cost(levels)
-            yield
-            if cost < np.inf or levels == self._top:
-                return
-            levels = min(nodes_above(levels, self._top), key=self._price)
-
-    def _price(self, levels: Levels) -> float:
-        """Return the cost times the logarithm of the number of classes: what is lost, and what remains to be done."""
-        grouping = self.judge.groupings.at(levels)
-        plain = self.judge.measure.cost(grouping, np.zeros(grouping.n_groups, dtype=np.bool_))
-        return plain * math.log(1 + grouping.n_groups)
+        """Follow the cheapest branch, until none is cheaper than the best node or the time is over."""
+        top = self.judge.groupings.ladders.top
+        self.improves(self.judge.check(top))
+        yield
+        waiting = [Branch(0.0, (0,) * len(top), top, tuple(range(len(top))))]
+        while waiting and waiting[0].least < self.limit and not self.late:
+            branch, source = heapq.heappop(waiting), self.judge.groupings.base
+            while branch.least < self.limit and not self.late:
+                source = self.judge.groupings.at(branch.finest, source)
+                branch = yield from self._raise_finest(branch, source)
+                if branch.unsure or branch.finest == branch.coarsest:
+                    break
+                branch, other = self._split(branch)
+                heapq.heappush(waiting, other)
+            yield from self._look_around()
+            if branch.unsure and branch.least < self.limit:
+                heapq.heappush(waiting, branch)  # the time is over
+        self.finish(waiting[0].least if waiting else np.inf)
 
     def _look_around(self) -> Iterator[None]:
         """Lower attributes, or exchange a level of one for a level of another, as long as that is cheaper."""
-        plain = self.judge.measure.plain
-        start = None
-        while self.best is not None and self.best is not start:
-            start = self.best
-            lower = nodes_below(start.levels, self._floor)
-            around = {*lower, *(up for node in lower for up in nodes_above(node, self._top))}
-            for levels in sorted(around - self._known.keys(), key=plain):
+        plain, top = self.judge.measure.plain, self.judge.groupings.ladders.top
+        while self.best is not None and self.best.levels not in self._seen:
+            start = self.best.levels
+            self._seen.add(start)
+            lower = nodes_below(start, (0,) * len(top))
+            around = {*lower, *(up for node in lower for up in nodes_above(node, top))}
+            for levels in sorted(around - self._seen, key=plain):
                 if self.late:
                     return
                 if plain(levels) < self.limit:
-                    self._check(levels, self.limit)
+                    self.improves(self.judge.check(levels, self.limit))
                     yield
 
-    def _wander(self, rounds: int) -> Iterator[None]:
-        """Move a few attributes at random, climb until a node holds, descend; go on from there if it is about as good.
+    def _raise_finest(self, branch: Branch, source: Grouping) -> Generator[None, None, Branch]:
+        """Raise the finest node to the lowest levels with which a node of the branch can hold, or until it is dear."""
+        least, finest, coarsest, unsure = branch
+        while unsure and least < self.limit and not self.late:
+            j = unsure[0]
+            node = (*coarsest[:j], finest[j], *coarsest[j + 1 :])
+            if finest[j] < coarsest[j]:
+                verdict = self.judge.check(node, self.limit, source)
+                self.improves(verdict)
+                yield
+                if verdict.finding is Finding.FAILS_DOWN:
+                    finest = (*finest[:j], finest[j] + 1, *finest[j + 1 :])
+                    least = max(least, self._least(finest))
+                    continue
+            unsure = unsure[1:]
+        return Branch(least, finest, coarsest, unsure)
 
-        Ends at once if no node is known to hold.
+    def _split(self, branch: Branch) -> tuple[Branch, Branch]:
+        """Return the part that has the lowest level of one attribute, and the part that has the others.
+
+        The attribute is the one with the fewest values.
         """
-        chance = self._chance
-        for _ in range(rounds):
-            if self.best is None or self.late:
-                return
-            before = self.best
-            if self._cost(self._start) > _WORSE * before.cost:
-                self._start = before.levels
-            moved = list(self._start)
-            for j in chance.choice(len(moved), min(int(chance.integers(1, _MOVED + 1)), len(moved)), replace=False):
-                moved[j] = int(chance.integers(self._floor[j], self._top[j] + 1))
-            levels = tuple(moved)
-            while self._cost(levels) == np.inf and levels != self._top and not self.late:
-                levels = min(nodes_above(levels, self._top), key=self._price)
-                yield
-            yield from self._descend(levels)
-            if self.best is not before:
-                yield from self._look_around()
+        _, finest, coarsest, _ = branch
+        rungs = self.judge.groupings.ladders.rungs
+        left = [j for j, (low, high) in enumerate(zip(finest, coarsest, strict=True)) if low < high]
+        j = min(left, key=lambda j: rungs[j].widths[finest[j]])
+        lowest = (*coarsest[:j], finest[j], *coarsest[j + 1 :])
+        higher = (*finest[:j], finest[j] + 1, *finest[j + 1 :])
+        return (
+            Branch(branch.least, finest, lowest, tuple(left)),
+            Branch(max(branch.least, self._least(higher)), higher, coarsest, (j,)),
+        )
 
-    def _descend(self, levels: Levels) -> Iterator[None]:
-        """Lower one attribute after another, always to the first node that costs less."""
-        plain = self.judge.measure.plain
-        self._start, descending = levels, True
-        while descending:
-            cost, descending = self._cost(self._start), False
-            for node in sorted(nodes_below(self._start, self._floor), key=plain):
-                if self.late:
-                    return
-                if plain(node) < cost and self._cost(node) < cost:
-                    self._start, descending = node, True
-                    break
-                yield
-
-    def _prove(self) -> Iterator[None]:
-        """Take nodes cheapest first; every node is made once, from the one where its last raised attribute is lower.
-
-        Half of the time goes on wandering, for a proof may be far away.
-        """
-        plain = self.judge.measure.plain
-        waiting = [(plain(self._floor), sum(self._floor), self._floor, 0)]
-        pause = 0.0
-        while waiting and len(waiting) < _MOST_WAITING and not self.late and waiting[0][0] < self.limit:
-            if (now := time.monotonic()) > pause:
-                yield from self._wander(_ROUNDS_BETWEEN)
-                pause = 2 * time.monotonic() - now
-            cost, height, levels, first = heapq.heappop(waiting)
-            if levels not in self._known:
-                self._check(levels, self.limit)
-                yield
-            cost = max(cost, self._known[levels][1])
-            for j in range(first, len(levels)):
-                if levels[j] < self._top[j]:
-                    node = (*levels[:j], levels[j] + 1, *levels[j + 1 :])
-                    least = max(plain(node), cost)
-                    if least < self.limit:
-                        heapq.heappush(waiting, (least, height + 1, node, j))
-        self.finish(waiting[0][0] if waiting else np.inf)
+    def _least(self, finest: Levels) -> float:
+        """Return what no node as coarse as this or coarser costs less than."""
+        measure, groupings = self.judge.measure, self.judge.groupings
+        if measure.separable:
+            return measure.plain(finest)
+        grouping = groupings.at(finest)
+        return measure.cost(grouping, np.zeros(grouping.n_groups, dtype=np.bool_))
 
 
 @kernel

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.methods.labels import Trees
+from shoal.methods.labels import Trees, measure_labels
 from shoal.methods.mondrian import kernels
 from shoal.methods.mondrian.kernels import Boxes
 from shoal.models.base import ClassHistograms
@@ -90,7 +90,9 @@ class Items:
     def rank_cuts(self, boxes: Boxes, smallest: int) -> tuple[FloatArray, CodeArray]:
         """Return (n, d) how good a cut on each attribute would be by sizes alone, 0 if there is none, and its place."""
         score, cut = np.zeros(boxes.lo.shape), np.full(boxes.lo.shape, -1, dtype=np.int32)
-        self._run(kernels.rank_cuts, boxes, smallest, score, cut)
+        self._run(kernels.rank_cuts, boxes, smallest, score)
+        if (self.trees.low_end >= 0).any():
+            self._run(kernels.rank_range_cuts, boxes, smallest, score, cut)
         return score, cut
 
     def parts(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray) -> Parts:
@@ -100,16 +102,17 @@ class Items:
         return Parts(attribute, cut, np.concatenate([[0], np.cumsum(n_parts)]))
 
     def part_widths(self, boxes: Boxes, parts: Parts) -> FloatArray:
-        """Return (n_parts,) the width of what each part publishes on the attribute that is cut."""
-        widths = np.empty(int(parts.first[-1]))
-        kernels.part_widths(self.arrays, self.trees, boxes, parts.attribute, parts.first, widths)
+        """Return (n_parts,) the width of what each part publishes on the attribute that is cut; 0 without records."""
+        low, high = (np.full(int(parts.first[-1]), end, dtype=np.int32) for end in (2147483647, -1))
+        kernels.find_extents(self.arrays, boxes, parts.attribute, parts.first, low, high)
+        widths, some = np.zeros(len(low)), high >= 0
+        widths[some] = measure_labels(self.trees, parts.attribute[parts.box[some]], low[some], high[some])
         return widths
 
     def widths(self, boxes: Boxes, attribute: CodeArray) -> FloatArray:
         """Return (n,) the width of what boxes publish on one attribute each."""
-        widths = np.empty(boxes.n)
-        kernels.box_widths(self.trees, boxes, attribute, widths)
-        return widths
+        every = np.arange(boxes.n)
+        return measure_labels(self.trees, attribute, boxes.low[every, attribute], boxes.high[every, attribute])
 
     def histograms(
         self,

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from numba import int64  # for labels, whose loops are compiled for one kind of number
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel, places_ascending
-from shoal.methods.labels import Trees, covering_node, find_range, is_range, label_width, range_width
+from shoal.core.kernels import kernel, light_kernel, places_ascending
+from shoal.methods.labels import Trees, covering_node, find_range, is_range, range_width
 
 
 class Boxes(NamedTuple):
@@ -79,15 +80,16 @@ def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> Non
                     highest[j] = max(highest[j], code)
         for j in range(codes.shape[1]):
             if highest[j] >= 0:
-                boxes.lo[box, j], boxes.hi[box, j] = find_range(trees, j, lowest[j], highest[j])
+                low, high = int64(lowest[j]), int64(highest[j])
+                boxes.lo[box, j], boxes.hi[box, j] = find_range(trees, j, low, high)
 
 
 @kernel
-def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray, cut: CodeArray) -> None:
+def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray) -> None:
     """Score the cut of each box on each attribute by the sizes of its parts alone; 0 where there is none.
 
     The score is the width that records lose, per entropy of the parts. Parts below *smallest* make up the rest, which
-    takes back the smallest others until it has *smallest* records. A range is cut in two after the leaf *cut*.
+    takes back the smallest others until it has *smallest* records.
     """
     codes, weights, d = items.codes, items.weights, items.codes.shape[1]
     most = _most_nodes(trees)
@@ -96,15 +98,8 @@ def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: Fl
     for box in range(len(boxes.starts)):
         begin, stop = boxes.starts[box], boxes.stops[box]
         for j in range(d):
-            score[box, j] = 0.0
-            low, high = boxes.low[box, j], boxes.high[box, j]
-            if boxes.barred[box, j] or high <= low:
-                continue
-            if is_range(trees, j, low, high):
-                for item in range(begin, stop):
-                    tally[codes[item, j] - low] += weights[item, 0]
-                score[box, j], cut[box, j] = _best_range_cut(trees, j, low, high, tally, smallest)
-                tally[: high - low + 1] = 0
+            low, high = int64(boxes.low[box, j]), int64(boxes.high[box, j])
+            if boxes.barred[box, j] or high <= low or is_range(trees, j, low, high):
                 continue
             node = covering_node(trees, j, low, high)
             level = trees.level[trees.first_node[j] + node] + 1
@@ -123,6 +118,21 @@ def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: Fl
 
 
 @kernel
+def rank_range_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray, cut: CodeArray) -> None:
+    """Score likewise the cuts of ranges, which are cut in two after the leaf *cut*."""
+    tally = np.zeros(_most_nodes(trees), dtype=np.int64)
+    for box in range(len(boxes.starts)):
+        for j in range(items.codes.shape[1]):
+            low, high = int64(boxes.low[box, j]), int64(boxes.high[box, j])
+            if boxes.barred[box, j] or high <= low or not is_range(trees, j, low, high):
+                continue
+            for item in range(boxes.starts[box], boxes.stops[box]):
+                tally[items.codes[item, j] - low] += items.weights[item, 0]
+            score[box, j], cut[box, j] = _best_range_cut(trees, j, low, high, tally, smallest)
+            tally[: high - low + 1] = 0
+
+
+@light_kernel
 def _most_nodes(trees: Trees) -> int:
     most = int(len(trees.parent) - trees.first_node[-1])
     for j in range(len(trees.first_node) - 1):
@@ -130,7 +140,7 @@ def _most_nodes(trees: Trees) -> int:
     return most
 
 
-@kernel
+@light_kernel
 def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: IntArray, smallest: int) -> float:
     """Score the cut of a node into its children with at least *smallest* records; the others are the rest."""
     total, rest, least = 0, 0, -1
@@ -158,7 +168,7 @@ def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: In
     return gain / entropy if gain > 0.0 and entropy > 0.0 else 0.0
 
 
-@kernel
+@light_kernel
 def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray, smallest: int) -> tuple[float, int]:
     """Return the score and the place of the best cut in two, at an edge of the finest groups."""
     base, total = trees.first_leaf[j], 0
@@ -204,8 +214,8 @@ def number_parts(
     number = np.full(most, -1, dtype=np.int32)
     seen = np.empty(most, dtype=np.int32)
     for box in range(len(boxes.starts)):
-        begin, stop, j = boxes.starts[box], boxes.stops[box], attribute[box]
-        lowest, highest = boxes.low[box, j], boxes.high[box, j]
+        begin, stop, j = boxes.starts[box], boxes.stops[box], int64(attribute[box])
+        lowest, highest = int64(boxes.low[box, j]), int64(boxes.high[box, j])
         if is_range(trees, j, lowest, highest):
             for item in range(begin, stop):
                 part[item] = 1 if codes[item, j] > cut[box] else 0
@@ -251,12 +261,10 @@ def tally_parts(
 
 
 @kernel
-def part_widths(
-    items: Items, trees: Trees, boxes: Boxes, attribute: CodeArray, first: IntArray, widths: FloatArray
+def find_extents(
+    items: Items, boxes: Boxes, attribute: CodeArray, first: IntArray, low: CodeArray, high: CodeArray
 ) -> None:
-    """Fill in the width of each part's label on the attribute that is cut; 0 for a part without records."""
-    low = np.full(len(widths), 2147483647, dtype=np.int32)
-    high = np.full(len(widths), -1, dtype=np.int32)
+    """Widen ``low`` and ``high``, both inclusive, to the leaves of each part's records on the attribute that is cut."""
     for box in range(len(boxes.starts)):
         j = attribute[box]
         for item in range(boxes.starts[box], boxes.stops[box]):
@@ -264,18 +272,6 @@ def part_widths(
                 at, code = first[box] + items.part[item], np.int32(items.codes[item, j])
                 low[at] = min(low[at], code)
                 high[at] = max(high[at], code)
-        for at in range(first[box], first[box + 1]):
-            widths[at] = 0.0
-            if high[at] >= 0:
-                widths[at] = label_width(trees, j, low[at], high[at])
-
-
-@kernel
-def box_widths(trees: Trees, boxes: Boxes, attribute: CodeArray, widths: FloatArray) -> None:
-    """Fill in the width of each box's label on one attribute."""
-    for box in range(len(boxes.starts)):
-        j = attribute[box]
-        widths[box] = label_width(trees, j, boxes.low[box, j], boxes.high[box, j])
 
 
 @kernel
@@ -303,7 +299,7 @@ def partition(items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, end
                 following[target] += 1
 
 
-@kernel
+@light_kernel
 def _swap(items: Items, one: int, other: int) -> None:
     codes, weights, values = items.codes, items.weights, items.values
     for i in range(codes.shape[1]):

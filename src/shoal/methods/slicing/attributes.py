@@ -34,6 +34,7 @@ class Partition:
     places: Places
     carried: tuple[tuple[str, ...], ...]  # (n_parts,)
     search: Mapping[str, Any]  # how it was found
+    found: FloatArray | None = None  # the correlations of all attributes, if they were measured
 
     @classmethod
     def of(cls, method: Slicing, problem: Problem) -> Partition:
@@ -53,7 +54,7 @@ class Partition:
         """Build it of places and correlations; insensitive attributes go to the first part."""
         names = _names(problem)
         told = {f"{names[i]}, {names[j]}": round(float(found[i, j]), 6) for i in range(len(names)) for j in range(i)}
-        return cls(places, (problem.carried, *((),) * (len(places) - 1)), {"correlations": told})
+        return cls(places, (problem.carried, *((),) * (len(places) - 1)), {"correlations": told}, found)
 
     def list_names(self, problem: Problem) -> list[list[str]]:
         """Return the names of the quasi and sensitive attributes of each part."""

@@ -8,28 +8,30 @@ buckets needs to look at groups only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shoal.core import kernels as counting
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel, places_ascending
+from shoal.core.kernels import inline_kernel, kernel, places_ascending
 from shoal.methods.slicing.beliefs import Beliefs
 from shoal.plan.judging import Judge
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, find_linked_buckets, sensitive_part
 
-Sides = NDArray[np.uint8]
 EIGHTHS = (4, 2, 6, 1, 7)  # of a bucket's records, where it is tried to be cut
+_SHARED = 8  # buckets, or shares of them, that threads go on with
+_ALL = np.iinfo(np.int64).max
 
 
 class Items(NamedTuple):
     """Pieces of cells in the order of their buckets: bucket b has the items ``starts[b]:stops[b]``."""
 
-    codes: CodeArray  # (n_items, n_cut) leaves of the attributes that are cut by
+    codes: CodeArray  # (n_cut, n_items) leaves of the attributes that are cut by
     records: IntArray  # (n_items,)
     keys: CodeArray  # (n_items,) quasi values of the sensitive part, ascending within a bucket
     cells: CodeArray  # (n_items,)
@@ -41,7 +43,7 @@ class Items(NamedTuple):
         """Put whole cells in one bucket, to be cut by the quasi attributes at *places*."""
         order = cells[np.argsort(keys[cells], kind="stable")]
         return cls(
-            codes=np.stack([problem.cells.codes[place][order] for place in places], axis=1).astype(np.int32),
+            codes=np.stack([problem.cells.codes[place][order] for place in places]).astype(np.int32),
             records=problem.cells.counts[order],
             keys=keys[order].astype(np.int32),
             cells=order.astype(np.int32),
@@ -57,7 +59,7 @@ class Items(NamedTuple):
     @property
     def spans(self) -> FloatArray:
         """(n_cut,) how far apart the outermost leaves of each attribute are, 1 where there is one leaf only."""
-        spans = self.codes.max(axis=0) - self.codes.min(axis=0)
+        spans = self.codes.max(axis=1) - self.codes.min(axis=1)
         return np.asarray(np.maximum(spans, 1), dtype=np.float64)
 
     @property
@@ -69,36 +71,6 @@ class Items(NamedTuple):
     def pieces(self) -> Pieces:
         """Return the items as pieces."""
         return Pieces(self.cells.astype(np.int64), self.bucket.astype(np.int32), self.records)
-
-    def select(self, items: IntArray, starts: IntArray, stops: IntArray) -> Items:
-        """Return copies of some items in other buckets."""
-        columns = (np.ascontiguousarray(column[items]) for column in (self.codes, self.records, self.keys, self.cells))
-        return Items._make([*columns, starts, stops])
-
-    def take(self, buckets: BoolArray) -> Items:
-        """Return some of the buckets, in the order that they have here."""
-        lengths = (self.stops - self.starts)[buckets]
-        stops = np.cumsum(lengths)
-        items = np.arange(int(lengths.sum())) + np.repeat(self.starts[buckets] - (stops - lengths), lengths)
-        return self.select(items, stops - lengths, stops)
-
-    def join(self, other: Items) -> Items:
-        """Return the buckets of both."""
-        shift = len(self.cells)
-        other = other._replace(starts=other.starts + shift, stops=other.stops + shift)
-        columns: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
-        return Items._make(np.concatenate(both) for both in columns)
-
-
-def strict_cuts(items: Items, attempts: IntArray, spans: FloatArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (n,) the attribute to cut next, -1 if there is none, the greatest code of its left side, eighths, records.
-
-    Of the two cuts beside the code at which the wanted eighths are reached the nearer one is taken.
-    """
-    attribute, cut, eighths, below, at, total = propose_cuts(items, attempts, spans)
-    nearer = total * eighths - 8 * below < 8 * (below + at) - total * eighths
-    before = (below > 0) & ((below + at == total) | nearer)
-    return attribute, cut - before, eighths, total
 
 
 class Cutter:
@@ -122,25 +94,58 @@ class Cutter:
         self._smallest = smallest
 
     def cut(self, given: Items) -> Items:
-        """Return the items in buckets that go no further."""
+        """Return the items in buckets that go no further, as they lie; threads share those of the first rounds."""
         items = Items._make(column.copy() for column in given)  # which are moved about
-        attempts, spans = np.zeros(items.n_buckets, dtype=np.int64), items.spans
-        ended = [(items.starts[:0], items.stops[:0])]
-        while items.n_buckets:
-            attribute, cut, _, total = strict_cuts(items, attempts, spans)
-            going = (attribute >= 0) & (total >= 2 * self._smallest)
-            ended.append((items.starts[~going], items.stops[~going]))
-            items = items._replace(starts=items.starts[going], stops=items.stops[going])
-            good, side = self._sides_hold(items, attribute[going], cut[going])
-            starts, stops = items.starts, items.stops
-            middles = move_items(items._replace(starts=starts[good], stops=stops[good]), side)
-            items = items._replace(
-                starts=np.concatenate([starts[~good], starts[good], middles]),
-                stops=np.concatenate([stops[~good], middles, stops[good]]),
-            )
-            attempts = np.concatenate([attempts[going][~good] + 1, np.zeros(2 * len(middles), dtype=np.int64)])
-        starts, stops = (np.concatenate(edges) for edges in zip(*ended, strict=True))
+        spans, attempts = items.spans, np.zeros(items.n_buckets, dtype=np.int64)
+        ended, items, attempts = self._cut_on(items, attempts, spans, _SHARED)
+
+        def cut_share(place: int) -> list[IntArray]:
+            own = items._replace(starts=items.starts[place::_SHARED], stops=items.stops[place::_SHARED])
+            return self._cut_on(own, attempts[place::_SHARED], spans, _ALL)[0]
+
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, _SHARED)) as pool:
+            for more in pool.map(cut_share, range(_SHARED)):
+                ended += more
+        starts, stops = np.sort(np.concatenate(ended, axis=1))  # buckets do not overlap
         return items._replace(starts=starts, stops=stops)
+
+    def _cut_on(
+        self, items: Items, attempts: IntArray, spans: FloatArray, enough: int
+    ) -> tuple[list[IntArray], Items, IntArray]:
+        """Cut until there are *enough* buckets; return where those lie that go no further, and the others."""
+        ended = [np.stack([items.starts[:0], items.stops[:0]])]
+        while 0 < items.n_buckets < enough:
+            starts, stops = items.starts, items.stops
+            attempts, good, middles = self._cut_once(items, attempts, spans)
+            over, again = attempts < 0, (attempts >= 0) & ~good
+            ended.append(np.stack([starts[over], stops[over]]))
+            items = items._replace(
+                starts=np.concatenate([starts[again], starts[good], middles[good]]),
+                stops=np.concatenate([stops[again], middles[good], stops[good]]),
+            )
+            attempts = np.concatenate([attempts[again] + 1, np.zeros(2 * int(good.sum()), dtype=np.int64)])
+        return ended, items, attempts
+
+    def _cut_once(self, items: Items, attempts: IntArray, spans: FloatArray) -> tuple[IntArray, BoolArray, IntArray]:
+        """Cut buckets where both sides hold; return what was tried, where that is good, and where right sides begin."""
+        tried, middles, place, group, first = find_cuts(items, attempts, spans, self._smallest, self._smallest_group)
+        good, which = tried >= 0, np.flatnonzero(tried >= 0)
+        lengths = np.stack([middles - items.starts, items.stops - middles], axis=1)[which]
+        half = np.repeat((2 * which[:, np.newaxis] + (0, 1)).ravel(), lengths.ravel())
+        cells = items.cells[place]
+        linked = find_linked_buckets(self._mixed, cells, half, 2 * items.n_buckets).reshape(-1, 2).any(axis=1)
+        if linked.any():
+            good &= ~linked | find_linked_buckets(self._mixed, cells, half // 2, items.n_buckets)
+        for judge, part in self._judges:
+            if not good.any():
+                break
+            if part is self._judges[0][1]:  # whose values the items are ordered by
+                holds = judge.holds(group, judge.requirement.values_at(cells), items.records[place])
+                good[which] &= np.logical_and.reduceat(holds, first[:-1])
+            else:
+                good[self._find_failing(judge, part, items, place, half) // 2] = False
+        move_items(items, which, good, place)
+        return tried, good, middles
 
     def accepts(self, items: Items, halves: Items, apart: BoolArray) -> BoolArray:  # noqa: ARG002
         """Accept buckets of which all groups of both halves hold."""
@@ -150,37 +155,13 @@ class Cutter:
             good[self._find_failing(judge, part, halves, everything, bucket)] = False
         return apart & good[0::2] & good[1::2]
 
-    def _sides_hold(self, items: Items, attribute: IntArray, cut: IntArray) -> tuple[BoolArray, Sides]:
-        """Return (n,) whether both sides of each bucket are large enough and all their groups hold, and the sides."""
-        good, side, place, group, first = part_items(items, attribute, cut, self._smallest, self._smallest_group)
-        large = np.flatnonzero(good)
-        bucket, cells = np.repeat(large, (items.stops - items.starts)[large]), items.cells[place]
-        half = 2 * bucket + side[place]
-        linked = find_linked_buckets(self._mixed, cells, half, 2 * items.n_buckets).reshape(-1, 2).any(axis=1)
-        if linked.any():
-            good &= ~linked | find_linked_buckets(self._mixed, cells, bucket, items.n_buckets)
-        for judge, part in self._judges:
-            if not good.any():
-                break
-            if part is self._judges[0][1]:  # whose values the items are ordered by
-                holds = _groups_hold(judge, items, place, group, int(first[-1]))
-                good[large] &= np.logical_and.reduceat(holds, first[:-1])
-            else:
-                good[self._find_failing(judge, part, items, place, half) // 2] = False
-        return good, side
-
     def _find_failing(self, judge: Judge, part: Part, items: Items, place: IntArray, owner: IntArray) -> IntArray:
         """Return the owners of items at *place* that have a group which fails."""
         distinct, own = np.unique(owner * part.n_values + part.values[items.cells[place]], return_inverse=True)
-        holds = _groups_hold(judge, items, place, own.reshape(-1).astype(np.int32), len(distinct))
+        first, order = counting.group_items(own.reshape(-1).astype(np.int32), len(distinct))
+        place = place[order]
+        holds = judge.holds(first, judge.requirement.values_at(items.cells[place]), items.records[place])
         return np.asarray(distinct[~holds] // part.n_values)
-
-
-def _groups_hold(judge: Judge, items: Items, place: IntArray, group: CodeArray, n_groups: int) -> BoolArray:
-    """Return (n_groups,) whether groups of the items at *place* meet a requirement."""
-    first, order = counting.group_items(group, n_groups)
-    place = place[order]
-    return judge.holds(first, judge.requirement.values_at(items.cells[place]), items.records[place])
 
 
 Accepts = Callable[[Items, Items, BoolArray], BoolArray]  # buckets, their halves, which to cut -> which stay cut
@@ -197,9 +178,10 @@ def cut_in_rounds(items: Items, smallest: int, relaxed: bool, accepts: Accepts) 
         halves = _halve(items, left)
         sizes = np.bincount(halves.bucket, halves.records, halves.n_buckets).reshape(-1, 2)
         apart = accepts(items, halves, trying & (sizes.min(axis=1) >= smallest))
-        attempts = np.where(trying, attempts + 1, len(spans) * len(EIGHTHS))
-        attempts = np.concatenate([attempts[~apart], np.zeros(2 * int(apart.sum()), dtype=np.int64)])
-        items = items.take(~apart).join(halves.take(np.repeat(apart, 2)))
+        attempts = np.where(apart, 0, np.where(trying, attempts + 1, len(spans) * len(EIGHTHS)))
+        halves = _halve(items, np.where(apart[items.bucket], left, items.records))
+        full, attempts = halves.starts < halves.stops, np.repeat(attempts, 1 + apart)
+        items = halves._replace(starts=halves.starts[full], stops=halves.stops[full])
 
 
 def _propose(
@@ -207,11 +189,8 @@ def _propose(
 ) -> tuple[BoolArray, IntArray, IntArray]:
     """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
     bucket = items.bucket
-    if not relaxed:
-        attribute, cut, eighths, total = strict_cuts(items, attempts, spans)
-    else:
-        attribute, cut, eighths, below, at, total = propose_cuts(items, attempts, spans)
-    own = items.codes[np.arange(len(bucket)), np.maximum(attribute, 0)[bucket]]
+    attribute, cut, eighths, below, at, total = propose_cuts(items, attempts, spans, not relaxed)
+    own = items.codes[np.maximum(attribute, 0)[bucket], np.arange(len(bucket))]
     left = np.where(own <= cut[bucket], items.records, 0)
     if relaxed:
         tie, wanted = own == cut[bucket], np.maximum(total // 2 - below, 0)
@@ -228,7 +207,8 @@ def _halve(items: Items, left: IntArray) -> Items:
     half = 2 * items.bucket[source] + (np.arange(len(source)) >= np.count_nonzero(left > 0))
     order = np.lexsort((source, half))
     edges = np.searchsorted(half[order], np.arange(2 * items.n_buckets + 1)).astype(np.int64)
-    return items.select(source[order], edges[:-1], edges[1:])._replace(records=records[order])
+    at = source[order]
+    return Items(items.codes.take(at, axis=1), records[order], items.keys[at], items.cells[at], edges[:-1], edges[1:])
 
 
 def accept_by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
@@ -257,160 +237,177 @@ def accept_by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
     return accepts
 
 
+class Extents(NamedTuple):
+    """What cuts of a bucket are chosen by; filled in for one bucket after the other."""
+
+    least: IntArray  # (n_cut,) codes
+    most: IntArray  # (n_cut,)
+    spans: FloatArray  # (n_cut,) of the whole table
+    tally: IntArray  # (n_codes,) zero between cuts
+
+
+@inline_kernel
+def _measure_bucket(items: Items, b: int, extents: Extents) -> int:
+    """Fill in the least and greatest codes of a bucket, and return how many records it has."""
+    start, stop = items.starts[b], items.stops[b]
+    for j in range(items.codes.shape[0]):
+        least = most = items.codes[j, start]
+        for item in range(start + 1, stop):
+            least, most = min(least, items.codes[j, item]), max(most, items.codes[j, item])
+        extents.least[j], extents.most[j] = least, most
+    total = 0
+    for item in range(start, stop):
+        total += items.records[item]
+    return total
+
+
+@inline_kernel
+def _choose_attribute(extents: Extents, attempt: int) -> tuple[int, int]:
+    """Return the attribute that a bucket is tried to be cut by, -1 if there is none, and at how many eighths."""
+    least, most, spans, _ = extents
+    n_wide = 0
+    for j in range(len(spans)):
+        n_wide += most[j] > least[j]
+    if attempt >= n_wide * len(EIGHTHS):
+        return -1, 0
+    for j in range(len(spans)):
+        ahead, width = 0, (most[j] - least[j]) / spans[j]  # attributes that are tried before: wider ones, of equal ones
+        for other in range(len(spans)):  # the first
+            wide = (most[other] - least[other]) / spans[other]
+            ahead += wide > width or (wide == width and other < j)
+        if ahead == attempt % n_wide:
+            break
+    return j, EIGHTHS[attempt // n_wide]
+
+
 @kernel
-def propose_cuts(
-    items: Items, attempts: IntArray, spans: FloatArray
-) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
+def _find_code(codes: CodeArray, records: IntArray, wanted: int, j: int, extents: Extents) -> tuple[int, int, int]:
+    """Return the code at which *wanted* eighths of records are reached, and the records below and at it."""
+    running, position, low = 0, 0, extents.least[j]
+    tally = extents.tally[: extents.most[j] - low + 1]  # of no use where codes are few and far between
+    if len(tally) <= 8 * len(codes) + 64:
+        for item in range(len(codes)):
+            tally[codes[item] - low] += records[item]
+        while 8 * (running + tally[position]) < wanted:
+            running += tally[position]
+            position += 1
+        same = tally[position]
+        tally[:] = 0
+        return low + position, running, same
+    by_code = places_ascending(codes)
+    while True:
+        here, same = codes[by_code[position]], 0
+        while position < len(by_code) and codes[by_code[position]] == here:
+            same += records[by_code[position]]
+            position += 1
+        if 8 * (running + same) >= wanted:
+            return here, running, same
+        running += same
+
+
+@inline_kernel
+def _cut_before(wanted: int, below: int, at: int, total: int) -> bool:
+    """Whether of the two cuts beside the code at which *wanted* eighths are reached that before it is taken."""
+    return below > 0 and (below + at == total or wanted - 8 * below < 8 * (below + at) - wanted)
+
+
+@kernel
+def propose_cuts(items: Items, attempts: IntArray, spans: FloatArray, strict: bool) -> IntArray:
     """Return for each bucket the attribute to try next, where to cut it, and how many records are where.
 
     Attributes are tried from the widest on, relative to *spans*, all of them in the middle first, then at a quarter and
     at an eighth from both ends; -1 where nothing is left to try. The code is that at which so many eighths of the
-    records are reached; returned are also these eighths, the records below and at that code, and all records.
+    records are reached or, of a *strict* cut, the greatest of its left side; returned are also these eighths, the
+    records below and at that code, and all records.
     """
-    codes, records = items.codes, items.records
-    n, d = len(items.starts), codes.shape[1]
-    attribute = np.full(n, -1, dtype=np.int64)
-    cut = np.zeros(n, dtype=np.int64)
-    before = np.zeros(n, dtype=np.int64)
-    at = np.zeros(n, dtype=np.int64)
-    totals = np.zeros(n, dtype=np.int64)
-    eighths = np.zeros(n, dtype=np.int64)
-    least = np.empty(d, dtype=np.int64)
-    most = np.empty(d, dtype=np.int64)
-    widths = np.empty(d, dtype=np.float64)
-    tally = np.zeros(0, dtype=np.int64)
+    n, d = len(items.starts), items.codes.shape[0]
+    found = np.zeros((6, n), dtype=np.int64)
+    ends = np.empty((2, d), dtype=np.int64)
+    extents = Extents(ends[0], ends[1], spans, np.zeros(int(spans.max()) + 1, dtype=np.int64))
     for b in range(n):
-        start, stop = items.starts[b], items.stops[b]
-        for j in range(d):
-            least[j] = most[j] = codes[start, j]
-        total = 0
-        for item in range(start, stop):
-            total += records[item]
-            for j in range(d):
-                code = codes[item, j]
-                if code < least[j]:
-                    least[j] = code
-                elif code > most[j]:
-                    most[j] = code
-        totals[b] = total
-        n_wide = 0
-        for j in range(d):
-            widths[j] = (most[j] - least[j]) / spans[j]
-            n_wide += most[j] > least[j]
-        if attempts[b] >= n_wide * len(EIGHTHS):
-            continue
-        j = -1
-        ahead = -1
-        while ahead != attempts[b] % n_wide:  # attributes that are tried before it: wider ones, of equal ones the first
-            j += 1
-            ahead = 0
-            for other in range(d):
-                ahead += widths[other] > widths[j] or (widths[other] == widths[j] and other < j)
-        eighths[b] = EIGHTHS[attempts[b] // n_wide]
-        wanted = total * eighths[b]
-        low = least[j]
-        reach = most[j] - low + 1
-        attribute[b] = j
-        if reach <= 8 * (stop - start) + 64:
-            if len(tally) < reach:
-                tally = np.zeros(2 * reach, dtype=np.int64)
-            for item in range(start, stop):
-                tally[codes[item, j] - low] += records[item]
-            running, place = 0, 0
-            while 8 * (running + tally[place]) < wanted:
-                running += tally[place]
-                place += 1
-            cut[b], before[b], at[b] = low + place, running, tally[place]
-            tally[:reach] = 0
-        else:
-            by_code = places_ascending(codes[start:stop, j])
-            running, position = 0, 0
-            while True:
-                here = codes[start + by_code[position], j]
-                same = 0
-                while position < len(by_code) and codes[start + by_code[position], j] == here:
-                    same += records[start + by_code[position]]
-                    position += 1
-                if 8 * (running + same) >= wanted:
-                    break
-                running += same
-            cut[b], before[b], at[b] = here, running, same
-    return attribute, cut, eighths, before, at, totals
+        total = _measure_bucket(items, b, extents)
+        j, eighths = _choose_attribute(extents, attempts[b])
+        found[0, b], found[2, b], found[5, b] = j, eighths, total
+        if j >= 0:
+            bucket = slice(items.starts[b], items.stops[b])
+            cut, below, at = _find_code(items.codes[j, bucket], items.records[bucket], total * eighths, j, extents)
+            found[1, b] = cut - (strict and _cut_before(total * eighths, below, at, total))
+            found[3, b], found[4, b] = below, at
+    return found
 
 
 @kernel
-def part_items(
-    items: Items, attribute: IntArray, cut: IntArray, smallest: int, smallest_group: int
-) -> tuple[BoolArray, Sides, IntArray, CodeArray, IntArray]:
-    """Part the items of buckets at a code of an attribute, and number the groups of both sides.
+def find_cuts(
+    items: Items, attempts: IntArray, spans: FloatArray, smallest: int, smallest_group: int
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Return the next cut of each bucket that leaves large enough sides and groups: its attempt, -1 if there is none.
 
-    A group is one side's items with the same key. Returned are which buckets have large enough sides and groups, the
-    side of their items, 0 (left: code <= cut) or 1, these items, their groups, and (n_large + 1,) where each bucket's
-    groups begin.
+    A group is one side's items with the same key. Returned are also where right sides will begin, the items of the
+    buckets with such a cut (by side, then key), where their groups begin, and (n_found + 1,) each bucket's groups.
     """
     codes, records, keys, _, starts, stops = items
-    side = np.zeros(len(codes), dtype=np.uint8)
-    n = len(starts)
-    n_items = (stops - starts).sum()
-    large = np.zeros(n, dtype=np.bool_)
-    places = np.empty(n_items, dtype=np.int64)
-    group = np.empty(n_items, dtype=np.int32)
-    of_group = np.zeros(n_items + 1, dtype=np.int64)
+    n, n_items = len(starts), (stops - starts).sum()
+    tried, middles = np.full(n, -1, dtype=np.int64), stops.copy()
+    place, group = np.empty(n_items, dtype=np.int64), np.zeros(n_items + 1, dtype=np.int64)
     first = np.zeros(n + 1, dtype=np.int64)
-    sizes = np.empty(2, dtype=np.int64)
-    last = np.empty(2, dtype=np.int64)
-    current = np.empty(2, dtype=np.int64)
-    place, n_large = 0, 0
+    ends = np.empty((2, codes.shape[0]), dtype=np.int64)
+    extents = Extents(ends[0], ends[1], spans, np.zeros(int(spans.max()) + 1, dtype=np.int64))
+    begin, n_found, smallest = 0, 0, max(smallest, smallest_group)
     for b in range(n):
-        begin, number = place, first[n_large]
-        last[:] = -1
-        sizes[:] = 0
-        for item in range(starts[b], stops[b]):
-            right = 0 if codes[item, attribute[b]] <= cut[b] else 1
-            side[item] = right
-            sizes[right] += records[item]
-            if keys[item] != last[right]:
-                if last[right] >= 0 and of_group[current[right]] < smallest_group:
+        total, attempt, bucket = _measure_bucket(items, b, extents), attempts[b] - 1, slice(starts[b], stops[b])
+        while total >= 2 * smallest and tried[b] < 0:
+            attempt += 1
+            j, eighths = _choose_attribute(extents, attempt)
+            if j < 0:
+                break
+            cut, left, at = _find_code(codes[j, bucket], records[bucket], total * eighths, j, extents)
+            if _cut_before(total * eighths, left, at, total):
+                cut -= 1
+            else:
+                left += at
+            if min(left, total - left) < smallest:
+                continue
+            # the left side, then the right one, up to a group that is too small
+            to, number, size = begin, first[n_found], smallest_group
+            for right in range(2):
+                key = -1
+                for item in range(starts[b], stops[b]):
+                    if (codes[j, item] > cut) != (right == 1):
+                        continue
+                    if keys[item] != key:
+                        if size < smallest_group:
+                            break
+                        key, size = keys[item], 0
+                        group[number] = to
+                        number += 1
+                    size += records[item]
+                    place[to] = item
+                    to += 1
+                if size < smallest_group:
                     break
-                last[right] = keys[item]
-                current[right] = number
-                of_group[number] = 0
-                number += 1
-            of_group[current[right]] += records[item]
-            places[place] = item
-            group[place] = current[right]
-            place += 1
-        large[b] = sizes.min() >= smallest and of_group[first[n_large] : number].min() >= smallest_group
-        if large[b]:
-            n_large += 1
-            first[n_large] = number
-        else:
-            place = begin
-    return large, side, places[:place], group[:place], first[: n_large + 1]
+                if right == 0:
+                    middles[b] = starts[b] + to - begin
+            if size >= smallest_group:
+                tried[b], begin = attempt, to
+                n_found += 1
+                first[n_found], group[number] = number, to
+    return tried, middles, place[:begin], group[: first[n_found] + 1], first[: n_found + 1]
 
 
 @kernel
-def move_items(items: Items, side: Sides) -> IntArray:
-    """Put the left items of each bucket before the right ones, keeping their order; return where the right begin."""
-    middles = np.empty(len(items.starts), dtype=np.int64)
-    for b in range(len(items.starts)):
+def move_items(items: Items, which: IntArray, good: BoolArray, place: IntArray) -> None:
+    """Put the items of good buckets in the order of *place*, where those of the buckets *which* stand in turn."""
+    begin = 0
+    for b in which:
         start, stop = items.starts[b], items.stops[b]
-        codes, records = items.codes[start:stop].copy(), items.records[start:stop].copy()
-        keys, cells, sides = items.keys[start:stop].copy(), items.cells[start:stop].copy(), side[start:stop].copy()
-        middles[b] = stop - sides.sum()
-        left, right = start, middles[b]
-        for item in range(stop - start):
-            target = left
-            if sides[item] == 0:
-                left += 1
-            else:
-                target = right
-                right += 1
-            for j in range(codes.shape[1]):
-                items.codes[target, j] = codes[item, j]
-            items.records[target], items.keys[target] = records[item], keys[item]
-            items.cells[target], side[target] = cells[item], sides[item]
-    return middles
+        order = place[begin : begin + stop - start]
+        begin += stop - start
+        if good[b]:
+            for j in range(items.codes.shape[0]):
+                items.codes[j, start:stop] = items.codes[j][order]
+            items.records[start:stop] = items.records[order]
+            items.keys[start:stop] = items.keys[order]
+            items.cells[start:stop] = items.cells[order]
 
 
 @kernel

@@ -125,12 +125,7 @@ def join_pieces(cell: IntArray, bucket: CodeArray, records: IntArray) -> Pieces:
 
 @kernel
 def spread(
-    values: IntArray,
-    records_of: FloatArray,
-    free: IntArray,
-    drawn: IntArray,
-    slots: int,
-    candidates: int,
+    values: IntArray, records_of: FloatArray, free: IntArray, drawn: IntArray, slots: int, candidates: int
 ) -> CodeArray:
     """Return the bucket of each record: of some buckets with free places, the one that has its values least often.
 

@@ -180,7 +180,8 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     step.advance(int(parted.counts.sum()))
     if len(cut) == 1:
         return cut[0].pieces()
-    found = correlations(problem, method.correlation, method.intervals)
+    found = parted.partition.found
+    found = correlations(problem, method.correlation, method.intervals) if found is None else found
     inside = [np.array(places) for places in choices]
     others = [np.setdiff1d(np.arange(len(found)), places) for places in inside]
     scores = [

@@ -55,9 +55,7 @@ class Sweep:
         items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
         labels: list[CodeArray] = [np.zeros((0, self.items.shape[1]), dtype=np.int32)]
         n_classes = 0
-        for item in range(len(self.items) - 1):
-            if not live.any_class_can_close():
-                break
+        for item in range(len(self.items) - 1 if live.any_class_can_close() else 0):
             possible, class_of, nodes = live.group_at(item)
             if not len(nodes):
                 continue
@@ -77,6 +75,8 @@ class Sweep:
             n_classes += len(held)
             live.take(members, stay)
             step.advance(int(sizes.sum()))
+            if not live.any_class_can_close():
+                break
         return Classes(np.concatenate(items), np.concatenate(labels)), Parts.join([*closed, live.take_left()])
 
     def _settle(
@@ -128,9 +128,11 @@ class Live:
     def __init__(self, problem: Problem, items: CodeArray, trees: TreeTables, rules: Rules, parts: Parts) -> None:
         self._problem = problem
         self._items = items
-        self._trees = trees
         self._rules = rules
-        self._row = parts.cell  # of the trees' leaves
+        example, row = same_rows((*trees.leaves[parts.cell].T, np.zeros(len(parts.cell), dtype=np.int32)))
+        self._trees = trees._replace(leaves=trees.leaves[parts.cell[example]])
+        by_row = np.argsort(row, kind="stable")  # neighbours have the same quasi values, and are grouped together
+        parts, self._row = parts.take(by_row), row[by_row].astype(np.int64)
         n_leaves = np.array([attribute.taxonomy.n_leaves for attribute in problem.sensitive], dtype=np.int64)
         self._raised: BoolArray = np.asarray((parts.nodes >= n_leaves).any(axis=1))
         self._live = np.arange(len(parts.cell))
@@ -191,20 +193,23 @@ class Live:
         """Find out which parts are pruned at all items of a scout."""
         self._scouted[scout] = len(self._live)
         class_of, nodes = self._at(self._scouts[scout], self._live)
-        lost = find_prunable(class_of, len(nodes), self._live, self.pattern, self.patterns, self._rules)
-        self._pruned[self._live] &= ~self._bits[scout]
-        self._pruned[self._live[lost]] |= self._bits[scout]
+        first, order = kernels.group_items(class_of, len(nodes))
+        parts = self._live[order]
+        members = Members(first, np.arange(len(parts)), self.pattern[parts])
+        lost = find_prunable(members, self.patterns, self._rules, self.remaining[parts])
+        self._pruned[self._live] |= self._bits[scout]
+        self._pruned[parts[~lost]] &= ~self._bits[scout]
 
     def _move_together(self) -> None:
         """Copy what is still live to neighbouring places, once most of the rest is gone: memory is slow."""
         live = self._live
         if 2 * len(live) >= len(self.remaining):
             return
-        rows = self._row[live]
+        rows, row = np.unique(self._row[live], return_inverse=True)
         self._trees = self._trees._replace(leaves=self._trees.leaves[rows])
         self.parts, self.pattern, self.remaining = self.parts.take(live), self.pattern[live], self.remaining[live]
         self._raised, self._pruned = self._raised[live], self._pruned[live]
-        self._row = self._live = np.arange(len(live))
+        self._row, self._live = row.reshape(-1).astype(np.int64), np.arange(len(live))
 
 
 def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
@@ -342,29 +347,33 @@ def group_by_label(
     n_classes = 0
     for i in range(n):
         part = live[i]
-        key, shallow = np.uint64(0), False
-        for j in range(d):
-            node = label_node(trees, levels, row[part], j)
-            shallow = shallow or node < 0
-            key += np.uint64(node) * trees.multiplier[j]
-        if shallow:
-            continue
-        slot = slot_of(key, 0, mask)
-        while True:
-            found = slots[slot]
-            if found < 0:
-                slots[slot] = n_classes
-                keys[n_classes], example[n_classes], enough[n_classes] = key, i, at_least
-                found = np.int32(n_classes)
-                n_classes += 1
-                break
-            if keys[found] == key and (trees.exact or same_label(trees, levels, row[part], row[live[example[found]]])):
-                break
-            slot = (slot + np.uint64(1)) & mask
-        class_of[i] = found
-        total[found] += records[part]
-        if raised[part]:
-            enough[found] = if_raised
+        if i and row[part] == row[live[i - 1]]:  # its neighbour has the same quasi values
+            found = class_of[i - 1]
+        else:
+            found, key = np.int32(-1), np.uint64(0)
+            shallow = False
+            for j in range(d):
+                node = label_node(trees, levels, row[part], j)
+                shallow = shallow or node < 0
+                key += np.uint64(node) * trees.multiplier[j]
+            slot = slot_of(key, 0, mask)
+            while not shallow:
+                found = slots[slot]
+                if found < 0:
+                    slots[slot] = found = np.int32(n_classes)
+                    keys[found], example[found], enough[found] = key, i, at_least
+                    n_classes += 1
+                    break
+                if keys[found] == key and (
+                    trees.exact or same_label(trees, levels, row[part], row[live[example[found]]])
+                ):
+                    break
+                slot = (slot + np.uint64(1)) & mask
+        if found >= 0:
+            class_of[i] = found
+            total[found] += records[part]
+            if raised[part]:
+                enough[found] = if_raised
     number = np.full(n_classes + 1, -1, dtype=np.int32)  # the last is for parts without a class
     kept = 0
     for c in range(n_classes):

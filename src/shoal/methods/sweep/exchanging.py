@@ -29,6 +29,7 @@ _EFFORT = 1 << 17  # sets of records that a round looks at, about
 _ROUNDS = 4
 _WORTH = 2e-4  # of the table's information: a round that gains less is the last
 _LARGEST = 1 << 21  # records: of more than these, rounds would reach too few
+_LARGEST_DEFENDED = 1 << 14  # where labels are defended, exchanges in larger tables gain too little for their time
 
 
 class Table(NamedTuple):
@@ -63,7 +64,8 @@ def exchange(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Par
     together = min(n, max(_FEWEST, min(_MOST, (_EFFORT // max(n, 1)).bit_length() - 1)))
     turns = min(n, _EFFORT >> together)
     spare = min(n + 1 - n_classes, _ROUNDS * turns * together) + together  # there are never more classes than this
-    if not 0 < n <= _LARGEST or not problem.quasi or not can_improve(sweep, n_classes + spare):
+    largest = _LARGEST_DEFENDED if sweep.models.defend else _LARGEST
+    if not 0 < n <= largest or not problem.quasi or not can_improve(sweep, n_classes + spare):
         return classes, parts
     shown = shown.take(np.repeat(np.arange(len(shown.cell)), shown.records))
     # records are sorted by what they are, and only equal ones by chance: neither seed nor the order of rows matters
@@ -132,7 +134,7 @@ def _find_decodable(rules: Rules, lifted: IntArray) -> tuple[int, int, int]:
     for r in range(len(rules.place)):
         for node in range(rules.n_leaves[r], rules.first_node[r + 1] - rules.first_node[r]):
             if pair_of(rules, r, node, 0) >= 0:
-                value, _ = decodable(rules, r, node, lifted)
+                value = decodable(rules, r, node, lifted)
                 if value >= 0:
                     return r, node, value
     return -1, -1, -1

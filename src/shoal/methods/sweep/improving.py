@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import inline_kernel, kernel
+from shoal.core.kernels import inline_kernel, kernel, same_rows
 from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, label_node, slot_of
 from shoal.methods.sweep.kernels import (
     add_records,
@@ -31,7 +31,8 @@ _LOOKUPS = 1 << 25  # of a cell at an item: in larger tables only the least info
 _THREADS = 2
 _ROUNDS = 8
 _MOST_UNITS = 1 << 27  # entries of the histograms of all classes
-_WORTH = 2e-4  # of the table's information: a round that gains less is the last
+_MOST_REFUSED = 1 << 24  # classes times kinds of records: of more it is not kept who was refused
+_WORTH = 1e-3  # of the table's information: a round that gains less is the last
 
 
 def can_improve(sweep: Sweep, n_classes: int) -> bool:
@@ -41,16 +42,11 @@ def can_improve(sweep: Sweep, n_classes: int) -> bool:
     return not sweep.models.others and (n_classes + 1) * max(entries, 1) <= _MOST_UNITS
 
 
-def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> Parts:
-    """Return the parts with records moved to where they tell more.
+def improve(sweep: Sweep, classes: Classes, parts: Parts) -> Parts:
+    """Return the parts with records moved to where they tell more; those without a class are the last one's.
 
-    If the last class is not *settled*, its parts are those without a class, and it need not hold yet. Every move gains,
-    and leaves every other class with all its promises.
+    Every move gains, and leaves every class with all its promises but the last one, which is completed later.
     """
-    withheld = parts.take(parts.owner < 0) if settled else parts.take(parts.owner < -1)
-    if settled:
-        parts = parts.take(parts.owner >= 0)
-        classes = Classes(classes.item[:-1], classes.nodes[:-1])
     problem, rules = sweep.problem, sweep.models.rules
     last = len(classes.item)
     root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]])
@@ -64,6 +60,10 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
     tallies = tally_classes(rules, parts.nodes, own, parts.owner, parts.records, last + 1)  # kept up to date by pull
     changed = np.ones(last + 1, dtype=np.bool_)
     rows, candidates = _candidates(sweep, classes, parts, information)
+    nothing = np.zeros(problem.cells.n_cells, dtype=np.int32)
+    kind_of_cell = same_rows((nothing, *problem.cells.codes[len(problem.quasi) :]))[1]
+    n_kinds = int(kind_of_cell.max(initial=0)) + 1
+    refused = np.full((last + 1, n_kinds if (last + 1) * n_kinds <= _MOST_REFUSED else 0), np.inf)
     for _ in range(_ROUNDS):
         own = parts.own_values(problem)
         row_of = np.searchsorted(rows, parts.cell)
@@ -71,24 +71,20 @@ def improve(sweep: Sweep, classes: Classes, parts: Parts, *, settled: bool) -> P
         around = np.asarray(np.append(changed, False)[candidates].any(axis=1))
         stirred = around[row_of] | changed[parts.owner]
         movable = stirred & ((information[parts.owner] < best) | (parts.nodes != own).any(axis=1))
-        if settled:
-            movable &= parts.owner == last
         mixed = sweep.rng.permutation(np.flatnonzero(movable))
         order = mixed[np.argsort(information[parts.owner[mixed]], kind="stable")]
         changed = np.zeros(last + 1, dtype=np.bool_)
         records = parts.records.copy()
         moving = row_of, own, parts.nodes, parts.owner, records
         kept = *tallies, information, changed, *kernels.group_items(parts.owner.astype(np.int32), last + 1)
-        besides = candidates, -1 if settled else last, touched, best_counts
+        besides = candidates, last, touched, best_counts, kind_of_cell[parts.cell], refused
         world = World._make([rules, *moving, *kept, *detail, *besides])
         part, nodes, goal, gain = pull(world, order, sweep.rng)
         moved = Parts(parts.cell[part], nodes, np.ones(len(part), dtype=np.int64), goal)
         parts = Parts.join([parts._replace(records=records).take(records > 0), moved])
         if gain < _WORTH * whole:
             break
-    if not settled:
-        parts = parts._replace(owner=np.where(parts.owner == last, -1, parts.owner))
-    return Parts.join([parts, withheld])
+    return parts._replace(owner=np.where(parts.owner == last, -1, parts.owner))
 
 
 def sensitive_details(sweep: Sweep) -> tuple[IntArray, FloatArray, CodeArray]:
@@ -233,10 +229,8 @@ def relabel(
 def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
     """Return -1 if the labels of a class, as far as they are among *nodes*, are defended; else a rule."""
     for r in range(len(rules.place)):
-        if (
-            pair_of(rules, r, nodes[rules.place[r]], 0) >= 0
-            and decodable(rules, r, nodes[rules.place[r]], lifted)[0] >= 0
-        ):
+        node = nodes[rules.place[r]]
+        if pair_of(rules, r, node, 0) >= 0 and decodable(rules, r, node, lifted) >= 0:
             return r
     return -1
 
@@ -244,7 +238,7 @@ def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
 @inline_kernel
 def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
     """Return a value that makes up too much under a label, and how many records of others would have to be there."""
-    crowded, _ = decodable(rules, r, node, lifted)
+    crowded = decodable(rules, r, node, lifted)
     base, place = rules.first_leaf[r] + crowded, rules.first_node[r] + node
     wanted = -(-lifted[pair_of(rules, r, node, crowded)] * rules.cap_bottom[base] // rules.cap_top[base])
     for leaf in range(rules.lo[place], rules.hi[place]):
@@ -276,9 +270,11 @@ class World(NamedTuple):
     detail: FloatArray  # (n_nodes of all sensitive attributes,) what a node tells
     step: CodeArray  # (n_nodes of all sensitive attributes,) the node that it is generalized to; itself at the end
     candidates: CodeArray  # (n_rows, n_candidates) classes that a record may join; -1 fills up
-    last: int  # the class that is completed later, and only keeps its number of records; -1: none
+    last: int  # the class that is completed later, and only keeps its number of records
     touched: IntArray  # every leaf
     best: IntArray  # scratch for judging
+    kind_of: CodeArray  # (n_parts,) the same for records with the same sensitive values
+    refused: FloatArray  # (n_classes, n_kinds) the least that a record told that a class, as it is, has no place for
 
 
 class _Trial(NamedTuple):
@@ -367,14 +363,16 @@ def _find_goal(
     raised = False
     for s in range(n_sensitive):
         raised = raised or world.nodes[part, s] != own[s]
-    goal, n_lent, lent_for = -1, 0, 0
+    goal, n_lent, lent_for, known = -1, 0, 0, world.refused.shape[1] > 0
     for c in range(-1 if raised else 0, world.candidates.shape[1]):
         there = here if c < 0 else world.candidates[world.row_of[part], c]
         if there < 0:
             break
         if not (may_lose if c < 0 else may_leave) or (c >= 0 and there == here) or there == world.last:
             continue
-        value = world.information[there]
+        if c >= 0 and known and world.refused[there, world.kind_of[part]] <= trial.at_stake[0]:
+            continue
+        value, first = world.information[there], goal < 0
         for s in range(n_sensitive):
             trial.nodes[s] = own[s]
             value += detail_of(world, s, own[s])
@@ -393,6 +391,8 @@ def _find_goal(
                 break
             value += detail_of(world, s, up) - detail_of(world, s, trial.nodes[s])
             trial.nodes[s] = up
+        if c >= 0 and known and first and goal < 0:  # nobody with these values that tells as much or more can go there
+            world.refused[there, world.kind_of[part]] = trial.at_stake[0]
     return goal, n_lent, lent_for
 
 
@@ -438,6 +438,8 @@ def pull(world: World, order: IntArray, rng: np.random.Generator) -> tuple[IntAr
             total += at_stake[1]
             world.changed[here] = True
             world.changed[goal] = True
+            world.refused[here] = np.inf
+            world.refused[goal] = np.inf
             moved_part.append(part)
             moved_class.append(goal)
             moved_nodes.append(chosen.nodes.copy())

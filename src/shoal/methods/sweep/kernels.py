@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
-from shoal.core.kernels import group_items, inline_kernel, kernel
+from shoal.core.kernels import inline_kernel, kernel
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
+_NARROWED = 64  # times that a bound on records under a label is narrowed
+_TOTALS = 64  # of records under a label, that are tried in steps
 
 
 @inline_kernel
@@ -119,23 +121,16 @@ def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
 
 
 @inline_kernel
-def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
-    """Return a value that makes up too much of the records under a label of a class, and how many have to leave.
-
-    -1 and 0 if there is none. *lifted* are the class's records by pairs.
-    """
+def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
+    """Return a value that makes up too much of a class's records under a label, by its *lifted* pairs; -1: none."""
     base = rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r]
     low, high = rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]
-    total = 0
+    total = lifted[base + low : base + high].sum()
     for leaf in range(low, high):
-        total += lifted[base + leaf]
-    for leaf in range(low, high):
-        top, bottom = rules.cap_top[rules.first_leaf[r] + leaf], rules.cap_bottom[rules.first_leaf[r] + leaf]
-        count = lifted[base + leaf]
-        if count > limit_of(total, top, bottom):
-            # count - t <= cap (total - t)
-            return leaf, max(int((count - total * (top / bottom)) / (1.0 - top / bottom) * (1.0 - 1e-9)), 1)
-    return -1, 0
+        cap = rules.first_leaf[r] + leaf
+        if lifted[base + leaf] > limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap]):
+            return int(leaf)
+    return -1
 
 
 @inline_kernel
@@ -247,25 +242,40 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
 
 
 @inline_kernel
-def _drop_undefendable(rules: Rules, one: _Class, n_groups: int, size: int) -> int:
-    """Let all records leave whose label has too few values in the class to ever be defended; return how many stay.
+def _most_defended(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
+    """Return how many records under a label can be defended at most, in a class or a subset of it.
 
-    Of the records under a label, values may make up their caps: if these add up to less than 1, nobody can stay.
+    Of so many, values may have their caps. If that makes fewer in all, then there are at most as many, and so on.
     """
+    base, place = pair_of(rules, r, node, 0), rules.first_node[r] + node
+    total = lifted[base + rules.lo[place] : base + rules.hi[place]].sum()
+    for _ in range(_NARROWED):
+        allowed = 0
+        for leaf in range(rules.lo[place], rules.hi[place]):
+            cap = rules.first_leaf[r] + leaf
+            allowed += min(lifted[base + leaf], limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap]))
+        if allowed == total:
+            break
+        total = allowed
+    return int(total)
+
+
+@inline_kernel
+def _drop_undefendable(rules: Rules, one: _Class, n_groups: int, size: int) -> int:
+    """Let records leave that are too many of a value to be defended under their label; return how many stay."""
+    rule, label, total = -1, -1, 0
     for g in range(n_groups):
         for r in range(len(rules.place)):
-            node = one.patterns[one.pattern[g], rules.place[r]]
-            base = pair_of(rules, r, node, 0)
-            if base < 0 or one.remaining[g] == 0:
+            pair, node = _pair_of_group(rules, r, one, g), one.patterns[one.pattern[g], rules.place[r]]
+            if pair < 0:
                 continue
-            place, allowed = rules.first_node[r] + node, 0.0
-            for leaf in range(rules.lo[place], rules.hi[place]):
-                if one.lifted[base + leaf] > 0:
-                    cap = rules.first_leaf[r] + leaf
-                    allowed += rules.cap_top[cap] / rules.cap_bottom[cap]
-            if allowed < 1.0 - 1e-9:
-                _let_leave(rules, one, g, one.remaining[g])
-                size -= one.before[g]
+            if rule != r or label != node:  # who leaves does not change how many can be defended
+                rule, label, total = r, node, _most_defended(rules, r, node, one.lifted)
+            cap = rules.first_leaf[r] + pair - pair_of(rules, r, node, 0)
+            allowed = limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap])
+            leaving = min(one.remaining[g], max(one.lifted[pair] - allowed, 0))
+            _let_leave(rules, one, g, leaving)
+            size -= leaving
     return size
 
 
@@ -281,32 +291,10 @@ def _let_leave(rules: Rules, one: _Class, g: int, records: int) -> None:
 
 
 @inline_kernel
-def _find_crowded(rules: Rules, one: _Class, n_groups: int) -> tuple[int, int, int]:
-    """Return a rule, the pair of which too many records are under their label, and how many must leave; -1: none."""
-    for g in range(n_groups):
-        for r in range(len(rules.place)):
-            node = one.patterns[one.pattern[g], rules.place[r]]
-            if one.remaining[g] > 0 and pair_of(rules, r, node, 0) >= 0:
-                leaf, leaving = decodable(rules, r, node, one.lifted)
-                if leaf >= 0:
-                    return r, pair_of(rules, r, node, leaf), leaving
-    return -1, -1, 0
-
-
-@inline_kernel
-def _choose_leaver(
-    rules: Rules, one: _Class, n_groups: int, size: int, rule: int, crowded: int, rng: np.random.Generator
-) -> int:
-    """Return the group of the record that leaves: of the crowded pair, by the rule, or anybody if there is neither."""
+def _choose_leaver(rules: Rules, one: _Class, n_groups: int, size: int, rule: int, rng: np.random.Generator) -> int:
+    """Return the group of the record that leaves: by the rule, or anybody if there is none."""
     chosen = -1
-    if crowded >= 0:
-        found = 0
-        for g in range(n_groups):
-            if one.remaining[g] > 0 and _pair_of_group(rules, rule, one, g) == crowded:
-                found += one.remaining[g]
-                if rng.random() * found < one.remaining[g]:
-                    chosen = g
-    elif rule < 0:
+    if rule < 0:
         seat = int(rng.random() * size)
         chosen = 0
         while seat >= one.remaining[chosen]:
@@ -337,8 +325,12 @@ def _leave(
 ) -> int:
     """Let records leave a class until it holds and has at most so many; return how many stay, 0 if it cannot hold."""
     at_least = rules.plain_records if plain else rules.records
-    while size >= at_least:
-        leaving, rule, crowded = 0, focus, -1
+    while True:
+        before, leaving, rule = size, 0, focus
+        if not plain:
+            size = _drop_undefendable(rules, one, n_groups, size)
+        if size < at_least:
+            return 0
         for r in range(len(rules.place)):
             leaving = judge(rules, r, size, one.units, one.touched[r], one.n_touched[r], one.best)
             if leaving != 0:
@@ -346,18 +338,13 @@ def _leave(
                 break
         if leaving < 0:
             return 0
-        if leaving == 0 and not plain:
-            found, crowded, leaving = _find_crowded(rules, one, n_groups)
-            rule = found if crowded >= 0 else rule
-        if leaving == 0:
-            if size <= most:
-                return size
-            leaving = size - most
-        for _ in range(min(leaving, size)):
-            chosen = _choose_leaver(rules, one, n_groups, size, rule, crowded, rng)
-            _let_leave(rules, one, chosen, 1)
+        if leaving == 0 and size < before:  # whether labels are defended now is asked again
+            continue
+        if leaving == 0 and size <= most:
+            return size
+        for _ in range(min(leaving or size - most, size)):
+            _let_leave(rules, one, _choose_leaver(rules, one, n_groups, size, rule, rng), 1)
             size -= 1
-    return 0
 
 
 @inline_kernel
@@ -376,28 +363,13 @@ def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
         one.n_touched[r] = 0
 
 
-@kernel
-def settle(
-    members: Members,
-    patterns: CodeArray,
-    rules: Rules,
-    most: IntArray,
-    focus: IntArray,
-    rng: np.random.Generator,
-    stay: IntArray,
-) -> IntArray:
-    """Let records leave each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
-
-    Parts have ``stay`` records each, which is lowered. The one who leaves is of the pattern that takes most from the
-    dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any). Once all hold, records
-    leave that are too many of one value under a label. A class that cannot hold ends empty. Patterns are nodes, and
-    behind them the values that the records have.
-    """
-    n_classes, widest = len(members.first) - 1, 0
-    for c in range(n_classes):
+@inline_kernel
+def _start(rules: Rules, patterns: CodeArray, members: Members) -> _Class:
+    """Return the arrays that all classes use in turn."""
+    n_rules, n_leaves, widest = len(rules.place), len(rules.weights), 0
+    for c in range(len(members.first) - 1):
         widest = max(widest, members.first[c + 1] - members.first[c])
-    n_rules, n_leaves = len(rules.place), len(rules.weights)
-    one = _Class(
+    return _Class(
         patterns,
         np.full(len(patterns), -1, dtype=np.int32),
         np.empty(widest, dtype=np.int64),
@@ -411,11 +383,53 @@ def settle(
         np.full(n_leaves, -1, dtype=np.int64),
         room_for_judging(rules),
     )
+
+
+@kernel
+def find_prunable(members: Members, patterns: CodeArray, rules: Rules, records: IntArray) -> BoolArray:
+    """Return whether a part of a class can be in no subset of it that has and covers enough for every rule.
+
+    Nobody under its label can be defended, or all that can be together are too few, or cover too few values.
+    """
+    one, prunable = _start(rules, patterns, members), np.ones(len(records), dtype=np.bool_)
+    for c in range(len(members.first) - 1):
+        n_groups, size, plain = _enter(rules, one, members, c, records)
+        if not plain:
+            size = _drop_undefendable(rules, one, n_groups, size)
+        enough = size >= (rules.plain_records if plain else rules.records)
+        for r in range(len(rules.place)):
+            distinct = 0
+            for i in range(one.n_touched[r]):
+                distinct += one.units[rules.first_leaf[r] + one.touched[r, i]] > 0
+            enough = enough and distinct >= rules.distinct[r]
+        for i in range(members.first[c], members.first[c + 1]):
+            part = members.order[i]
+            prunable[part] = not enough or one.remaining[one.group_of[members.pattern[part]]] == 0
+        _clear(rules, one, n_groups)
+    return prunable
+
+
+@kernel
+def settle(
+    members: Members,
+    patterns: CodeArray,
+    rules: Rules,
+    most: IntArray,
+    focus: IntArray,
+    rng: np.random.Generator,
+    stay: IntArray,
+) -> IntArray:
+    """Let records leave each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
+
+    Parts have ``stay`` records each, which is lowered. The one who leaves is of the pattern that takes most from the
+    dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any). Before each look at the
+    rules, records leave that are too many of one value under a label. A class that cannot hold ends empty. Patterns are
+    nodes, and behind them the values that the records have.
+    """
+    n_classes, one = len(members.first) - 1, _start(rules, patterns, members)
     sizes = np.zeros(n_classes, dtype=np.int64)
     for c in range(n_classes):
         n_groups, size, plain = _enter(rules, one, members, c, stay)
-        if not plain:
-            size = _drop_undefendable(rules, one, n_groups, size)
         sizes[c] = _leave(rules, one, n_groups, size, plain, most[c], focus[c], rng)
         for i in range(members.first[c], members.first[c + 1]):
             part = members.order[i]
@@ -498,34 +512,70 @@ def lift(
 
 
 @kernel
-def find_prunable(
-    class_of: CodeArray, n_classes: int, live: IntArray, pattern: CodeArray, patterns: CodeArray, rules: Rules
-) -> BoolArray:
-    """Return (n_live,) whether a part's class, and so each of its subsets, covers too few values for some rule.
+def label_fewest(rules: Rules, chosen: IntArray, node: int, counts: IntArray) -> IntArray:
+    """Return how many records of each value of one class are to publish a label, as few as possible; empty: no way.
 
-    Parts without a class are prunable, too.
+    Then the *chosen* rules on the attribute hold, and no value has more of the label than its cap. All limits are
+    convex, so the totals that are possible have no gaps: totals are tried in steps, and by bisection between the first
+    that succeeds and the one before it.
     """
-    n_rules = len(rules.place)
-    distinct = np.zeros((n_classes, n_rules), dtype=np.int64)
-    first, order = group_items(class_of, n_classes)
-    had = np.full(rules.first_node[-1], -1, dtype=np.int64)  # the class that last had a node
-    covered = np.full(rules.first_leaf[-1], -1, dtype=np.int64)  # the class that last covered a leaf
-    for c in range(n_classes):
-        for k in range(first[c], first[c + 1]):
-            for r in range(n_rules):
-                node = patterns[pattern[live[order[k]]], rules.place[r]]
-                number = rules.first_node[r] + node
-                if had[number] == c:
-                    continue
-                had[number] = c
-                kept = node < rules.n_leaves[r]
-                for leaf in range(rules.first_leaf[r] + rules.lo[number], rules.first_leaf[r] + rules.hi[number]):
-                    if covered[leaf] != c and (kept or rules.weights[leaf] > 0):
-                        covered[leaf] = c
-                        distinct[c, r] += 1
-    result = np.empty(len(live), dtype=np.bool_)
-    for i in range(len(live)):
-        result[i] = class_of[i] < 0
-        for r in range(n_rules):
-            result[i] = result[i] or distinct[class_of[i], r] < rules.distinct[r]
-    return result
+    place = rules.first_node[chosen[0]] + node
+    covered = counts[rules.lo[place] : rules.hi[place]].sum()
+    found, failed, total, step = np.zeros(0, dtype=np.int64), -1, 0, max(1, covered // _TOTALS)
+    while True:
+        lifted, holds = label_records(rules, chosen, node, counts, total)
+        if holds:
+            found, least = lifted, total
+        elif total == covered:
+            return found
+        else:
+            failed = total
+        if not len(found):
+            total = min(total + step, covered)
+        elif least - failed == 1:
+            return found
+        else:
+            total = (least + failed) // 2
+
+
+@kernel
+def label_records(rules: Rules, chosen: IntArray, node: int, counts: IntArray, total: int) -> tuple[IntArray, bool]:
+    """Return (n_leaves,) how many of *total* records under a label should be of each value, and whether that holds.
+
+    They are taken from the values that are most frequent then, down to a common level, as far as caps permit: whatever
+    k is, no other choice leaves less to the k most frequent values.
+    """
+    n_leaves, place, base = len(counts), rules.first_node[chosen[0]] + node, rules.first_leaf[chosen[0]]
+    factor, most = rules.factor[chosen[0]], np.zeros(n_leaves, dtype=np.int64)
+    units = np.zeros(len(rules.weights), dtype=np.int64)
+    for r in chosen:
+        units[rules.first_leaf[r] : rules.first_leaf[r + 1]] = counts * rules.factor[r]
+        add_units(rules, r, node, total, units)
+    for leaf in range(rules.lo[place], rules.hi[place]):
+        most[leaf] = counts[leaf]
+        for r in chosen:
+            cap = rules.first_leaf[r] + leaf
+            most[leaf] = min(most[leaf], limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap]))
+    # the lowest level to which not more than all have to be taken
+    below, level = -1, units[base : base + n_leaves].max()
+    while level - below > 1:
+        middle, taken = (below + level) // 2, 0
+        for leaf in range(n_leaves):
+            taken += min(max(-((middle - units[base + leaf]) // factor), 0), most[leaf])
+        if taken > total:
+            below = middle
+        else:
+            level = middle
+    lifted, rest = np.zeros(n_leaves, dtype=np.int64), total
+    for leaf in range(n_leaves):
+        lifted[leaf] = min(max(-((level - units[base + leaf]) // factor), 0), most[leaf])
+        rest -= lifted[leaf]
+    for leaf in range(n_leaves):  # of one record more from each, some are still to be taken
+        more = min(rest, min(max(-((below - units[base + leaf]) // factor), 0), most[leaf]) - lifted[leaf])
+        lifted[leaf] += more
+        rest -= more
+    touched, best, holds = np.arange(n_leaves), room_for_judging(rules), rest == 0
+    for r in chosen:
+        units[rules.first_leaf[r] : rules.first_leaf[r + 1]] -= lifted * rules.factor[r]
+        holds = holds and judge(rules, r, counts.sum(), units, touched, n_leaves, best) == 0
+    return lifted, holds

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 
 from shoal.core import kernels
-from shoal.core.arrays import BoolArray, IntArray
+from shoal.core.arrays import BoolArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
 from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, tree_tables
 from shoal.methods.sweep.exchanging import exchange
 from shoal.methods.sweep.improving import can_improve, improve
-from shoal.methods.sweep.kernels import lift
+from shoal.methods.sweep.kernels import label_fewest, lift
 from shoal.methods.sweep.rules import Models, Parts, caps_of, information_of, is_defended, labels_defended
 from shoal.methods.sweep.selecting import count_items, sweep_items
 from shoal.models.base import round_up
@@ -27,6 +27,8 @@ from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
+
+T = TypeVar("T")
 
 
 def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
@@ -41,10 +43,7 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
     gain, better, moved = 0.0, classes, parts
     if improves and can_improve(sweep, len(swept_classes.item)):
         with progress.step("improving", None), suppress(UnreachableError):  # then it stays as it is
-            free = improve(sweep, swept_classes, swept, settled=False)
-            better, moved = _with_last_class(sweep, swept_classes, free)
-            if defend:  # of the last class more was generalized than had to be
-                moved = improve(sweep, better, moved, settled=True)
+            better, moved = _with_last_class(sweep, swept_classes, improve(sweep, swept_classes, swept))
         more = _information(problem, better, moved) - _information(problem, classes, parts)
         if more > 0:  # who was pulled out of the last class may be missing there, so this is not certain
             gain, classes, parts = more, better, moved
@@ -116,36 +115,52 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
     """Steps 18 to 22: place what no class took.
 
     Where generalizing sensitive values does not help, these records are withheld if the policy permits it, or else
-    closed classes are dissolved into their class, the least informative first.
+    closed classes are dissolved into their class, the least informative first. Where labels are defended, more of them
+    are if that keeps more information: a last class that barely holds publishes hardly any value.
     """
-    problem, n = sweep.problem, len(classes.item)
+    problem, n, n_left = sweep.problem, len(classes.item), int((parts.owner < 0).sum())
+    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
+    told = information_of(problem.quasi, np.concatenate([classes.nodes, root]))
+    owner = np.where(parts.owner < 0, n, parts.owner)
+    by_owner = np.argsort(owner, kind="stable")
+    parts, owner = parts.take(by_owner), owner[by_owner]
+    told_before = np.append(0.0, np.cumsum(told[owner] * parts.records))  # by the labels of closed classes
+    group, alike = parts.alike(problem)
 
-    def complete(n_dissolved: int) -> Parts | None:
-        inside = (parts.owner < 0) | (parts.owner >= n - n_dissolved)
-        last = generalize(problem, sweep.models, parts.take(inside), sweep.rng)
-        if last is None:
+    def attempt(n_dissolved: int) -> tuple[float, Parts] | None:
+        """Return the information of all records, and how those of the last class are published."""
+        begin = np.searchsorted(owner, n - n_dissolved)
+        records = np.bincount(group[begin:], parts.records[begin:], len(alike.cell)).astype(np.int64)
+        found = label_alike(problem, sweep.models, alike._replace(records=records).take(records > 0), sweep.rng)
+        if found is None:
             return None
-        owner = np.full(len(last.cell), n - n_dissolved, dtype=np.int64)
-        found = Parts.join([parts.take(~inside), last._replace(owner=owner)])
-        blocking = _why_beyond_cap(problem, found)
+        everyone = Parts.join([alike._replace(records=alike.records - records), found])
+        blocking = _why_beyond_cap(problem, everyone)
         if blocking and n_dissolved == n:
             raise UnreachableError(blocking)
-        return None if blocking else found
+        values = np.dot(information_of(problem.sensitive, everyone.nodes), everyone.records)
+        return None if blocking else (float(told_before[begin] + told[n] * records.sum() + values), found)
 
-    n_dissolved = 0
-    left = parts.owner < 0
-    found = complete(0) if left.any() else parts
-    if found is None and not _may_withhold(problem, parts, left, sweep.models.defend):
-        n_dissolved, found = _fewest(complete, n)
-    if found is not None:
-        parts = found
+    n_dissolved, best = 0, attempt(0) if n_left else None
+    if n_left and best is None and not _may_withhold(problem, parts, parts.owner < 0, sweep.models.defend):
+        n_dissolved, best = _fewest(attempt, n)
+    if best is not None:
+        fewest, more = n_dissolved, 1
+        while sweep.models.defend and fewest + more <= n:
+            other = attempt(fewest + more)
+            if other is not None and other[0] > best[0]:
+                n_dissolved, best = fewest + more, other
+            more *= 2
+        begin = int(np.searchsorted(owner, n - n_dissolved))
+        last = parts.take(np.arange(begin, len(owner))).publish_as(group[begin:], best[1], sweep.rng)
+        last = last._replace(owner=np.full(len(last.cell), n - n_dissolved))
+        parts = Parts.join([parts.take(np.arange(begin)), last])
     kept = n - n_dissolved
-    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
     item = np.append(classes.item[:kept], len(sweep.items) - 1)
     return Classes(item, np.concatenate([classes.nodes[:kept], root])), parts
 
 
-def _fewest(attempt: Callable[[int], Parts | None], most: int) -> tuple[int, Parts]:
+def _fewest(attempt: Callable[[int], T | None], most: int) -> tuple[int, T]:
     """Return a number at which an attempt succeeds, and how; no smaller one on the way to it did."""
     failed, number = 0, 1
     while (found := attempt(min(number, most))) is None:
@@ -289,13 +304,18 @@ def _count_raised(problem: Problem, parts: Parts) -> dict[str, int]:
 
 
 def generalize(problem: Problem, models: Models, parts: Parts, rng: np.random.Generator) -> Parts | None:
-    """Generalize sensitive values of one class until it keeps every promise; None if that does not help.
+    """Generalize sensitive values of one class until it keeps every promise; None if that does not help."""
+    group, alike = parts.alike(problem)
+    found = label_alike(problem, models, alike, rng)
+    return None if found is None else parts.publish_as(group, found, rng)
+
+
+def label_alike(problem: Problem, models: Models, found: Parts, rng: np.random.Generator) -> Parts | None:
+    """Generalize sensitive values of parts that differ in them, until one class of all parts keeps every promise.
 
     Tian and Zhang, steps 1, 2, 20 and 21: the record's value covers the dominant one, the least general first. Models
-    other than theirs judge values, which are not generalized where they look.
+    other than theirs judge values, which are not generalized where they look. None if that does not help.
     """
-    # records that have and publish the same are interchangeable until it is known how many are lifted
-    group, found = parts.alike(problem)
     for place, chosen in enumerate(models.of_place):
         if chosen:
             raised = _by_rules(problem, models, found, place, chosen, rng)
@@ -304,35 +324,42 @@ def generalize(problem: Problem, models: Models, parts: Parts, rng: np.random.Ge
             if raised is None:
                 return None
             found = raised
-    if parts.records.sum() < models.rules.records or not models.others_accept(found):
+    if found.records.sum() < models.rules.records or not models.others_accept(found):
         return None
-    return parts.publish_as(group, found, rng)
+    return found
 
 
 def _by_rules(
     problem: Problem, models: Models, parts: Parts, place: int, chosen: tuple[int, ...], rng: np.random.Generator
 ) -> Parts | None:
-    """Lift records, and others with them where labels are defended, until all rules on an attribute hold."""
-    tree, steps = problem.sensitive[place].taxonomy, models.steps[place]
-    width = (tree.hi - tree.lo).astype(np.int64)
-    while True:  # every turn but the last lifts some record, so that it ends where all are at the root
+    """Lift records until all rules on an attribute hold: step by step, or to one label where labels are defended."""
+    tree, steps, rules = problem.sensitive[place].taxonomy, models.steps[place], models.rules
+    width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
+    if not np.diff(rules.first_pair)[which].any():
         by_node = kernels.sum_groups(parts.nodes[:, place].copy(), parts.records, tree.n_nodes)
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
-        if not lift(models.rules, np.array(chosen), steps, width, by_node, lifted):
+        if not lift(rules, which, steps, width, by_node, lifted):
             return None
-        accompanied = parts
         for node in np.flatnonzero(lifted).tolist():  # a node's number is larger than that of all nodes below it
-            here = np.flatnonzero(accompanied.nodes[:, place] == node)
-            accompanied = accompanied.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
-        if np.diff(models.rules.first_pair)[list(chosen)].any():
-            for r in chosen:
-                found = _with_companions(problem, models, accompanied, r, rng)
-                if found is None:
-                    return None
-                accompanied = found
-        if accompanied is parts:
-            return parts
-        parts = accompanied
+            here = np.flatnonzero(parts.nodes[:, place] == node)
+            parts = parts.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
+        return parts
+    # of the labels above the most frequent value the one that costs least, and as few records of each value as can be
+    own = parts.own_values(problem)[:, place]
+    counts = kernels.sum_groups(own.copy(), parts.records, tree.n_leaves)
+    node, goal, least, best = int(np.argmax(counts)), -1, math.inf, counts
+    while node != steps[node]:
+        node = int(steps[node])
+        lifted = label_fewest(rules, which, node, counts)
+        if len(lifted) and (loss := int(lifted.sum()) * (1 - 1 / int(width[node]))) < least:
+            goal, least, best = node, loss, lifted
+    if goal < 0:
+        return None
+    nodes = parts.nodes.copy()
+    nodes[:, place] = own
+    moved = [(np.flatnonzero(own == value), int(best[value])) for value in np.flatnonzero(best).tolist()]
+    parts = parts._replace(nodes=nodes)
+    return parts.move(place, moved, goal, rng) if moved else parts
 
 
 def _by_program(problem: Problem, models: Models, parts: Parts, place: int, chosen: tuple[int, ...]) -> Parts | None:
@@ -391,50 +418,3 @@ def _by_program(problem: Problem, models: Models, parts: Parts, place: int, chos
     lifted = np.zeros(tree.n_nodes, dtype=np.int64)
     holds = lift(rules, np.array(chosen), steps, (tree.hi - tree.lo).astype(np.int64), by_node, lifted)
     return found if holds and not lifted.any() else None
-
-
-def _with_companions(problem: Problem, models: Models, parts: Parts, r: int, rng: np.random.Generator) -> Parts | None:
-    """Lift records, drawn at random, to labels under which one value makes up too much, until there are none.
-
-    Where a label covers too few records of other values, those of the one go on to a more general label; None if there
-    is none.
-    """
-    rules, place = models.rules, int(models.rules.place[r])
-    tree, steps = problem.sensitive[place].taxonomy, models.steps[place]
-    leaves = slice(rules.first_leaf[r], rules.first_leaf[r + 1])
-    top, bottom = rules.cap_top[leaves], rules.cap_bottom[leaves]
-
-    def most(total: int) -> IntArray:
-        return total // bottom * top + total % bottom * top // bottom
-
-    node = tree.n_leaves
-    while node < tree.n_nodes:
-        nodes, own = parts.nodes[:, place], parts.own_values(problem)[:, place]
-        at = np.flatnonzero(nodes == node)
-        count = kernels.sum_groups(own[at], parts.records[at], tree.n_leaves)
-        total = int(count.sum())
-        value = int(np.argmax(count - most(total)))
-        if count[value] <= most(total)[value]:
-            node += 1
-            continue
-        cap = Fraction(int(top[value]), int(bottom[value]))
-        need = math.ceil(int(count[value]) / cap) - total
-        below = (nodes < node) & (tree.lo[nodes] >= tree.lo[node]) & (tree.hi[nodes] <= tree.hi[node])
-        others = np.flatnonzero(below & (own != value))
-        offered = kernels.sum_groups(own[others], parts.records[others], tree.n_leaves)
-        if offered.sum() >= need:
-            fitting = np.clip(most(total + need) - count, 0, offered)  # more of them would be too many in turn
-            wanted = rng.multivariate_hypergeometric(
-                fitting if fitting.sum() >= need else offered, need, method="marginals"
-            )
-            parts = parts.move(
-                place, [(others[own[others] == v], int(wanted[v])) for v in np.flatnonzero(wanted)], node, rng
-            )
-            node = int(parts.nodes[:, place][parts.nodes[:, place] >= tree.n_leaves].min())
-        elif steps[node] == node:
-            return None
-        else:
-            stay = math.floor((total - int(count[value])) * cap / (1 - cap))
-            leaving = at[own[at] == value], int(count[value]) - stay
-            parts = parts.move(place, [leaving], int(steps[node]), rng)
-    return parts

@@ -326,6 +326,8 @@ class Models:
                 others.append(Bound(Judge.of(requirement, problem.cells.counts), len(rules)))
             caps = caps_of(requirement, problem) if defend and problem.may_generalize(place) else None
             rules.append(Rule(place, induced, curve or Curve(), reference, caps))
+            if caps is not None:  # without labels a class has enough values, and a label has enough for its caps
+                records = max(records, min(values_needed(rules[-1].curve), math.ceil(1 / max(caps))))
         places = range(len(problem.sensitive))
         return cls(
             rules=build_rules(rules, records, max(records, problem.smallest_class)),

@@ -43,10 +43,10 @@ class Averages(Classes):
 
     @classmethod
     def column(
-        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan, published: IntArray
     ) -> PublishedColumn:
         """Return the centres of the classes in one quasi attribute."""
-        del counted
+        del counted, published
         return centre_column(place, encoding, plan, policy.method)
 
     @classmethod

@@ -237,12 +237,21 @@ class Form(ABC):
         """Say what an attribute's values are."""
         entry, changed = self.manifest["attributes"][name], name in self.manifest.get("techniques", {})
         own = "changed: see above" if changed else "as in the original table"
+        if self._keeps_values(name):
+            return own
         if entry["role"] == "quasi" and (made := self._quasi_made(entry)) is not None:
             return f"{own}; then {made}" if changed else made
         if "labels" not in entry:
             return own
         made = f"{'' if changed else f'some {own}, '}some generalized; see below"
         return f"{own}; then {made}" if changed else made
+
+    def _keeps_values(self, name: str) -> bool:
+        """Whether every label of an attribute is one value."""
+        labels = self.manifest["attributes"][name].get("labels", {})
+        lost = self.manifest["utility"].get("attribute-loss", {}).get(name)
+        single = (one.get("values") == [label] or one == {"missing": True} for label, one in labels.items())
+        return bool(labels) and (lost == 0 or all(single))
 
     def _quasi_made(self, entry: Mapping[str, Any]) -> str | None:
         """Say what was made of a quasi attribute; None if nothing was."""

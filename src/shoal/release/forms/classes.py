@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from shoal.core import kernels
+from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance, Shuffler
 from shoal.methods.base import AnyPlan
@@ -92,14 +92,12 @@ class Classes(Form):
 
     @classmethod
     def column(
-        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan, published: IntArray
     ) -> PublishedColumn:
-        """Return what the classes publish of one quasi attribute."""
+        """Return what the classes publish of one quasi attribute; *published* are its leaves in published records."""
         del policy, counted
         cells = encoding.problem.cells
-        cell, class_of, _, _ = plan.pieces(cells.counts)
-        known = np.concatenate([cell[class_of >= 0], np.flatnonzero(cells.counts == 0)])  # the last: populations'
-        shown = kernels.occurring(cells.codes[place][known])
+        shown = np.union1d(published, cells.codes[place][cells.counts == 0])  # the last are those of populations
         return PublishedColumn.of_ranges(encoding.problem.quasi[place], plan.lo[:, place], plan.hi[:, place], shown)
 
     @classmethod
@@ -170,7 +168,8 @@ class GeneralizedPublication(ClassPublication):
         nothing = [np.zeros(0, dtype=np.int64)] * len(problem.quasi)  # rows wait by their classes
         findings = Findings.of(policy, problem, plan, nothing, labelled)
         quasi = {
-            one.name: form.column(place, policy, counted, encoding, plan) for place, one in enumerate(problem.quasi)
+            one.name: form.column(place, policy, counted, encoding, plan, findings.published[place])
+            for place, one in enumerate(problem.quasi)
         }
         carried = policy.names("insensitive")
         columns = RowColumns.of(quasi, problem.sensitive, counted, findings, carried, by_class=True)

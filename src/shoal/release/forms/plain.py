@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shoal.core.arrays import IntArray
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
@@ -32,10 +33,10 @@ class Plain(Classes):
 
     @classmethod
     def column(
-        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan, published: IntArray
     ) -> PublishedColumn:
         """Return the values that all records of a class have in common."""
-        del policy
+        del policy, published
         of_cells = PublishedColumn.of_cells(counted, encoding.problem.quasi[place].name)
         cells = np.arange(len(plan.assignment.class_of)) if encoding.kept is None else encoding.kept
         index = np.empty(plan.n_classes, dtype=np.int32)

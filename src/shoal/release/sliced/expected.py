@@ -17,7 +17,7 @@ from shoal.utility.information import (
     relative_widths,
     share_lost,
 )
-from shoal.utility.rows import SlicedRows
+from shoal.utility.rows import SlicedRows, sum_weights
 
 
 def measure_slices(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
@@ -39,14 +39,15 @@ def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
     """Return the measures of single values."""
     n_records, n_quasi = problem.cells.n_records, len(problem.quasi)
     attributes = (*problem.quasi, *problem.sensitive)
-    widths = [(column.hi - column.lo)[column.item].astype(np.float64) for column in rows.columns]
-    kept = sum(float(np.dot(rows.records, 1.0 / width)) for width in widths)
+    records = [sum_weights(column.item, rows.records, len(column.lo)) for column in rows.columns]  # of each item
+    widths = [(column.hi - column.lo).astype(np.float64) for column in rows.columns]
+    kept = sum(float(np.dot(own, 1.0 / width)) for own, width in zip(records, widths, strict=True))
     spanned = sum(
-        float(np.dot(rows.records, relative_widths(attribute.taxonomy, column.lo, column.hi)[column.item]))
-        for attribute, column in zip(problem.quasi, rows.columns, strict=False)
+        float(np.dot(own, relative_widths(attribute.taxonomy, column.lo, column.hi)))
+        for attribute, column, own in zip(problem.quasi, rows.columns, records, strict=False)
     )
     leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
-    summed = np.array([float(np.dot(rows.records, width)) for width in widths])
+    summed = np.array([float(np.dot(own, width)) for own, width in zip(records, widths, strict=True)])
     losses: FloatArray = share_lost(summed, leaves, n_records, plan.n_withheld)
     return {
         AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},

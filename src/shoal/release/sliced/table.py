@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.core.kernels import same_rows
 from shoal.plan.slices import Link, link_parts
 from shoal.sources.base import SourceOptions
 from shoal.sources.columns import plain
@@ -119,24 +120,8 @@ def number_rows(columns: Sequence[AnyIntArray], n_rows: int) -> tuple[CodeArray,
     >>> number_rows([np.array([1, 0, 1]), np.array([5, 5, 5])], 3)
     (array([1, 0, 1], dtype=int32), array([1, 0]))
     """
-    codes = np.zeros(n_rows, dtype=np.int64)
-    for column in columns:
-        codes *= int(column.max(initial=0)) + 1
-        codes += column
-        codes = _compact(codes)
-    first = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int64)
-    first[codes[::-1]] = np.arange(n_rows - 1, -1, -1)
-    return codes.astype(np.int32), first
-
-
-def _compact(codes: IntArray) -> IntArray:
-    """Number the codes that occur, in their order."""
-    n_codes = int(codes.max(initial=-1)) + 1
-    if n_codes > 4 * len(codes) + 1024:
-        return np.unique(codes, return_inverse=True)[1].reshape(-1)
-    occurs = np.zeros(n_codes, dtype=np.int64)
-    occurs[codes] = 1
-    return (np.cumsum(occurs) - 1)[codes]
+    first, number = same_rows([np.zeros(n_rows, dtype=np.int64), *columns])
+    return number, first
 
 
 def column_codes(column: pa.ChunkedArray) -> CodeArray:

@@ -8,20 +8,26 @@ from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from shoal.columns.base import Technique
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
+from shoal.core.registry import discover
 from shoal.policy.drafting import ask_diversity, count_records
 from shoal.policy.guessing import ColumnType, guess_quasi_taxonomy
 from shoal.policy.policy import WrittenRole
 from shoal.policy.profiling import ColumnProfile
+from shoal.policy.reading import sentence
 from shoal.reports.plots import Plot, histogram
-from shoal.studio.answers import Place, Visit, page
+from shoal.studio.answers import Form, Place, Visit, page
+from shoal.studio.pages.guarantees import list_parameters, read_number, read_values, show_values
 from shoal.studio.project import Project
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 
+MANY = 20  # columns beyond which all are shown in one table first
 BARS = 12  # of a histogram
 FREQUENT = 8  # values of a column of texts that are shown
 _EPOCH = date(1970, 1, 1)
@@ -75,9 +81,120 @@ _LONGEST = 500  # characters of a description
 
 
 def show(visit: Visit) -> Response:
-    """Show the columns with their roles."""
-    rows = [_describe(visit.project, number) for number in range(len(visit.project.profile))]
-    return visit.render("columns.html", rows=rows, roles=ROLES, said="", announcement="")
+    """Show the columns with their roles: many of them in one table, and one of these with all that is known of it."""
+    project, query = visit.project, visit.request.query_params
+    dense = query.get("view", "table" if len(project.profile) > MANY else "list") == "table"
+    chosen = query.get("column", "")
+    one = int(chosen) if chosen.isascii() and chosen.isdigit() and int(chosen) < len(project.profile) else None
+    return visit.render(
+        "columns.html",
+        dense=dense,
+        rows=[_describe(project, number, drawn=not dense) for number in range(len(project.profile))],
+        row=None if one is None else _describe(project, one),
+        picked=(),
+        roles=ROLES,
+        said="",
+        announcement="",
+        reopened=project.memory.pop("reopened", ""),
+    )
+
+
+def change_technique(visit: Visit) -> Response:
+    """Give one column a technique, or none; one that was only chosen so far is answered with its fields."""
+    project, form, number = visit.project, visit.form, visit.request.path_params["number"]
+    if number >= len(project.profile):
+        raise HTTPException(404)
+    name, document, chosen = project.profile[number].name, project.document, form.get("technique")
+    entry, wrong = entry_of(document, name), ""
+    entry.pop("technique", None)
+    known = discover("shoal.columns", Technique)
+    if chosen in known:
+        fields = list_parameters(known[chosen])
+        values = read_values(fields, {field.name: form.getlist(field.name) for field in fields})
+        try:
+            known[chosen].model_validate(values)
+            entry["technique"] = {chosen: values}
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_context=True)[0]
+            wrong = ": ".join([*map(str, problem["loc"]), sentence(dict(problem), [field.name for field in fields])])
+    elif chosen:
+        raise UsageError("choose one of the techniques")
+    if not wrong:
+        document["attributes"] = {**document["attributes"], name: entry}
+        project.change(form.revision, document)
+    row = _describe(project, number)
+    if wrong:
+        shown = {field.name: form.get(field.name) for field in fields}
+        row |= {"technique": chosen, "fields": fields, "given": shown, "wrong": wrong if any(shown.values()) else ""}
+    said = f"Fill in what {chosen} needs" if wrong else f"{name} has {chosen or 'no technique'} now"
+    return visit.render("column_row.html", row=row, roles=ROLES, said="", announcement=said)
+
+
+def change_table(visit: Visit) -> Response:
+    """Answer what is asked about the whole table."""
+    document = visit.project.document
+    if (missing := visit.form.get("missing")) not in ("category", "drop"):
+        raise UsageError("choose what becomes of records with missing values")
+    document["missing"] = missing
+    visit.project.change(visit.form.revision, document)
+    return visit.to(visit.at("/columns"))
+
+
+def _name_technique(entry: Mapping[str, Any]) -> str:
+    given = entry.get("technique")
+    return given if isinstance(given, str) else str(next(iter(given), "")) if isinstance(given, Mapping) else ""
+
+
+def _describe_technique(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the technique of a column, its fields, and those that a column of its role may have."""
+    known, name = discover("shoal.columns", Technique), _name_technique(entry)
+    fields = list_parameters(known[name]) if name in known else ()
+    given = entry.get("technique")
+    return {
+        "techniques": [
+            kind
+            for kind in known.values()
+            if entry.get("role") in kind.roles or (entry.get("role"), kind.name) == ("weight", "rounding")
+        ],
+        "technique": name,
+        "fields": fields,
+        "given": show_values(fields, _mapping(given.get(name)) if isinstance(given, Mapping) else {}),
+        "wrong": "",
+    }
+
+
+def change_many(visit: Visit) -> Response:
+    """Give every selected column one role, or single columns another one, and answer with the table of all."""
+    project, form = visit.project, visit.form
+    picked = {int(text) for text in form.getlist("column") if text.isascii() and text.isdigit()}
+    together = "set" in form
+    document, changed = project.document, []
+    for number, profile in enumerate(project.profile):
+        role = (form.get("role") if number in picked else "") if together else form.get(f"role-{number}")
+        if role and role != entry_of(document, profile.name).get("role", ""):
+            document, _ = with_role(document, profile, _check_role(role), put_away(project))
+            changed.append(f"{profile.name} is {role} now")
+    project.change(form.revision, document)
+    if not visit.swapping:
+        return visit.to(visit.at("/columns"))
+    rows = [_describe(project, number, drawn=False) for number in range(len(project.profile))]
+    said = changed[0] if len(changed) == 1 else f"{len(changed)} roles were changed"
+    return visit.render(
+        "columns_dense.html", rows=rows, roles=ROLES, picked=() if together else picked, announcement=said
+    )
+
+
+def _check_role(role: str) -> WrittenRole:
+    found = next((known for known, _, _ in ROLES if known == role), None)
+    if found is None:
+        raise UsageError("choose one of the roles")
+    return found
+
+
+def put_away(project: Project) -> PutAway:
+    """Return what roles that columns do not have any more needed."""
+    found: PutAway = project.memory.setdefault("put away", {})
+    return found
 
 
 def change(visit: Visit) -> Response:
@@ -89,11 +206,10 @@ def change(visit: Visit) -> Response:
     said, announcement = "", f"Meaning of {profile.name} saved"
     role, description = form.get("role"), form.get("description")
     if "role" in form and role != entry_of(document, profile.name).get("role", ""):
-        if role not in [known for known, _, _ in ROLES]:
-            raise UsageError("choose one of the roles")
-        put_away = project.memory.setdefault("put away", {})
-        document, said = with_role(document, profile, role, put_away)
+        document, said = with_role(document, profile, _check_role(role), put_away(project))
         announcement = "; ".join(filter(None, [f"{profile.name} is {role} now", said]))
+    if "weight" in form or "publish" in form:
+        document = _with_details(document, profile.name, form)
     if "description" in form and entry_of(document, profile.name).get("role"):
         if len(description) > _LONGEST:
             raise UsageError(f"a description has at most {_LONGEST} characters")
@@ -107,20 +223,22 @@ def change(visit: Visit) -> Response:
     return visit.to(visit.at("/columns"))
 
 
-def _describe(project: Project, number: int) -> dict[str, Any]:
+def _describe(project: Project, number: int, *, drawn: bool = True) -> dict[str, Any]:
     """Return what is shown of a column; its plot is drawn once."""
     profile = project.profile[number]
-    drawn: dict[int, Plot | None] = project.memory.setdefault("columns", {})
-    if number not in drawn:
-        drawn[number] = draw_values(profile)
+    plots: dict[int, Plot | None] = project.memory.setdefault("columns", {})
+    if drawn and number not in plots:
+        plots[number] = draw_values(profile)
+    entry = entry_of(project.document, profile.name)
     return {
         "number": number,
         "profile": profile,
+        **_describe_technique(entry),
         "kind": KINDS[profile.kind],
         "draft": project.draft.columns[number],
         "type": TYPES[project.draft.columns[number].type],
-        "plot": drawn[number],
-        "entry": entry_of(project.document, profile.name),
+        "plot": plots.get(number),
+        "entry": entry,
     }
 
 
@@ -237,6 +355,19 @@ def _attributes_of(model: Any) -> tuple[str, ...]:
     return tuple(map(str, named)) if isinstance(named, list) else ()
 
 
+def _with_details(document: Mapping[str, Any], name: str, form: Form) -> dict[str, Any]:
+    """Return the policy with how much a quasi attribute matters, or with how a survey weight is published."""
+    entry = entry_of(document, name)
+    if entry.get("role") == "quasi" and (text := form.get("weight").strip()):
+        entry.pop("weight", None)
+        number = read_number(text)
+        entry |= {} if number == 1 else {"weight": number}
+    if entry.get("role") == "weight" and "publish" in form:
+        entry.pop("publish", None)
+        entry |= {"publish": chosen} if (chosen := form.get("publish")) not in ("", "none") else {}
+    return {**document, "attributes": {**_mapping(document.get("attributes")), name: entry}}
+
+
 def with_description(document: Mapping[str, Any], name: str, description: str) -> dict[str, Any]:
     """Return the policy with another description of a column; an empty one goes.
 
@@ -264,5 +395,8 @@ def _mapping(given: Any) -> dict[str, Any]:
 place = Place("Columns", "/columns", 10)
 routes = [
     page("/projects/{project}/columns", show),
+    page("/projects/{project}/columns/roles", change_many, "POST"),
+    page("/projects/{project}/columns/table", change_table, "POST"),
+    page("/projects/{project}/columns/{number:int}/technique", change_technique, "POST"),
     page("/projects/{project}/columns/{number:int}", change, "POST"),
 ]

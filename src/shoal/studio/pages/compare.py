@@ -24,10 +24,9 @@ from shoal.studio.pages.guarantees import list_parameters, start_of
 from shoal.studio.pages.run import (
     describe_jobs,
     describe_promises,
-    evidence_of,
+    describe_solution,
     find_job,
     list_solutions,
-    name_of,
     refuse_problems,
 )
 from shoal.studio.project import Project
@@ -77,7 +76,7 @@ def show(visit: Visit) -> Response:
         newest=newest,
         rows=rows,
         plot=_plot(rows),
-        solutions=[_solution(job) for job in list_solutions(project)],
+        solutions=[*map(describe_solution, list_solutions(project)), *project.earlier],
     )
 
 
@@ -106,20 +105,6 @@ def _plot(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
         if row.get("rank") is not None
     ]
     return frontier(points) if points else None
-
-
-def _solution(job: Job) -> dict[str, Any]:
-    evidence = evidence_of(job)
-    return {
-        "job": job,
-        "name": name_of(job),
-        "method": job.answer["method"],
-        "promises": describe_promises(job.answer),
-        "rows": job.answer["rows"],
-        "withheld": job.answer["withheld"],
-        "highest": evidence["risk_after"].get("prosecutor_highest"),
-        "kept": evidence["marginals"][-1] if evidence["marginals"] else None,
-    }
 
 
 def arguments(form: Form, names: list[str]) -> list[str]:

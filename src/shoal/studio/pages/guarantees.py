@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -219,8 +219,19 @@ def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
     >>> [(field.name, field.shape, field.least, field.required) for field in list_parameters(KAnonymity)]
     [('k', 'whole', 1, True)]
     """
-    found = [_parameter(name, field) for name, field in kind.model_fields.items()]
+    found: list[Parameter] = []
+    for name, field in kind.model_fields.items():
+        inner = next((part for part in (field.annotation, *get_args(field.annotation)) if _is_parameters(part)), None)
+        if inner is None:
+            found.append(_parameter(name, field))
+        else:  # the fields of a part stand for themselves, as laplace.scale; none of them has to be filled in
+            own = [replace(part, name=f"{name}.{part.name}", required=False) for part in list_parameters(inner)]
+            found += own
     return tuple(sorted(found, key=lambda field: not field.required))
+
+
+def _is_parameters(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, BaseModel)
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
@@ -235,7 +246,7 @@ def _parameter(name: str, field: FieldInfo) -> Parameter:
         shape,
         field.description or "",
         required,
-        "" if required or field.default in ((), {}) else _format(shape, field.default),
+        "" if required or field.default in ((), {}, None) else _format(shape, field.default),
         choices,
         least=limits["gt"] if limits["ge"] is None else limits["ge"],
         most=limits["lt"] if limits["le"] is None else limits["le"],
@@ -250,15 +261,21 @@ def _shape(name: str, annotation: Any) -> tuple[Shape, tuple[str, ...]]:
         return "choice", tuple(map(str, get_args(annotation)))
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)] or [annotation]
     simple: dict[Any, Shape] = {bool: "truth", int: "whole", float: "number", str: "text"}
+    if len(kinds) == 1 and get_origin(kinds[0]) is Literal:
+        return "choice", ("", *map(str, get_args(kinds[0])))
     if len(kinds) == 1 and kinds[0] in simple:
         return simple[kinds[0]], ()
+    if set(kinds) == {int, float}:
+        return "number", ()
     return ("words" if annotation == tuple[str, ...] else "yaml"), ()
 
 
 def show_values(fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each field for parameters as a policy has them; a box that is not named is as by default."""
+    parts = [(name, part) for name, part in given.items() if isinstance(part, Mapping)]
+    flat = {**given, **{f"{name}.{key}": value for name, part in parts for key, value in part.items()}}
     boxes = {field.name: field.default for field in fields if field.shape == "truth"}
-    return boxes | {field.name: _format(field.shape, given[field.name]) for field in fields if field.name in given}
+    return boxes | {field.name: _format(field.shape, flat[field.name]) for field in fields if field.name in flat}
 
 
 def _format(shape: Shape, value: Any) -> str:
@@ -289,7 +306,7 @@ def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]
         elif field.shape == "attribute":
             value = texts[0] if len(texts) == 1 else texts
         elif field.shape in ("whole", "number"):
-            value = _number(texts[-1].strip())
+            value = read_number(texts[-1].strip())
         elif field.shape == "words":
             value = [word for part in texts[-1].split(",") if (word := part.strip())]
         elif field.shape == "yaml":
@@ -300,11 +317,16 @@ def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]
         else:
             value = texts[-1].strip()
         if field.required or _format(field.shape, value) != field.default:
-            found[field.name] = value
+            part, _, inner = field.name.partition(".")
+            if inner:
+                found.setdefault(part, {})[inner] = value
+            else:
+                found[part] = value
     return found
 
 
-def _number(text: str) -> int | float | str:
+def read_number(text: str) -> int | float | str:
+    """Return the number that a text writes, or the text if it writes none."""
     for kind in (int, float):
         try:
             number = kind(text)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
@@ -18,19 +19,30 @@ from shoal.core.errors import InputError, UsageError
 from shoal.datasets.hospital_files import write_stays
 from shoal.sources.base import SourceOptions
 from shoal.studio.answers import Visit, page, upload
-from shoal.studio.project import is_plain
+from shoal.studio.pages.reading import read_options
+from shoal.studio.project import Project, is_plain
+from shoal.studio.reading import Reading
+from shoal.studio.saving import ENDING, LARGEST, read_project, restore
 
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")
 _ENDINGS_OF_TABLES = (".csv.gz", ".tsv.gz", ".txt.gz", *(ending for ending in ENDINGS if ending != ".gz"))
 _KINDS = "a .csv, .tsv, .txt (also .gz), .parquet, .xlsx, .dta, .sav or .zsav file"
 _ENCODING = "set its character encoding under More about text files (often windows-1252), then open it again"
 _DEMO_ROWS = 20_000
+_TURN = 0.1  # seconds between two looks at whether an upload is still wanted
 _SPARE = 256 << 20  # bytes of the disk that an upload leaves
 
 
 def show(visit: Visit) -> Response:
-    """Show what can be opened, and what is open."""
-    return visit.render("open.html", projects=list(visit.studio.newest()), endings=ENDINGS)
+    """Show what can be opened, and what is open; a project that was read waits for its table."""
+    waiting = visit.request.query_params.get("project", "")
+    return visit.render(
+        "open.html",
+        projects=list(visit.studio.newest()),
+        endings=(*ENDINGS, ENDING),
+        waiting=waiting,
+        saved=visit.studio.waiting.get(waiting),
+    )
 
 
 def demo(visit: Visit) -> Response:
@@ -38,21 +50,24 @@ def demo(visit: Visit) -> Response:
     folder = visit.studio.new_folder()
     with _nothing_left(folder):
         path = write_stays(folder / "stays.csv", _DEMO_ROWS)
-        project = visit.studio.open(path.name, path, folder)
+        project = visit.studio.open(Reading(path.name, path), folder)
     return visit.to(f"/projects/{project.id}/columns")
 
 
-def close(visit: Visit) -> Response:
-    """Close a table and remove what was made of it."""
-    visit.studio.forget(visit.project)
-    return visit.to("/")
+def alive(_: Visit) -> Response:
+    """Say that the studio is there."""
+    return Response(status_code=204)
 
 
 async def receive(visit: Visit) -> Response:
     """Take a table as it comes, open it, and say where it is; a broken one leaves nothing behind."""
     query = visit.request.query_params
-    name = plain_name(unquote(visit.request.headers.get("shoal-name", "")))
-    options = _options(query.get("delimiter", ""), query.get("encoding", ""))
+    given = unquote(visit.request.headers.get("shoal-name", ""))
+    if given.lower().endswith(ENDING):
+        return await _receive_project(visit, given)
+    name = plain_name(given)
+    saved = visit.studio.waiting.get(query.get("project", ""))
+    options = saved.options if saved else _read_query(query)
     folder = visit.studio.new_folder()
     with _nothing_left(folder):
         path = folder / name
@@ -61,12 +76,45 @@ async def receive(visit: Visit) -> Response:
         if not path.stat().st_size:
             raise InputError(f"{name} is empty")
         try:
-            project = await run_in_threadpool(visit.studio.open, name, path, folder, options)
+            asked = Reading(name, path, options, saved.types if saved else {}, settled=saved is not None)
+            project = await _open_while_connected(visit, asked, folder)
         except InputError as error:
             if "set `encoding`" not in str(error):
                 raise
             raise InputError(f"{str(error).partition(';')[0]}; {_ENCODING}") from None
+        if saved is not None:
+            await run_in_threadpool(restore, project, saved)
     return JSONResponse({"location": f"/projects/{project.id}/columns"})
+
+
+def _read_query(query: Mapping[str, str]) -> SourceOptions:
+    delimiter = query.get("delimiter", "")
+    given = {"delimiter": "\t" if delimiter == "tab" else delimiter or None}
+    return read_options({**given, "encoding": query.get("encoding") or "utf-8"})
+
+
+async def _receive_project(visit: Visit, name: str) -> Response:
+    """Read a project file; its table is asked for next."""
+    body = bytearray()
+    async for part in visit.request.stream():
+        body += part
+        if len(body) > LARGEST:
+            raise InputError(f"{name} is larger than {LARGEST >> 20} MB, which no project file is")
+    saved = read_project(body.decode("utf-8", "replace"), name)
+    return JSONResponse({"location": f"/?project={visit.studio.keep_waiting(saved)}"})
+
+
+async def _open_while_connected(visit: Visit, asked: Reading, folder: Path) -> Project:
+    """Read the table; stop as soon as whoever sent it is gone, or has cancelled it."""
+    stopped = threading.Event()
+    reading = asyncio.ensure_future(run_in_threadpool(visit.studio.open, asked, folder, stopped))
+    try:
+        while not (await asyncio.wait([reading], timeout=_TURN))[0]:
+            if await visit.request.is_disconnected():
+                stopped.set()
+        return await reading
+    finally:
+        stopped.set()
 
 
 async def _write_body(visit: Visit, path: Path, name: str) -> None:
@@ -93,14 +141,6 @@ def plain_name(given: str) -> str:
         shown = safe.strip(" .-")[:80] or "this"
         raise UsageError(f"the studio cannot tell what {shown} is by its ending; choose {_KINDS}")
     return (safe[: -len(kind)].strip(" .-")[:76] or "table") + kind
-
-
-def _options(delimiter: str, encoding: str) -> SourceOptions:
-    try:
-        return SourceOptions(delimiter="\t" if delimiter == "tab" else delimiter or None, encoding=encoding or "utf-8")
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        raise UsageError(f"{problem['loc'][0] if problem['loc'] else 'reading'}: {problem['ctx']['error']}") from None
 
 
 def _refuse_too_large(visit: Visit, folder: Path) -> None:
@@ -143,7 +183,7 @@ def detach(visit: Visit) -> Response:
 routes = [
     page("/", show),
     page("/demo", demo, "POST"),
-    page("/projects/{project}/close", close, "POST"),
+    page("/alive", alive),
     upload("/upload", receive),
     upload("/projects/{project}/files", attach),
     page("/projects/{project}/files/remove", detach, "POST"),

@@ -6,6 +6,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from shoal.core.errors import PolicyError
 from shoal.studio.answers import Visit, page
+from shoal.studio.pages.reading import read_as_policy_says
 from shoal.studio.project import StaleError
 
 _STALE = (
@@ -28,6 +29,7 @@ def save(visit: Visit) -> Response:
         return visit.render("policy.html", 409, text=text, wrong=_STALE, hide_policy=True)
     except PolicyError as error:
         return visit.render("policy.html", 422, text=text, wrong=f"{error}. Nothing was changed yet.", hide_policy=True)
+    read_as_policy_says(visit)
     return visit.to(visit.at("/policy"))
 
 
@@ -35,12 +37,14 @@ def reset(visit: Visit) -> Response:
     """Go back to the draft, reasons and questions included."""
     draft = visit.project.draft
     visit.project.change(visit.form.revision, draft.policy, draft.text)
+    read_as_policy_says(visit)
     return visit.to(visit.at("/policy"))
 
 
 def download(visit: Visit) -> Response:
     """Give the policy as a file."""
     headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
+    visit.project.saved = visit.project.revision
     return PlainTextResponse(visit.project.policy_text, headers=headers, media_type="application/yaml")
 
 

@@ -14,6 +14,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from shoal.release.release import PUBLIC
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
+from shoal.studio.pages.risk import describe_findings
 from shoal.studio.pages.run import (
     FOLDERS,
     describe_jobs,
@@ -46,7 +47,11 @@ def show(visit: Visit) -> Response:
             "has_report": (folder_of(run) / FOLDERS[audience] / "report.html").is_file(),
             **describe_jobs(checks),
             "verified": verified,
-            "findings": run.answer.get("findings", []),
+            "findings": (found := describe_findings(run.answer.get("findings", ()), run.project.document)),
+            "undecided": sum(
+                one["severity"] == "high" and not (one["accepted_now"] or one["accepted"]) for one in found
+            ),
+            "told_later": [one["id"] for one in found if bool(one["accepted_now"]) != bool(one["accepted"])],
             "checks": [] if verified is None else verified.answer.get("checks", []),
             "files": [(path.name, path.stat().st_size) for path in _list_public(run)],
         }
@@ -123,7 +128,9 @@ def download(visit: Visit) -> Response:
     """Give out one folder of a verified release as an archive."""
     run, audience = find_solution(visit), _audience(visit)
     archive = _find_archive(run) / f"{audience}.zip"
-    if audience == "internal":  # anew each time: attacks may have been recorded since
+    if audience == "public":
+        run.memory["downloaded"] = True
+    else:  # anew each time: attacks may have been recorded since
         write_archive(folder_of(run), "internal", archive, _plain(name_of(run)))
     return FileResponse(archive, media_type="application/zip", filename=f"{_plain(name_of(run))}-{audience}.zip")
 

@@ -124,9 +124,11 @@ def forget(visit: Visit) -> Response:
 
 
 def take_back(visit: Visit) -> Response:
-    """Make the policy of an earlier run the policy again."""
-    job = find_job(visit, "run", KIND)
-    visit.project.change_text(visit.form.revision, job.memory["policy"])
+    """Make the policy of an earlier run, perhaps of an earlier session, the policy again."""
+    wanted = visit.request.path_params["run"]
+    earlier = next((run["policy"] for run in visit.project.earlier if run["id"] == wanted), None)
+    text = find_job(visit, "run", KIND).memory["policy"] if earlier is None else earlier
+    visit.project.change_text(visit.form.revision, text)
     return visit.to(visit.at("/policy"))
 
 
@@ -220,6 +222,24 @@ def describe_promises(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
         {"model": str(entry["model"]), "asked": parameters_text(entry["parameters"]), "achieved": achieved}
         for entry, achieved in (*promised, *claimed)
     ]
+
+
+def describe_solution(job: Job) -> dict[str, Any]:
+    """Return the figures of a run that made a release, and the policy it was made by."""
+    evidence = evidence_of(job)
+    return {
+        "id": job.id,
+        "name": name_of(job),
+        "method": job.answer["method"],
+        "promises": describe_promises(job.answer),
+        "rows": job.answer["rows"],
+        "withheld": job.answer["withheld"],
+        "highest": evidence["risk_after"].get("prosecutor_highest"),
+        "kept": evidence["marginals"][-1] if evidence["marginals"] else None,
+        "measures": list_measures(job.answer.get("utility", {})),
+        "findings": job.answer.get("findings", []),
+        "policy": job.memory["policy"],
+    }
 
 
 def list_measures(utility: Mapping[str, Any]) -> list[tuple[str, str, str]]:

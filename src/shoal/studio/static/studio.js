@@ -1,11 +1,17 @@
 // Swaps parts of pages, polls runs and tells what happened. Everything else is plain HTML.
 // A form or field with data-swap="#id" is sent without leaving the page; its answer replaces the content of #id.
 
-const announcer = () => document.getElementById("announcer");
+const SHOWN = 4000; // milliseconds that a message such as "Saved" is seen
+let hiding = 0;
 
+// Says what happened: a screen reader reads it, and everybody else sees it for a while.
 export function announce(text) {
-  const place = announcer();
-  if (place && place.textContent !== text) place.textContent = text;
+  const place = document.getElementById("announcer");
+  if (!place) return;
+  if (place.textContent !== text) place.textContent = text;
+  place.classList.toggle("seen", Boolean(text));
+  clearTimeout(hiding);
+  hiding = setTimeout(() => place.classList.remove("seen"), SHOWN);
 }
 
 export function notify(html) {
@@ -64,6 +70,7 @@ export function revisionIs(number) {
     field.value = number;
   }
   if (changed || document.body.dataset.revision !== number) {
+    if (document.body.dataset.revision) document.body.dataset.unsaved = "";
     document.body.dataset.revision = number;
     refreshPolicy();
   }
@@ -206,3 +213,31 @@ document.body.dataset.revision = document.querySelector('input[name="revision"]'
 followAll(document);
 const here = document.querySelector(".steps [aria-current]"); // on narrow screens the steps scroll sideways
 here?.closest("ol").scrollTo({ left: here.offsetLeft - 40 });
+
+// Whether the studio is still there is asked every two seconds: a refusal says no at once, silence the second time.
+const EVERY = 2000;
+let missed = 0;
+async function listen() {
+  try {
+    const answer = await fetch("/alive", { cache: "no-store", signal: AbortSignal.timeout(3000) });
+    missed = answer.ok ? 0 : 2;
+  } catch (error) {
+    missed += error.name === "TimeoutError" ? 1 : 2;
+  }
+  const lost = missed > 1;
+  document.getElementById("connection").hidden = !lost;
+  if (lost) for (const state of document.querySelectorAll("[data-state=running] .job-state strong")) state.textContent = "Connection lost";
+  setTimeout(listen, EVERY);
+}
+setTimeout(listen, EVERY);
+
+// Whoever leaves the studio, not one of its pages for another, is asked if something would be lost.
+let within = -Infinity; // when a page of the studio was last gone to
+const goWithin = () => (within = performance.now());
+window.navigation?.addEventListener("navigate", goWithin);
+document.addEventListener("click", (event) => event.target.closest?.("a[href]") && goWithin());
+document.addEventListener("submit", goWithin);
+window.addEventListener("beforeunload", (event) => {
+  const asked = navigator.userActivation?.hasBeenActive ?? true; // else the browser does not ask, and complains
+  if (asked && "unsaved" in document.body.dataset && performance.now() - within > EVERY) event.preventDefault();
+});

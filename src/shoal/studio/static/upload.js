@@ -11,7 +11,7 @@ if (form) {
     notify("");
     again.hidden = true;
     file.value = "";
-    const query = new URLSearchParams({ delimiter: form.elements.delimiter.value, encoding: form.elements.encoding.value });
+    const query = new URLSearchParams({ delimiter: form.elements.delimiter.value, encoding: form.elements.encoding.value, project: form.dataset.project ?? "" });
     const request = new XMLHttpRequest();
     request.open("PUT", `${form.getAttribute("action")}?${query}`);
     request.setRequestHeader("Shoal-Swap", "1");

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
@@ -144,8 +144,11 @@ def _find_entries(
         for column in range(numbers.shape[0]):
             number = numbers[column, owner[i]]
             low, high = start[number], start[number + 1]
+            everywhere = low + wanted[i]  # where it is if the value is in all buckets
             if low <= known[i] < high:
                 low = high = known[i]
+            elif everywhere < high and buckets[everywhere] == wanted[i]:
+                low = high = everywhere
             while low < high:  # the buckets of a list ascend
                 middle = (low + high) // 2
                 if buckets[middle] < wanted[i]:
@@ -163,13 +166,14 @@ class Factor(NamedTuple):
 
     column: int | None  # of the lists whose entries are the groups; None: groups are whole buckets
     groups: Histograms
-    power: int  # 1, or -1 for what parts have in common
+    shares: FloatArray  # of each value in its group or, of what parts have in common, 1 over that
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beliefs:
-    """What is believed of some tuples, each of which some bucket matches."""
+    """What is believed of those of some tuples that some bucket matches."""
 
+    matched: BoolArray  # (n,) which tuples some bucket matches, of all that were asked about
     single: IntArray  # the groups of tuples that one bucket matches: whole numbers tell all
     mixed: Histograms  # what is believed of the other tuples
     start: IntArray  # (n_mixed + 1,) the groups of each
@@ -226,14 +230,14 @@ class Adversary:
         found = []
         for place in places:
             column = self.known.index(place) if place in self.known else None
-            found.append(Factor(column, self._count(subject, place, column), 1))
+            found.append(self._count(subject, place, column, 1))
         for column, separator in enumerate(layout.separators, len(self.known)):
             if layout.shared in separator.names:
-                found.append(Factor(column, self._count(subject, separator.first, column), -1))
+                found.append(self._count(subject, separator.first, column, -1))
         self._factors[subject] = found
         return found
 
-    def _count(self, subject: Subject, place: int, column: int | None) -> Histograms:
+    def _count(self, subject: Subject, place: int, column: int | None, power: int) -> Factor:
         """Count the sensitive values that a part has in every group."""
         release, (first, *others) = self.release, subject
         group: AnyIntArray = release.buckets
@@ -249,7 +253,8 @@ class Adversary:
         tally = Tally()
         tally.add(pair(group.astype(np.int32), codes))
         n_values = len(joint) if others else len(texts)
-        return histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
+        groups = histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
+        return Factor(column, groups, divide(groups.count, groups.sizes[groups.owner]) ** power)
 
     def believe(self, subject: Subject, tuples: CodeArray) -> Iterator[Beliefs]:
         """Yield what is believed of (n, n_known_parts) tuples; those that no bucket matches are left out.
@@ -272,7 +277,7 @@ class Adversary:
             )
             single = self._group(found.select(alone), column)
             members = self._group(several, column) if len(factors) == 1 else np.zeros(0, dtype=np.int64)
-            yield Beliefs(single, mixed, several.start, members)
+            yield Beliefs(found.times > 0, single, mixed, several.start, members)
 
     def _group(self, found: Matches, column: int | None) -> IntArray:
         """Return (n_matches,) the group of each tuple in a bucket."""
@@ -289,8 +294,7 @@ class Adversary:
         # Very many parts make very small products: they are compared with the largest of their tuple.
         weights = np.exp(logs - np.maximum.reduceat(logs, found.start[:-1])[found.owner]) if n else logs
         product: Any = None
-        for column, groups, power in factors:
-            shares = divide(groups.count, groups.sizes[groups.owner]) ** power
+        for column, groups, shares in factors:
             matrix = csr_array((shares, groups.value, groups.start), shape=(len(groups.sizes), groups.n_values))
             rows = matrix[self._group(found, column)]
             product = rows if product is None else product.multiply(rows)

@@ -97,15 +97,15 @@ def verify_sliced(
         checks += _check_truth(manifest, release, original, absent, with_witness=witness is not None)
         if not layout.blurred:
             tuples, records = _count_distinct([original.values[place] for place in layout.known])
-            # Of rows that match nothing nobody knows what is believed.
-            lost = int(records[~adversary.are_matched(tuples)].sum())
-            strangers = lost > absent and f"{lost} source rows match no bucket"
-            checks.append(Check.of("matching", strangers, "every source row that is told matches a bucket"))
     if tuples is None:
         # An adversary may know values as they are published: all tuples that the buckets could form are judged.
-        guarantees = check_promises(adversary, manifest, adversary.form_tuples(), with_source=False)
+        guarantees, _ = check_promises(adversary, manifest, adversary.form_tuples(), with_source=False)
     else:
-        guarantees = check_promises(adversary, manifest, tuples, with_source=True)
+        guarantees, matched = check_promises(adversary, manifest, tuples, with_source=True)
+        # Of rows that match nothing nobody knows what is believed.
+        lost = int(records[~(adversary.are_matched(tuples) if matched is None else matched)].sum())
+        strangers = lost > absent and f"{lost} source rows match no bucket"
+        checks.append(Check.of("matching", strangers, "every source row that is told matches a bucket"))
     return Answer(checks, guarantees, release.labels)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from shoal.core.arrays import CodeArray
+import numpy as np
+
+from shoal.core.arrays import BoolArray, CodeArray
 from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError
 from shoal.verify.guarantees import Subject, agrees
@@ -59,8 +61,11 @@ class _Case:
 
 def check_promises(
     adversary: Adversary, manifest: Manifest, tuples: CodeArray | None, *, with_source: bool
-) -> list[CheckedGuarantee]:
-    """Return every promise beside what the tuples reach; None: they are too many to be formed."""
+) -> tuple[list[CheckedGuarantee], BoolArray | None]:
+    """Return every promise beside what the tuples reach; None: they are too many to be formed.
+
+    Also return which tuples some bucket matches, unless no promise made anybody look for that.
+    """
     by_name = {attribute.name: attribute for attribute in manifest.attributes}
 
     def attribute_of(subject: Subject) -> Attribute | None:
@@ -79,18 +84,22 @@ def check_promises(
             cases[place] = _Case(promise, found)
         except CannotCheckError as obstacle:
             outcomes[place] = None, False, f"cannot check: {obstacle}"
+    matched: list[BoolArray] = []
     for subject in dict.fromkeys(subject for case in cases.values() for subject in case.groups):
+        matched = []
         for beliefs in adversary.believe(subject, tuples) if tuples is not None else ():
+            matched.append(beliefs.matched)
             for case in cases.values():
                 if subject in case.groups:
                     case.add(subject, beliefs, attribute_of(subject))
     for place, case in cases.items():
         judged = tuples is not None and with_source
         outcomes[place] = _judge_by_source(case) if judged else _judge_alone(case, adversary)
-    return [
+    checked = [
         CheckedGuarantee(promise.model, promise.parameters, promise.claimed, *outcomes[place])
         for place, promise in enumerate(manifest.promises)
     ]
+    return checked, np.concatenate(matched) if matched else None
 
 
 def _judge_without_beliefs(promise: Promise, adversary: Adversary) -> Outcome | None:
