@@ -25,6 +25,7 @@ IMPORTS = {  # by extra: what it is for
     "polars": "polars",
     "postgresql": "psycopg",
     "pseudonyms": "cryptography",
+    "sklearn": "shoal.sklearn",
     "spark": "pyspark",
     "studio": "shoal.studio.application",
     "synthetic": "opendp",
