@@ -125,10 +125,11 @@ def describe_names() -> Iterator[str]:
     """Yield the public names with their signatures and what they say of themselves."""
     import shoal
 
+    elsewhere = "`shoal.sklearn.ReleaseTransformer` is in [pipelines](../pipelines.md#scikit-learn)"
     yield from [
         "# Python",
         "",
-        "Everything that `import shoal` offers, and `shoal.sklearn.ReleaseTransformer` ([pipelines](../pipelines.md#scikit-learn)); other names may change without notice.",
+        f"Everything that `import shoal` offers; {elsewhere}; other names may change without notice.",
     ]
     for name in shoal.__all__:
         found = getattr(shoal, name)
