@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import shoal
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHON = "Programming Language :: Python :: "
@@ -95,6 +97,13 @@ def test_bounds_and_constraints_name_the_same_versions() -> None:
     required = {entry.replace(">=", "==") for entry in PROJECT["dependencies"]}
     short = {name.removesuffix(".0").removesuffix(".0") for name in lowest}
     assert short == {name.removesuffix(".0") for name in required}
+
+
+def test_every_file_names_the_same_version(wheel: Path) -> None:
+    version = wheel.name.split("-")[1]
+    assert version == shoal.__version__
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").startswith(f"# Changelog\n\n## {version} ")
 
 
 @pytest.mark.parametrize("constraints", ["tested", pytest.param("lowest", marks=pytest.mark.thorough)])
