@@ -70,7 +70,7 @@ def test_from_opening_to_a_run_in_fifteen_clicks(person, encounters):
             )
         )
     click(person.steps.get_by_role("link", name="Run", exact=True))
-    page.get_by_label("Measures of what is left").select_option("quick")
+    page.get_by_label("Utility measures").select_option("quick")
     click.n += 1
     click(page.get_by_role("button", name="Start the run"))
     expect(page.get_by_role("region", name="Run under way")).to_be_visible()
