@@ -205,7 +205,10 @@ class MondrianTree:
     def _decide(self, boxes: Boxes, parts: Parts, publish_rest: bool) -> Cuts:
         """Cut off the parts that hold; the others are the rest, which takes back the smallest until it holds."""
         first, box, n_parts = parts.first, parts.box, np.diff(parts.first)
-        holds, sizes = self._judge(boxes, parts, np.arange(int(first[-1])), int(first[-1]))
+        sizes, widths = self._items.measure_parts(boxes, parts)
+        large = sizes >= self._smallest  # smaller ones do not hold, whatever their values
+        holds, row_of = np.zeros(len(sizes), dtype=np.bool_), np.where(large, np.cumsum(large) - 1, -1)
+        holds[large] = self._judge(boxes, parts, row_of, int(large.sum()))
         order = np.lexsort((sizes, holds, box))  # those that fail come first, small ones before large ones
         rank = np.arange(len(order)) - first[box]
         rest = np.add.reduceat((~holds).astype(np.int64), first[:-1])
@@ -217,7 +220,7 @@ class MondrianTree:
         own, kept = sizes[order], rank >= rest[box]
         cuts.piece[order] = np.where(kept, rank - rest[box] + (rest > 0)[box], 0)
         cuts.rest[:] = rest
-        narrower = self._items.widths(boxes, parts.attribute)[box] - self._items.part_widths(boxes, parts)[order]
+        narrower = self._items.widths(boxes, parts.attribute)[box] - widths[order]
         gain = np.add.reduceat(np.where(kept, own * narrower, 0.0), first[:-1])
         left = np.add.reduceat(np.where(kept, 0, own), first[:-1])
         possible = (rest < n_parts) & (gain > 0.0)
@@ -252,19 +255,18 @@ class MondrianTree:
             inside = np.arange(len(order)) - first[parts.box] < rest[parts.box]
             row[order[inside]] = for_box[parts.box[inside]]
             some = Parts(parts.attribute[pending], parts.cut[pending], first[pending])
-            holds, _ = self._judge(boxes.take(pending), some, row, len(pending))
+            holds = self._judge(boxes.take(pending), some, row, len(pending))
             pending = pending[~holds]
             rest[pending] += 1 + step // 8  # a few at a time, after a while
             step += 1
 
-    def _judge(self, boxes: Boxes, parts: Parts, row_of: IntArray, n_rows: int) -> tuple[BoolArray, IntArray]:
-        """Return (n_rows,) whether parts, or several together, meet every requirement, and their records."""
+    def _judge(self, boxes: Boxes, parts: Parts, row_of: IntArray, n_rows: int) -> BoolArray:
+        """Return (n_rows,) whether parts, or several together, meet every requirement."""
         holds, tallies = np.ones(n_rows, dtype=np.bool_), dict[int, Tally]()
         for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
             classes = self._items.histograms(boxes, parts, (row_of, n_rows), requirement, tallies)
             holds &= requirement.model.holds(classes, whole)
-        sizes, _ = next(iter(tallies.values()))
-        return holds, sizes[:, 0]
+        return holds
 
     def _carry_out(
         self, boxes: Boxes, where: IntArray, attempt: tuple[IntArray, Cuts], *, publish_rest: bool = True
