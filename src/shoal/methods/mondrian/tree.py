@@ -30,13 +30,15 @@ class Cuts:
     rest: IntArray  # (n,) parts that stay together as the rest
     score: FloatArray  # (n,) 0: no cut
     withheld: IntArray  # (n,) records of the rest, if that is not published
+    stale: BoolArray  # (n,) whether items are no longer marked with these parts, but with those of another cut
 
     @classmethod
     def of_parts(cls, parts: Parts) -> Cuts:
         """Nothing is decided yet."""
         n, n_parts = len(parts.attribute), int(parts.first[-1])
         nothing = np.zeros(n, dtype=np.int64)
-        return cls(parts, np.zeros(n_parts, dtype=np.int32), nothing, np.zeros(n), nothing.copy())
+        piece, stale = np.zeros(n_parts, dtype=np.int32), np.zeros(n, dtype=np.bool_)
+        return cls(parts, piece, nothing, np.zeros(n), nothing.copy(), stale)
 
 
 class MondrianTree:
@@ -184,6 +186,8 @@ class MondrianTree:
             cuts = self._try_cut(boxes.take(tried), attribute, cut[tried, attribute], publish_rest=publish_rest)
             better = cuts.score > best[tried]
             best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
+            for before, earlier in attempts:
+                earlier.stale[np.isin(before, tried, assume_unique=True)] = True
             attempts.append((tried, cuts))
         return attempts, chosen
 
@@ -275,8 +279,10 @@ class MondrianTree:
         tried, cuts = attempt
         at = np.searchsorted(tried, where)
         some = boxes.take(where)
-        parts = self._items.parts(some, cuts.parts.attribute[at], cuts.parts.cut[at])
-        lengths = np.diff(parts.first)
+        lengths = np.diff(cuts.parts.first)[at]
+        parts = Parts(cuts.parts.attribute[at], cuts.parts.cut[at], np.concatenate([[0], np.cumsum(lengths)]))
+        again = cuts.stale[at]  # whose items a later attempt has marked
+        self._items.parts(some.take(again), parts.attribute[again], parts.cut[again])
         source = np.repeat(cuts.parts.first[at] - parts.first[:-1], lengths) + np.arange(int(parts.first[-1]))
         starts, stops = self._items.split(some, parts, cuts.piece[source])
         box = parts.box
