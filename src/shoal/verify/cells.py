@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
+from shoal.core.kernels import find_starts
 from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms
 from shoal.verify.form import LabelCounts
 from shoal.verify.guarantees import Subject
-from shoal.verify.numbering import HALF, LOW, number_rows, pair, sum_up
+from shoal.verify.numbering import HALF, LOW, Number, number_rows, pair, sum_up
 
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -65,14 +66,19 @@ class Cells:
     subjects: tuple[Counts, ...]
 
     @classmethod
-    def of(cls, classes: IntArray, subjects: Sequence[KeyArray]) -> Cells:
-        """Count rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
-        distinct, owner = number_rows(classes)
+    def of(cls, classes: IntArray, subjects: Sequence[KeyArray], before: Cells | None = None) -> Cells:
+        """Count rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words.
+
+        What was counted *before* keeps its numbers and is listed first, so that both are quickly added.
+        """
+        distinct, owner = _number_on(None if before is None else before.classes, classes)
         counted = []
-        for words in subjects:
-            values, numbers = number_rows(words)
-            pairs, counts = np.unique(pair(owner, numbers), return_counts=True)
-            counted.append(Counts(values, pairs, counts))
+        for place, words in enumerate(subjects):
+            values, numbers = _number_on(None if before is None else before.subjects[place].values, words)
+            pairs = pair(owner, numbers)
+            pairs.sort()
+            first = find_starts([pairs])
+            counted.append(Counts(values, pairs[first], np.diff(first, append=len(pairs))))
         return cls(distinct, np.bincount(owner, minlength=distinct.shape[1]), tuple(counted))
 
     def __add__(self, other: Cells) -> Cells:
@@ -114,7 +120,15 @@ class Cells:
         return len(self.sizes) + sum(len(one.pairs) for one in self.subjects)
 
 
-def _renumber(pairs: KeyArray, owner: IntArray, value: IntArray) -> KeyArray:
+def _number_on(known: NDArray[Number] | None, columns: NDArray[Number]) -> tuple[NDArray[Number], CodeArray]:
+    """Return the distinct tuples, those that are *known* first, and (n,) the number of each of the given ones."""
+    if known is None:
+        return number_rows(columns)
+    distinct, numbers = number_rows(np.append(known, columns, axis=1))
+    return distinct, numbers[known.shape[1] :]
+
+
+def _renumber(pairs: KeyArray, owner: CodeArray, value: CodeArray) -> KeyArray:
     return pair(owner[pairs >> HALF], value[pairs & LOW])
 
 
@@ -183,8 +197,12 @@ class Counting:
         classes = np.concatenate([numbers for numbers, _ in waiting], axis=1)
         words = {name: np.concatenate([own[name] for _, own in waiting]) for name in waiting[0][1]}
         del waiting
-        subjects = [np.stack([words[name] for name in subject]) for subject in self.subjects or ()]
-        self._join(Cells.of(classes, subjects))
+        alone = {name: own[np.newaxis] for name, own in words.items()}  # of most subjects, and not to be copied
+        subjects = [
+            alone[subject[0]] if len(subject) == 1 else np.stack([words[name] for name in subject])
+            for subject in self.subjects or ()
+        ]
+        self._join(Cells.of(classes, subjects, *self._counted))
 
     def _join(self, more: Cells, whole: Cells | None = None) -> None:
         if self.share.bits:
