@@ -21,6 +21,7 @@ from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.memory import release_memory
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.results import Finding
@@ -268,6 +269,7 @@ class Run:
             if refusal is not None:
                 raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
             plan = make_plan(self.policy.method, encoding.problem, self.chance.generator, self.progress)
+            release_memory()
         return self.options.publish(self.policy, self.source, counted, encoding, plan)
 
     def _describe(self, publication: Publication) -> dict[str, Any]:
@@ -443,7 +445,7 @@ class Run:
             write_rows(staging.internal / "labels.parquet", iter(labelled.combine_chunks().to_batches()), "parquet")
         if witness is not None:
             witness.of_given(self.source).write(staging.internal / WITNESS)
-        pa.default_memory_pool().release_unused()  # what rows took, the verifier may need
+        release_memory()  # what rows took, the verifier may need
         return entries
 
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:

@@ -122,6 +122,11 @@ class NumberedRows:
         self._sizes: IntArray = np.zeros(0, dtype=np.int64)
         self._pairs: list[list[KeyArray]] = [[] for _ in subjects]
 
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are so far."""
+        return self._classes.shape[1]
+
     def add(self, classes: IntArray, subjects: Sequence[KeyArray]) -> None:
         """Take rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
         self._classes, owner = _number_on(self._classes, classes)
@@ -140,7 +145,11 @@ class NumberedRows:
             parts.clear()
             pairs.sort()
             first = find_starts([pairs])
-            counted.append(Counts(values, pairs[first], np.diff(first, append=len(pairs))))
+            distinct, n_rows = pairs[first], len(pairs)
+            del pairs
+            first[:-1] -= first[1:]  # in place: these are long
+            first[-1:] -= n_rows
+            counted.append(Counts(values, distinct, np.negative(first, out=first)))
         return Cells(self._classes, self._sizes, tuple(counted))
 
 
@@ -195,6 +204,8 @@ class Counting:
         if self._new >= _FEWEST:
             self._number()
         n_cells = sum(one.n_cells for one in self._counted)
+        if self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST:
+            n_cells = _MOST  # classes are small, and so many rows have nearly as many cells
         if self._held >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
             self.settle()
 
