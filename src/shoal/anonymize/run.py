@@ -323,10 +323,9 @@ class Run:
 
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises."""
-        with self._time("findings"):
-            self.marginals = self._compare_tables(manifest)
-            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
-            return find_all(table, self.policy.accept)
+        self.marginals = self._compare_tables(manifest)
+        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
+        return find_all(table, self.policy.accept)
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.passes import Means
@@ -346,7 +345,8 @@ class Run:
                 means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
             )
         refuse_unverified(verification)
-        findings = self._find(publication, manifest)
+        with self._time("findings"):
+            findings = self._find(publication, manifest)
         if self.options.strict:
             refuse_open(findings)
         evidence = self._evidence(publication, verification, findings)
@@ -378,21 +378,23 @@ class Run:
             write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            with ThreadPoolExecutor(1) as pool, self._time("verify"):
+            with ThreadPoolExecutor(1) as pool:
                 # The verifier is not asked; but beside it, batches take memory that a table of regions does not have.
                 beside = isinstance(publication.seen, CountedCells)
                 finding = pool.submit(self._find, publication, manifest) if beside else None
-                verification = verify(
-                    staging.unverified,
-                    source=self.given,
-                    populations=self.populations,
-                    progress=self.progress,
-                    memory=self.budget.limit,
-                    spark=self.verifying,
-                    public_key=None if self.options.signing is None else self.options.signing.public,
-                )
-            refuse_unverified(verification)
-            findings = self._find(publication, manifest) if finding is None else finding.result()
+                with self._time("verify"):
+                    verification = verify(
+                        staging.unverified,
+                        source=self.given,
+                        populations=self.populations,
+                        progress=self.progress,
+                        memory=self.budget.limit,
+                        spark=self.verifying,
+                        public_key=None if self.options.signing is None else self.options.signing.public,
+                    )
+                refuse_unverified(verification)
+                with self._time("findings"):  # what is left of them
+                    findings = self._find(publication, manifest) if finding is None else finding.result()
             if self.options.strict:
                 refuse_open(findings)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:

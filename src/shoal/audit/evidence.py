@@ -188,8 +188,8 @@ def _fold_columns(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
 
 def find_carriers(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, Any] | None:
     """Return which attributes single records of a table out; None if it would take long."""
-    records = counted.run.counts
-    return risk_carriers(quasi_codes(counted, quasi), records) if _largest_set(len(quasi), len(records)) else None
+    short = _largest_set(len(quasi), len(counted.run.counts))
+    return risk_carriers(quasi_codes(counted, quasi), counted.run.counts) if short else None
 
 
 def _largest_set(n_attributes: int, n_cells: int) -> int:

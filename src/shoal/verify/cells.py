@@ -109,16 +109,11 @@ def _renumber(pairs: KeyArray, owner: CodeArray, value: CodeArray) -> KeyArray:
 
 
 class NumberedRows:
-    """Rows that wait to be counted, as pairs of numbers: of a class, and of a value of each subject.
+    """Rows that wait to be counted, as pairs of numbers: of a class, and of a value of each subject."""
 
-    What was counted before keeps its numbers and is listed first, so that both are quickly added.
-    """
-
-    def __init__(self, n_columns: int, subjects: Sequence[Subject], before: Sequence[Cells]) -> None:
+    def __init__(self, n_columns: int, subjects: Sequence[Subject]) -> None:
         self._classes: IntArray = np.zeros((n_columns, 0), dtype=np.int64)
         self._values: list[KeyArray] = [np.zeros((len(names), 0), dtype=np.uint64) for names in subjects]
-        for cells in before:
-            self._classes, self._values = cells.classes, [one.values for one in cells.subjects]
         self._sizes: IntArray = np.zeros(0, dtype=np.int64)
         self._pairs: list[list[KeyArray]] = [[] for _ in subjects]
 
@@ -145,11 +140,7 @@ class NumberedRows:
             parts.clear()
             pairs.sort()
             first = find_starts([pairs])
-            distinct, n_rows = pairs[first], len(pairs)
-            del pairs
-            first[:-1] -= first[1:]  # in place: these are long
-            first[-1:] -= n_rows
-            counted.append(Counts(values, distinct, np.negative(first, out=first)))
+            counted.append(Counts(values, pairs[first], np.diff(first, append=len(pairs))))
         return Cells(self._classes, self._sizes, tuple(counted))
 
 
@@ -191,7 +182,6 @@ class Counting:
     _waiting: list[tuple[IntArray, Mapping[str, KeyArray]]] = field(default_factory=list)  # classes and words of rows
     _numbered: NumberedRows | None = None  # rows that wait, in fewer bytes
     _held: int = 0  # rows that wait
-    _new: int = 0  # of these, those that have no numbers yet
 
     def add(self, rows: CodedRows) -> None:
         """Count the next rows."""
@@ -200,8 +190,7 @@ class Counting:
             return
         self._waiting.append((rows.classes, rows.words))
         self._held += rows.rows
-        self._new += rows.rows
-        if self._new >= _FEWEST:
+        if sum(classes.shape[1] for classes, _ in self._waiting) >= _FEWEST:
             self._number()
         n_cells = sum(one.n_cells for one in self._counted)
         if self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST:
@@ -232,13 +221,13 @@ class Counting:
 
     def _number(self) -> None:
         """Number the classes and values of rows that have no numbers yet."""
-        waiting, self._waiting, self._new = self._waiting, [], 0
+        waiting, self._waiting = self._waiting, []
         if not waiting:
             return
         classes = np.concatenate([numbers for numbers, _ in waiting], axis=1)
         words = {name: np.concatenate([own[name] for _, own in waiting]) for name in waiting[0][1]}
         subjects = self.subjects or ()
-        self._numbered = self._numbered or NumberedRows(len(classes), subjects, self._counted)
+        self._numbered = self._numbered or NumberedRows(len(classes), subjects)
         self._numbered.add(classes, [np.stack([words[name] for name in subject]) for subject in subjects])
 
     def _join(self, more: Cells, whole: Cells | None = None) -> None:
