@@ -1,15 +1,19 @@
 // The level explorer: sliders ask what their levels cost and leave; rows and points of the drawing set the sliders.
-import { announce, ask, swap } from "/static/studio.js";
+import { ask, swap } from "/static/studio.js";
 
 const NEAR = 14; // units of the drawing that a click may be away from a point
 const element = (id) => document.getElementById(id);
 const sliders = () => [...(element("levels-form")?.querySelectorAll("input[name=level]") ?? [])];
 
+// Says and shows the level of a slider, and what its most frequent value becomes there.
 function label(slider) {
-  const text = slider.dataset.texts?.split("\n")[slider.value];
-  if (!text) return;
-  slider.setAttribute("aria-valuetext", text);
-  element(`shown-${slider.id.slice(6)}`).textContent = text;
+  const width = slider.dataset.widths?.split(" ")[slider.value];
+  if (!width) return;
+  const ticks = [...slider.nextElementSibling.children];
+  ticks.forEach((tick, level) => tick.classList.toggle("on", level === Number(slider.value)));
+  const values = `${Number(width).toLocaleString("en")} value${width === "1" ? "" : "s"}`;
+  slider.setAttribute("aria-valuetext", `level ${slider.value}: ${ticks[slider.value].textContent}, ${values}`);
+  element(`shown-${slider.id.slice(6)}`).textContent = `level ${slider.value}, ${values}`;
 }
 
 // Shows in the drawing where the sliders stand.
@@ -38,7 +42,7 @@ async function refresh() {
     if (again) continue;
     swap(element("node"), text);
     mark();
-    announce(element("node-state").dataset.announce);
+    element("levels-said").textContent = element("node-state").dataset.said;
     await lookAround();
   }
   busy = false;
