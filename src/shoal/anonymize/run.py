@@ -325,7 +325,9 @@ class Run:
         """Look at what is published beyond its promises."""
         self.marginals = self._compare_tables(manifest)
         table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
-        return find_all(table, self.policy.accept)
+        found = find_all(table, self.policy.accept)
+        release_memory()
+        return found
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.passes import Means

@@ -139,8 +139,9 @@ class NumberedRows:
             pairs = np.concatenate(parts)
             parts.clear()
             pairs.sort()
-            first = find_starts([pairs])
-            counted.append(Counts(values, pairs[first], np.diff(first, append=len(pairs))))
+            first, n_rows = find_starts([pairs]), len(pairs)
+            pairs = pairs[first]
+            counted.append(Counts(values, pairs, np.diff(first, append=n_rows)))
         return Cells(self._classes, self._sizes, tuple(counted))
 
 
