@@ -219,6 +219,21 @@ def test_what_the_verifier_refuses_is_not_published(tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_the_verifier_refuses_is_said_before_findings_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ShoalError("no findings")
+
+    monkeypatch.setattr(import_module("shoal.anonymize.run"), "find_all", fail)
+    with pytest.raises(ShoalError, match="no findings"):  # which are looked for in another thread
+        published(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(verifier, "verify", lambda *_, **__: NO)
+    with pytest.raises(VerificationError, match="two labels overlap"):
+        published(tmp_path / "out")
+
+
 def test_what_the_verifier_refuses_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifier, "verify_table", lambda *_, **__: NO)
     with pytest.raises(VerificationError, match="two labels overlap"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -325,7 +325,9 @@ class Run:
         """Look at what is published beyond its promises."""
         self.marginals = self._compare_tables(manifest)
         table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
-        return find_all(table, self.policy.accept)
+        found = find_all(table, self.policy.accept)
+        release_memory()
+        return found
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.passes import Means
@@ -378,23 +380,24 @@ class Run:
             write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            with ThreadPoolExecutor(1) as pool:
-                # The verifier is not asked; but beside it, batches take memory that a table of regions does not have.
-                beside = isinstance(publication.seen, CountedCells)
-                finding = pool.submit(self._find, publication, manifest) if beside else None
-                with self._time("verify"):
-                    verification = verify(
-                        staging.unverified,
-                        source=self.given,
-                        populations=self.populations,
-                        progress=self.progress,
-                        memory=self.budget.limit,
-                        spark=self.verifying,
-                        public_key=None if self.options.signing is None else self.options.signing.public,
-                    )
-                refuse_unverified(verification)
-                with self._time("findings"):  # what is left of them
-                    findings = self._find(publication, manifest) if finding is None else finding.result()
+            pool, finding = self.held.enter_context(ThreadPoolExecutor(1)), None
+            if isinstance(publication.seen, CountedCells):  # beside the verifier; regions leave no memory for that
+                finding = pool.submit(self._find, publication, manifest)
+            with self._time("verify"):
+                verification = verify(
+                    staging.unverified,
+                    source=self.given,
+                    populations=self.populations,
+                    progress=self.progress,
+                    memory=self.budget.limit,
+                    spark=self.verifying,
+                    public_key=None if self.options.signing is None else self.options.signing.public,
+                )
+            with self._time("findings"):  # what is left of them
+                finding = finding or pool.submit(self._find, publication, manifest)
+                wait([finding])
+            refuse_unverified(verification)
+            findings = finding.result()
             if self.options.strict:
                 refuse_open(findings)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:

@@ -120,7 +120,7 @@ class NumberedRows:
     @property
     def n_classes(self) -> int:
         """How many classes there are so far."""
-        return self._classes.shape[1]
+        return int(self._classes.shape[1])
 
     def add(self, classes: IntArray, subjects: Sequence[KeyArray]) -> None:
         """Take rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
@@ -139,8 +139,9 @@ class NumberedRows:
             pairs = np.concatenate(parts)
             parts.clear()
             pairs.sort()
-            first = find_starts([pairs])
-            counted.append(Counts(values, pairs[first], np.diff(first, append=len(pairs))))
+            first, n_rows = find_starts([pairs]), len(pairs)
+            pairs = pairs[first]
+            counted.append(Counts(values, pairs, np.diff(first, append=n_rows)))
         return Cells(self._classes, self._sizes, tuple(counted))
 
 
@@ -281,7 +282,7 @@ class Counting:
         if self._whole is not None:
             every = self._whole.subjects[place]
             values, numbers = number_rows(np.append(every.values, own.values, axis=1))
-            value, table = numbers[every.values.shape[1] :][value], every.counts
+            value, table = numbers[every.values.shape[1] :][value].astype(np.int64), every.counts
         names = self.texts[subject[0]] if len(subject) == 1 else {}
         start = np.searchsorted(own.pairs, np.arange(len(sizes) + 1, dtype=np.uint64) << HALF).astype(np.int64)
         return Histograms(

@@ -48,7 +48,8 @@ def pair(owner: NDArray[Any], value: NDArray[Any]) -> KeyArray:
     """Return (n,) owner << 32 | value."""
     keys: KeyArray = owner.astype(np.uint64)
     keys <<= HALF
-    return np.bitwise_or(keys, value, out=keys, dtype=np.uint64, casting="unsafe")
+    np.bitwise_or(keys, value, out=keys, dtype=np.uint64, casting="unsafe")
+    return keys
 
 
 def sum_up(keys: KeyArray, counts: IntArray) -> tuple[KeyArray, IntArray]:

@@ -212,7 +212,8 @@ class MondrianTree:
         sizes, widths = self._items.measure_parts(boxes, parts)
         large = sizes >= self._smallest  # smaller ones do not hold, whatever their values
         holds, row_of = np.zeros(len(sizes), dtype=np.bool_), np.where(large, np.cumsum(large) - 1, -1)
-        holds[large] = self._judge(boxes, parts, row_of, int(large.sum()))
+        if large.any():
+            holds[large] = self._judge(boxes, parts, row_of, int(large.sum()))
         order = np.lexsort((sizes, holds, box))  # those that fail come first, small ones before large ones
         rank = np.arange(len(order)) - first[box]
         rest = np.add.reduceat((~holds).astype(np.int64), first[:-1])
