@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import shoal
 from shoal.cli import app
 from shoal.core.errors import PolicyError, ShoalError, UnreachableError
 from shoal.core.progress import Silent
-from shoal.methods.sweep import SequentialSweep, selecting
+from shoal.methods.sweep import SequentialSweep, classes, selecting
 from shoal.methods.sweep import planning as sweep_module
 from shoal.methods.sweep.rules import Parts
 from shoal.models.tau_l_diversity import TauLDiversity
@@ -75,6 +76,41 @@ def wide_policy(width: int, method: dict[str, Any], *models: dict[str, Any]) -> 
     document = policy([tau_l(0.6, 3), *models])
     document["attributes"] = {f"q{i}": {"role": "quasi"} for i in range(width)} | {"s": document["attributes"]["s"]}
     return document | {"method": method}
+
+
+def test_classes_of_an_item_are_those_of_equal_labels_that_are_large_enough() -> None:
+    uneven = from_nested({"*": {"ab": ["a", "b"], "cdef": {"cd": ["c", "d"], "ef": ["e", "f"]}}})
+    rng = np.random.default_rng(1)
+    codes = tuple(rng.integers(uneven.n_leaves, size=(3, 400)).astype(np.int32))
+    attributes = tuple(Attribute(name, uneven) for name in "pqr")
+    problem = Problem(attributes, (), Cells(codes, np.ones(400, dtype=np.int64)), ())
+    records, raised, live = rng.integers(1, 4, size=400), rng.random(400) < 0.2, np.arange(0, 400, 2)
+    tables = [classes.nodes_at_levels(uneven)] * 3
+    for exact, levels in product((True, False), ((3, 3, 3), (2, 3, 1), (0, 2, 2), (1, 1, 0))):
+        trees = classes.tree_tables(problem)._replace(exact=exact)
+        found, nodes = classes.group_by_label(
+            trees, np.array(levels, dtype=np.int32), live, np.arange(400), records, raised, 7, 4
+        )
+        members = defaultdict(list)
+        for i, part in enumerate(live.tolist()):
+            label = tuple(int(tree[level, code[part]]) for tree, level, code in zip(tables, levels, codes, strict=True))
+            members[label].append(i)
+        expected = {
+            label: inside
+            for label, inside in members.items()
+            if min(label) >= 0 and records[live[inside]].sum() >= (4 if raised[live[inside]].any() else 7)
+        }
+        assert list(map(tuple, nodes.tolist())) == list(expected)
+        assert [np.flatnonzero(found == c).tolist() for c in range(len(nodes))] == list(expected.values())
+
+
+def test_how_many_items_are_looked_at_together_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = wide_policy(5, {"sweep": {"defend": False}})
+    releases = []
+    for together in (1, 3, 64):
+        monkeypatch.setattr(classes, "_TOGETHER", together)
+        releases.append(shoal.anonymize(wide_people(300, 5), document, seed=1).data)
+    assert releases[0] == releases[1] == releases[2]
 
 
 def test_of_more_levels_than_can_be_tried_those_that_similar_records_share_are() -> None:

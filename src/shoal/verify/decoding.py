@@ -24,6 +24,7 @@ from shoal.verify.result import Check
 from shoal.verify.truth import ProjectedWitness
 
 _VALUE, _RECORDS, _TOTAL = "value", "records", "total"
+_PENDING = 1 << 20  # rows that are read before equal ones are counted together
 
 
 def check_defended(rows: PublishedRows, manifest: Manifest, given: Given) -> list[Check]:
@@ -111,7 +112,8 @@ def _count_rows(rows: PublishedRows, names: list[str]) -> pa.Table:
     for batch in rows.batches(names):
         texts = pa.table([column.cast(pa.string()) for column in batch.columns], names=names)
         found.append(texts.append_column(_RECORDS, pa.array(np.ones(len(texts), dtype=np.int64))))
-        found = [_sum_rows(found, names)]
+        if sum(map(len, found)) > max(_PENDING, 2 * len(found[0])):
+            found = [_sum_rows(found, names)]
     return _sum_rows(found, names)
 
 

@@ -6,7 +6,8 @@ Items are level vectors; compiled loops group cells by their labels at such a ve
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -16,7 +17,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import inline_kernel, kernel, same_rows
+from shoal.core.kernels import kernel, light_kernel, same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.kernels import Members, find_prunable, settle
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
@@ -27,6 +28,10 @@ _SCOUT_AGAIN = 0.7  # once so few of the parts are left, more of them may be pru
 _NO_LIMIT = np.iinfo(np.int64).max
 _GIVEN_UP = 16  # a class that another model refuses gives up one record of so many, and asks again
 _MOST_SCOUTS = 64
+_TOGETHER = 8  # items that are looked at together
+THREADS = 2
+_CROWD = 255  # records, as far as they are counted in one byte
+_NOWHERE = np.uint64(2**64 - 1)  # the key of no label
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys
 
 
@@ -55,10 +60,8 @@ class Sweep:
         items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
         labels: list[CodeArray] = [np.zeros((0, self.items.shape[1]), dtype=np.int32)]
         n_classes = 0
-        for item in range(len(self.items) - 1 if live.any_class_can_close() else 0):
-            possible, class_of, nodes = live.group_at(item)
-            if not len(nodes):
-                continue
+        for item, possible in live.look_ahead(len(self.items) - 1):
+            class_of, nodes = live.group_at(self.items[item], possible)
             first, order = kernels.group_items(class_of, len(nodes))
             members = possible[order]
             stay = live.remaining[members]
@@ -75,8 +78,6 @@ class Sweep:
             n_classes += len(held)
             live.take(members, stay)
             step.advance(int(sizes.sum()))
-            if not live.any_class_can_close():
-                break
         return Classes(np.concatenate(items), np.concatenate(labels)), Parts.join([*closed, live.take_left()])
 
     def _settle(
@@ -149,60 +150,60 @@ class Live:
         self.parts = parts
         self.remaining = parts.records.copy()
 
-    def group_at(self, item: int) -> tuple[IntArray, CodeArray, CodeArray]:
-        """Return the parts that may close at an item, their classes (-1: too small), and the classes' nodes."""
-        self._move_together()
-        scout = self._scout_of_item[item]
-        if len(self._live) < _SCOUT_AGAIN * self._scouted[scout]:
-            self._ask(scout)
-        possible = self._live[self._pruned[self._live] & self._bits[scout] == 0]
-        return possible, *self._at(self._items[item], possible)
+    def look_ahead(self, n_items: int) -> Iterator[tuple[int, IntArray]]:
+        """Yield items, one by one, with the parts that may close there, as long as a class can close anywhere.
+
+        Several items are looked at together, by threads: what is taken meanwhile only makes their classes smaller.
+        """
+        every = np.arange(len(self.patterns))
+        everyone = Members(np.array([0, len(every)]), every, every.astype(np.int32))  # in one class
+        with ThreadPoolExecutor(THREADS) as pool:
+            for begin in range(0, n_items, _TOGETHER):
+                self._forget_taken()
+                if find_prunable(everyone, self.patterns, self._rules, self._of_pattern).all():
+                    return
+                items = range(begin, min(begin + _TOGETHER, n_items))
+                scouts, n_live = self._scout_of_item[items], len(self._live)
+                asked = [scout for scout in np.unique(scouts).tolist() if n_live < _SCOUT_AGAIN * self._scouted[scout]]
+                answers = pool.map(self._find_able, self._scouts[asked], [self._live] * len(asked))
+                for scout, able in zip(asked, answers, strict=True):
+                    self._scouted[scout] = n_live
+                    self._pruned[self._live] |= self._bits[scout]
+                    self._pruned[able] &= ~self._bits[scout]
+                pruned = self._pruned[self._live]
+                among = [self._live[pruned & self._bits[scout] == 0] for scout in scouts]
+                for item, able in zip(items, list(pool.map(self._find_able, self._items[items], among)), strict=True):
+                    yield item, able[self.remaining[able] > 0]
+
+    def group_at(self, levels: CodeArray, parts: IntArray) -> tuple[CodeArray, CodeArray]:
+        """Return the classes of parts at a level vector (-1: too small), and the classes' nodes."""
+        enough = self._rules.plain_records, self._rules.records
+        return group_by_label(self._trees, levels, parts, self._row, self.remaining, self._raised, *enough)
 
     def take(self, members: IntArray, stay: IntArray) -> None:
         """Take the records that stay in classes out."""
         self.remaining[members] -= stay
-        self._live = self._live[self.remaining[self._live] > 0]
         taken = np.bincount(self.pattern[members], weights=stay, minlength=len(self.patterns))
         self._of_pattern -= taken.astype(np.int64)
 
-    def any_class_can_close(self) -> bool:
-        """Whether what is left covers as many different values as every rule needs."""
-        patterns = self.patterns[self._of_pattern > 0]
-        for r, place in enumerate(self._rules.place.tolist()):
-            tree, nodes = self._problem.sensitive[place].taxonomy, patterns[:, place]
-            edges = np.zeros(tree.n_leaves + 1, dtype=np.int64)
-            np.add.at(edges, tree.lo[nodes], 1)
-            np.add.at(edges, tree.hi[nodes], -1)
-            weights = self._rules.weights[self._rules.first_leaf[r] : self._rules.first_leaf[r + 1]]
-            covered = (np.cumsum(edges[:-1]) > 0) & (weights > 0)
-            covered[nodes[nodes < tree.n_leaves]] = True  # who keeps a value shows it, whatever its weight
-            if covered.sum() < self._rules.distinct[r]:
-                return False
-        return len(patterns) > 0
-
     def take_left(self) -> Parts:
         """Return what no class has taken."""
+        self._forget_taken()
         owner = np.full(len(self._live), -1, dtype=np.int64)
         return self.parts.take(self._live)._replace(records=self.remaining[self._live], owner=owner)
 
-    def _at(self, levels: CodeArray, live: IntArray) -> tuple[CodeArray, CodeArray]:
-        enough = self._rules.plain_records, self._rules.records
-        return group_by_label(self._trees, levels, live, self._row, self.remaining, self._raised, *enough)
-
-    def _ask(self, scout: int) -> None:
-        """Find out which parts are pruned at all items of a scout."""
-        self._scouted[scout] = len(self._live)
-        class_of, nodes = self._at(self._scouts[scout], self._live)
+    def _find_able(self, levels: CodeArray, parts: IntArray) -> IntArray:
+        """Return those of some parts that are in a class at a level vector of which a subset may close."""
+        class_of, nodes = self.group_at(levels, parts)
         first, order = kernels.group_items(class_of, len(nodes))
-        parts = self._live[order]
-        members = Members(first, np.arange(len(parts)), self.pattern[parts])
-        lost = find_prunable(members, self.patterns, self._rules, self.remaining[parts])
-        self._pruned[self._live] |= self._bits[scout]
-        self._pruned[parts[~lost]] &= ~self._bits[scout]
+        inside = parts[order]
+        members = Members(first, np.arange(len(order)), self.pattern[inside])
+        lost = find_prunable(members, self.patterns, self._rules, self.remaining[inside])
+        return parts[np.sort(order[~lost])]
 
-    def _move_together(self) -> None:
-        """Copy what is still live to neighbouring places, once most of the rest is gone: memory is slow."""
-        live = self._live
+    def _forget_taken(self) -> None:
+        """Forget what is taken; copy the rest to neighbouring places if it is less than half: memory is slow."""
+        self._live = live = self._live[self.remaining[self._live] > 0]
         if 2 * len(live) >= len(self.remaining):
             return
         rows, row = np.unique(self._row[live], return_inverse=True)
@@ -295,7 +296,7 @@ def nodes_at_levels(taxonomy: Taxonomy) -> CodeArray:
     return np.where(levels[:, np.newaxis] > taxonomy.level[: taxonomy.n_leaves], np.int32(-1), table)
 
 
-@inline_kernel
+@light_kernel
 def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
     """Return the node of a cell's j-th quasi value at a level vector; -1 if its leaf is nearer to the root."""
     return int(trees.table[trees.offset[j] + levels[j] * trees.width[j] + trees.leaves[cell, j]])
@@ -310,11 +311,44 @@ def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bo
     return same
 
 
-@inline_kernel
+@light_kernel
 def slot_of(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
     """Return where to look for a label's key, together with a number, in a table of mask + 1 slots."""
     mixed = (key ^ (key >> np.uint64(31)) ^ (np.uint64(number) << np.uint64(40))) * MIX
     return (mixed >> np.uint64(20)) & mask
+
+
+@light_kernel
+def last_slot(n: int) -> np.uint64:
+    """Return the last slot of a table for n keys, half of which stays empty: all bits of a slot's number."""
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    return np.uint64(size - 1)
+
+
+@kernel
+def label_keys(trees: TreeTables, levels: CodeArray, live: IntArray, row: IntArray) -> KeyArray:
+    """Return (n_live,) the keys of the labels of live parts at a level vector; of none where a leaf is too shallow."""
+    d, keys = len(levels), np.empty(len(live), dtype=np.uint64)
+    first, shallow = np.zeros(d + 1, dtype=np.int64), False
+    first[1:] = np.cumsum(trees.width)
+    of_leaf = np.empty(first[-1], dtype=np.uint64)
+    for j in range(d):
+        for leaf in range(trees.width[j]):
+            node = trees.table[trees.offset[j] + levels[j] * trees.width[j] + leaf]
+            of_leaf[first[j] + leaf] = np.uint64(node) * trees.multiplier[j]
+            shallow = shallow or node < 0
+    for i in range(len(live)):
+        cell, key = row[live[i]], np.uint64(0)
+        for j in range(d):
+            key += of_leaf[first[j] + trees.leaves[cell, j]]
+        keys[i] = key
+    for i in range(len(live) if shallow else 0):
+        for j in range(d):
+            if label_node(trees, levels, row[live[i]], j) < 0:
+                keys[i] = _NOWHERE
+    return keys
 
 
 @kernel
@@ -334,60 +368,52 @@ def group_by_label(
     *at_least* records, or below *if_raised* if some of its parts are *raised*.
     """
     n, d = len(live), len(levels)
-    size = 16
-    while size < 2 * n:
-        size *= 2
-    mask = np.uint64(size - 1)
-    slots = np.full(size, -1, dtype=np.int32)
-    keys = np.empty(n, dtype=np.uint64)  # of classes, as the following three
-    example = np.empty(n, dtype=np.int64)
-    total = np.zeros(n, dtype=np.int64)
-    enough = np.empty(n, dtype=np.int64)
-    class_of = np.full(n, -1, dtype=np.int32)
-    n_classes = 0
+    mask = last_slot(n)
+    # how many records share a slot tells, for most parts of small classes, that they are in one
+    keys, crowd, least = label_keys(trees, levels, live, row), np.zeros(mask + 1, dtype=np.uint8), min(at_least, _CROWD)
     for i in range(n):
-        part = live[i]
-        if i and row[part] == row[live[i - 1]]:  # its neighbour has the same quasi values
-            found = class_of[i - 1]
-        else:
-            found, key = np.int32(-1), np.uint64(0)
-            shallow = False
-            for j in range(d):
-                node = label_node(trees, levels, row[part], j)
-                shallow = shallow or node < 0
-                key += np.uint64(node) * trees.multiplier[j]
-            slot = slot_of(key, 0, mask)
-            while not shallow:
-                found = slots[slot]
-                if found < 0:
-                    slots[slot] = found = np.int32(n_classes)
-                    keys[found], example[found], enough[found] = key, i, at_least
-                    n_classes += 1
-                    break
-                if keys[found] == key and (
-                    trees.exact or same_label(trees, levels, row[part], row[live[example[found]]])
-                ):
-                    break
-                slot = (slot + np.uint64(1)) & mask
-        if found >= 0:
-            class_of[i] = found
-            total[found] += records[part]
-            if raised[part]:
-                enough[found] = if_raised
+        slot, part = slot_of(keys[i], 0, mask), live[i]
+        crowd[slot] = min(crowd[slot] + min(records[part], _CROWD), _CROWD)
+        least = min(if_raised, least) if raised[part] else least
+    n_crowded, n_classes = 0, 0
+    for i in range(n):
+        if crowd[slot_of(keys[i], 0, mask)] < least:
+            keys[i] = _NOWHERE
+        n_crowded += keys[i] != _NOWHERE
+    mask = last_slot(n_crowded)
+    slots, class_of = np.full(mask + 1, -1, dtype=np.int32), np.full(n, -1, dtype=np.int32)
+    key_of, example = np.empty(n_crowded, dtype=np.uint64), np.empty(n_crowded, dtype=np.int64)  # of classes
+    total, enough = np.zeros(n_crowded, dtype=np.int64), np.full(n_crowded, at_least)
+    for i in range(n):
+        part, slot = live[i], slot_of(keys[i], 0, mask)
+        if keys[i] == _NOWHERE:
+            continue
+        found = slots[slot]
+        while found >= 0 and not (
+            key_of[found] == keys[i]
+            and (trees.exact or same_label(trees, levels, row[part], row[live[example[found]]]))
+        ):
+            slot = (slot + np.uint64(1)) & mask
+            found = slots[slot]
+        if found < 0:
+            slots[slot] = found = np.int32(n_classes)
+            key_of[found], example[found] = keys[i], i
+            n_classes += 1
+        class_of[i] = found
+        total[found] += records[part]
+        if raised[part]:
+            enough[found] = if_raised
     number = np.full(n_classes + 1, -1, dtype=np.int32)  # the last is for parts without a class
-    kept = 0
+    nodes, kept = np.empty((n_classes, d), dtype=np.int32), 0
     for c in range(n_classes):
         if total[c] >= enough[c]:
+            for j in range(d):
+                nodes[kept, j] = label_node(trees, levels, row[live[example[c]]], j)
             number[c] = kept
             kept += 1
     for i in range(n):
         class_of[i] = number[class_of[i]]
-    nodes = np.empty((kept, d), dtype=np.int32)
-    for c in range(n_classes):
-        if number[c] >= 0:
-            for j in range(d):
-                nodes[number[c], j] = label_node(trees, levels, row[live[example[c]]], j)
-    return class_of, nodes
+    return class_of, nodes[:kept].copy()
 
 
 class TreeTables(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.kernels import inline_kernel, kernel, places_ascending
+from shoal.core.kernels import inline_kernel, kernel, light_kernel, places_ascending
 from shoal.methods.sweep.classes import Classes, QuasiNodes, Sweep, quasi_nodes
 from shoal.methods.sweep.improving import can_improve, sensitive_details
 from shoal.methods.sweep.kernels import (
@@ -105,13 +105,13 @@ def exchange(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Classes, Par
     return Classes(item, table.labels[used]), Parts.join([moved, withheld])
 
 
-@inline_kernel
+@light_kernel
 def _detail_of(table: Table, s: int, node: int) -> float:
     """Return what a node of the s-th sensitive attribute tells."""
     return float(table.detail[table.first_node[s] + node])
 
 
-@inline_kernel
+@light_kernel
 def _find_dominant(table: Table, n: int, nodes: CodeArray, r: int, units: IntArray) -> tuple[int, int]:
     """Return the record whose value covers the most frequent leaf, the least general, and its next node; -1: none."""
     rules, found, goal, most, narrow = table.rules, -1, -1, 0, 0
@@ -128,7 +128,7 @@ def _find_dominant(table: Table, n: int, nodes: CodeArray, r: int, units: IntArr
     return found, goal
 
 
-@inline_kernel
+@light_kernel
 def _find_decodable(rules: Rules, lifted: IntArray) -> tuple[int, int, int]:
     """Return a rule, a label and the value that makes up too much of its records; -1: none."""
     for r in range(len(rules.place)):
@@ -140,7 +140,7 @@ def _find_decodable(rules: Rules, lifted: IntArray) -> tuple[int, int, int]:
     return -1, -1, -1
 
 
-@inline_kernel
+@light_kernel
 def _find_companion(
     table: Table, chosen: IntArray, n: int, nodes: CodeArray, r: int, label: int, crowded: int
 ) -> tuple[int, int]:
@@ -221,7 +221,7 @@ def try_set(table: Table, window: IntArray, some: int, slot: int, each: float, s
     return known + n * each
 
 
-@inline_kernel
+@light_kernel
 def _count_old(table: Table, window: IntArray, nodes: CodeArray, owner: IntArray, records: int) -> None:
     """Put the records of a window in the classes where they were, or take them out if *records* is -1."""
     for b in range(len(window)):
@@ -230,7 +230,7 @@ def _count_old(table: Table, window: IntArray, nodes: CodeArray, owner: IntArray
         table.sizes[c] += records
 
 
-@inline_kernel
+@light_kernel
 def _find_covered(table: Table, window: IntArray, label: CodeArray) -> int:
     """Return the set of the records that a label covers."""
     cover = 0
@@ -308,7 +308,7 @@ def make_classes(table: Table, window: IntArray, known: FloatArray, slot: int) -
     return told, split
 
 
-@inline_kernel
+@light_kernel
 def _find_free(sizes: IntArray, slot: int) -> int:
     """Return the first slot without records from one on; there always is one."""
     while sizes[slot] > 0:

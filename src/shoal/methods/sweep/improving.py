@@ -9,8 +9,8 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import inline_kernel, kernel, same_rows
-from shoal.methods.sweep.classes import Classes, Sweep, TreeTables, label_node, slot_of
+from shoal.core.kernels import inline_kernel, kernel, light_kernel, same_rows
+from shoal.methods.sweep.classes import THREADS, Classes, Sweep, TreeTables, label_keys, label_node, last_slot, slot_of
 from shoal.methods.sweep.kernels import (
     add_records,
     add_units,
@@ -28,7 +28,6 @@ _COMPANIONS = 16  # records of a class that are generalized for the sake of one 
 
 _CANDIDATES = 12  # classes that a record is offered
 _LOOKUPS = 1 << 25  # of a cell at an item: in larger tables only the least informative cells are offered others
-_THREADS = 2
 _ROUNDS = 8
 _MOST_UNITS = 1 << 27  # entries of the histograms of all classes
 _MOST_REFUSED = 1 << 24  # classes times kinds of records: of more it is not kept who was refused
@@ -119,19 +118,11 @@ def _candidates(sweep: Sweep, classes: Classes, parts: Parts, information: Float
     found = np.full((len(rows), _CANDIDATES), -1, dtype=np.int32)
 
     def look(some: IntArray) -> None:
-        found[some] = covering_classes(
-            rows[some],
-            floor[some],
-            sweep.trees,
-            sweep.items,
-            classes.item,
-            classes.nodes,
-            information[:-1],
-            _CANDIDATES,
-        )
+        of_classes = classes.item, classes.nodes, information[:-1]
+        found[some] = covering_classes(rows[some], floor[some], sweep.trees, sweep.items, *of_classes, _CANDIDATES)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(look, np.array_split(asked, _THREADS)))
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(look, np.array_split(asked, THREADS)))
     return rows, found
 
 
@@ -151,11 +142,8 @@ def covering_classes(
     ``item`` ascends over the classes; items are looked at in this order, so the most informative are found first.
     """
     n_classes, d = nodes.shape
-    size = 16
-    while size < 2 * n_classes:
-        size *= 2
-    mask = np.uint64(size - 1)
-    slots = np.full(size, -1, dtype=np.int32)
+    mask = last_slot(n_classes)
+    slots = np.full(mask + 1, -1, dtype=np.int32)
     for c in range(n_classes):
         key = np.uint64(0)
         for j in range(d):
@@ -166,40 +154,24 @@ def covering_classes(
         slots[slot] = c
     found = np.full((len(rows), most), -1, dtype=np.int32)
     n_found = np.zeros(len(rows), dtype=np.int64)
-    codes = np.empty(d, dtype=np.int32)
-    searching = np.arange(len(rows))
-    n_searching = len(rows)
-    first = 0
-    while first < n_classes and n_searching:
+    searching, first = np.arange(len(rows)), 0
+    while first < n_classes and len(searching):
         number = item[first]
         best = 0.0
         after = first
         while after < n_classes and item[after] == number:
             best = max(best, information[after])
             after += 1
-        left = 0
-        for i in range(n_searching):
-            row = searching[i]
-            cell = rows[row]
+        keys, left = label_keys(trees, levels[number], searching, rows), 0
+        for i in range(len(searching)):
+            row, slot = searching[i], slot_of(keys[i], number, mask)
             searching[left] = row
             left += 1
-            if best <= floor[row]:
-                continue
-            key = np.uint64(0)
-            shallow = False
-            for j in range(d):
-                code = label_node(trees, levels[number], cell, j)
-                shallow = shallow or code < 0
-                codes[j] = code
-                key += np.uint64(code) * trees.multiplier[j]
-            if shallow:
-                continue
-            slot = slot_of(key, number, mask)
-            while slots[slot] >= 0:
+            while best > floor[row] and slots[slot] >= 0:
                 c = slots[slot]
                 same = item[c] == number
                 for j in range(d):
-                    same = same and nodes[c, j] == codes[j]
+                    same = same and nodes[c, j] == label_node(trees, levels[number], rows[row], j)
                 if same:
                     if information[c] > floor[row]:
                         found[row, n_found[row]] = c
@@ -208,12 +180,11 @@ def covering_classes(
                             left -= 1
                     break
                 slot = (slot + np.uint64(1)) & mask
-        n_searching = left
-        first = after
+        searching, first = searching[:left], after
     return found
 
 
-@inline_kernel
+@light_kernel
 def relabel(
     rules: Rules, nodes: CodeArray, own: CodeArray, s: int, node: int, records: int, units: IntArray, lifted: IntArray
 ) -> None:
@@ -225,7 +196,7 @@ def relabel(
             lifted[pair_of(rules, r, node, own[s])] += records
 
 
-@inline_kernel
+@light_kernel
 def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
     """Return -1 if the labels of a class, as far as they are among *nodes*, are defended; else a rule."""
     for r in range(len(rules.place)):
@@ -235,7 +206,7 @@ def rule_of_decodable(rules: Rules, nodes: CodeArray, lifted: IntArray) -> int:
     return -1
 
 
-@inline_kernel
+@light_kernel
 def lacking(rules: Rules, r: int, node: int, lifted: IntArray) -> tuple[int, int]:
     """Return a value that makes up too much under a label, and how many records of others would have to be there."""
     crowded = decodable(rules, r, node, lifted)
@@ -285,7 +256,7 @@ class _Trial(NamedTuple):
     at_stake: FloatArray  # (2,) what the record tells where it is, and the gain that a place must exceed
 
 
-@inline_kernel
+@light_kernel
 def lend_companions(
     world: World, r: int, node: int, there: int, crowded: int, wanted: int, lent: IntArray, rng: np.random.Generator
 ) -> int:
@@ -312,13 +283,13 @@ def lend_companions(
     return n_lent
 
 
-@inline_kernel
+@light_kernel
 def detail_of(world: World, s: int, node: int) -> float:
     """Return what a node of the s-th sensitive attribute tells."""
     return float(world.detail[world.first_node[s] + node])
 
 
-@inline_kernel
+@light_kernel
 def _try_nodes(
     world: World, part: int, there: int, lends: bool, trial: _Trial, value: float, rng: np.random.Generator
 ) -> tuple[int, int, int, float]:

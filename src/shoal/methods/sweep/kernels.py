@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
-from shoal.core.kernels import inline_kernel, kernel
+from shoal.core.kernels import inline_kernel, kernel, light_kernel
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
@@ -15,7 +15,7 @@ _NARROWED = 64  # times that a bound on records under a label is narrowed
 _TOTALS = 64  # of records under a label, that are tried in steps
 
 
-@inline_kernel
+@light_kernel
 def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) -> None:
     """Add the units of some records published as a node, or take them away if *records* is negative."""
     base = rules.first_leaf[r]
@@ -27,7 +27,7 @@ def add_units(rules: Rules, r: int, node: int, records: int, units: IntArray) ->
         units[leaf] += records * (rules.weights[leaf] // rules.common[place]) * rules.share[place]
 
 
-@inline_kernel
+@light_kernel
 def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     """Return the units that a record published as a node gives to one leaf."""
     if node < rules.n_leaves[r]:
@@ -38,13 +38,13 @@ def unit_share(rules: Rules, r: int, node: int, leaf: int) -> int:
     return int((rules.weights[rules.first_leaf[r] + leaf] // rules.common[place]) * rules.share[place])
 
 
-@inline_kernel
+@light_kernel
 def limit_of(n: int, top: int, bottom: int) -> int:
     """Return floor(n top / bottom) without leaving 64 bits."""
     return (n // bottom) * top + (n % bottom) * top // bottom
 
 
-@inline_kernel
+@light_kernel
 def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, best: IntArray) -> int:
     """Say what a rule thinks of a class: 0 it holds; -1 too few values; else at least so many records must leave.
 
@@ -84,7 +84,7 @@ def judge(rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n
     return leaving
 
 
-@inline_kernel
+@light_kernel
 def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, best: IntArray) -> int:
     """Return -1 if a class with these units meets all rules, else the first rule that it does not meet."""
     for r in range(len(rules.place)):
@@ -93,7 +93,7 @@ def class_holds(rules: Rules, size: int, units: IntArray, touched: IntArray, bes
     return -1
 
 
-@inline_kernel
+@light_kernel
 def dominant(
     rules: Rules, r: int, size: int, units: IntArray, touched: IntArray, n_touched: int, rng: np.random.Generator
 ) -> int:
@@ -112,7 +112,7 @@ def dominant(
     return leaf
 
 
-@inline_kernel
+@light_kernel
 def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
     """Return where records of a value that publish a node are counted; -1 if nobody asks."""
     if node < rules.n_leaves[r] or rules.first_pair[r] == rules.first_pair[r + 1]:
@@ -120,7 +120,7 @@ def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
     return int(rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r] + own)
 
 
-@inline_kernel
+@light_kernel
 def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
     """Return a value that makes up too much of a class's records under a label, by its *lifted* pairs; -1: none."""
     base = rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r]
@@ -133,7 +133,7 @@ def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
     return -1
 
 
-@inline_kernel
+@light_kernel
 def add_records(
     rules: Rules, nodes: CodeArray, own: CodeArray, records: int, units: IntArray, lifted: IntArray
 ) -> None:
@@ -197,7 +197,7 @@ def room_for_judging(rules: Rules) -> IntArray:
     return np.zeros(n_limits, dtype=np.int64)
 
 
-@inline_kernel
+@light_kernel
 def _pair_of_group(rules: Rules, r: int, one: _Class, g: int) -> int:
     """Return where the records of a group are counted under their label; -1 if nobody asks."""
     pattern = one.pattern[g]
@@ -205,7 +205,7 @@ def _pair_of_group(rules: Rules, r: int, one: _Class, g: int) -> int:
     return pair_of(rules, r, one.patterns[pattern, rules.place[r]], own)
 
 
-@inline_kernel
+@light_kernel
 def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) -> tuple[int, int, bool]:
     """Put the records of a class in groups, count units; return groups, records, and whether no value is lifted."""
     n_groups, size, plain = 0, 0, True
@@ -241,7 +241,7 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
     return n_groups, size, plain
 
 
-@inline_kernel
+@light_kernel
 def _most_defended(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
     """Return how many records under a label can be defended at most, in a class or a subset of it.
 
@@ -260,7 +260,7 @@ def _most_defended(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
     return int(total)
 
 
-@inline_kernel
+@light_kernel
 def _drop_undefendable(rules: Rules, one: _Class, n_groups: int, size: int) -> int:
     """Let records leave that are too many of a value to be defended under their label; return how many stay."""
     rule, label, total = -1, -1, 0
@@ -279,7 +279,7 @@ def _drop_undefendable(rules: Rules, one: _Class, n_groups: int, size: int) -> i
     return size
 
 
-@inline_kernel
+@light_kernel
 def _let_leave(rules: Rules, one: _Class, g: int, records: int) -> None:
     """Let records of a group leave."""
     one.remaining[g] -= records
@@ -290,7 +290,7 @@ def _let_leave(rules: Rules, one: _Class, g: int, records: int) -> None:
             one.lifted[pair] -= records
 
 
-@inline_kernel
+@light_kernel
 def _choose_leaver(rules: Rules, one: _Class, n_groups: int, size: int, rule: int, rng: np.random.Generator) -> int:
     """Return the group of the record that leaves: by the rule, or anybody if there is none."""
     chosen = -1
@@ -319,7 +319,7 @@ def _choose_leaver(rules: Rules, one: _Class, n_groups: int, size: int, rule: in
     return chosen
 
 
-@inline_kernel
+@light_kernel
 def _leave(
     rules: Rules, one: _Class, n_groups: int, size: int, plain: bool, most: int, focus: int, rng: np.random.Generator
 ) -> int:
@@ -347,7 +347,7 @@ def _leave(
             size -= 1
 
 
-@inline_kernel
+@light_kernel
 def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
     """Clear all arrays for the next class."""
     for g in range(n_groups):
@@ -439,7 +439,7 @@ def settle(
     return sizes
 
 
-@inline_kernel
+@light_kernel
 def draw_share(records: int, total: IntArray, wanted: IntArray, g: int, rng: np.random.Generator) -> int:
     """Return how many of a part's records are among the ``wanted[g]`` drawn from ``total[g]``; both are lowered."""
     if wanted[g] == 0:
