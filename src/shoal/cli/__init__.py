@@ -116,11 +116,16 @@ class _Unneeded(MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
 
 
+def get_ready() -> None:
+    """Let this process start fast, which is all for a command."""
+    gc.set_threshold(_OBJECTS)
+    sys.meta_path.insert(0, _Unneeded())
+
+
 def main() -> None:
     """Run the command line, and leave by the short way."""
-    gc.set_threshold(_OBJECTS)
+    get_ready()
     _leave_out_others(sys.argv[1:2])
-    sys.meta_path.insert(0, _Unneeded())
     try:
         app()
     except SystemExit as stop:

@@ -86,12 +86,10 @@ def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
 
 
 @kernel
-def find_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_]:
-    """Return which codes below *size* occur in one column of packed keys."""
-    used = np.zeros(size, dtype=np.bool_)
+def find_codes(keys: Keys, shift: int, mask: int, used: BoolArray) -> None:
+    """Mark the codes that occur in one column of packed keys."""
     for row in range(len(keys)):
         used[(keys[row] >> np.uint64(shift)) & np.uint64(mask)] = True
-    return used
 
 
 @kernel
@@ -101,11 +99,16 @@ def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes)
         out[row] = table[(keys[row] >> np.uint64(shift)) & np.uint64(mask)]
 
 
-@kernel
 def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tuple[Keys, Ints]:
     """Return the union of two ascending runs of distinct keys, counts added."""
     keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)
     counts = np.empty(len(keys), dtype=np.int64)
+    n = _merge_runs(keys_a, counts_a, keys_b, counts_b, keys, counts)
+    return keys[:n].copy(), counts[:n].copy()
+
+
+@kernel
+def _merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints, keys: Keys, counts: Ints) -> int:
     a = b = n = 0
     while a < len(keys_a) or b < len(keys_b):
         from_a = b == len(keys_b) or (a < len(keys_a) and keys_a[a] <= keys_b[b])
@@ -113,7 +116,7 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
         keys[n] = keys_a[a] if from_a else keys_b[b]
         counts[n] = (counts_a[a] if from_a else 0) + (counts_b[b] if from_b else 0)
         a, b, n = a + from_a, b + from_b, n + 1
-    return keys[:n].copy(), counts[:n].copy()
+    return n
 
 
 @kernel
@@ -193,14 +196,18 @@ def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     return first, order
 
 
-@kernel
 def sum_groups(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
     """Return the records of each group; items of group -1 belong to none."""
     total = np.zeros(n_groups, dtype=np.int64)
+    _add_records(group, records, total)
+    return total
+
+
+@kernel
+def _add_records(group: NDArray[np.int32], records: Ints, total: Ints) -> None:
     for item in range(len(group)):
         if group[item] >= 0:
             total[group[item]] += records[item]
-    return total
 
 
 def occurring(codes: Codes) -> Ints:
@@ -224,7 +231,6 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
             counts[row, values[item]] += records[item]
 
 
-@kernel
 def tally_shares(
     first: Ints, order: Ints, values: Codes, records: Ints, n_values: int
 ) -> tuple[Ints, Ints, FloatArray, FloatArray, int]:
@@ -232,22 +238,29 @@ def tally_shares(
 
     Class c has the items ``order[first[c]:first[c + 1]]``; last comes how many classes have records.
     """
-    counts, total, classes = np.zeros((3, n_values), dtype=np.int64)
-    lowest, highest, n_filled = np.ones(n_values), np.zeros(n_values), 0
+    tally, shares = np.zeros((3, n_values), dtype=np.int64), np.repeat([[1.0], [0.0]], n_values, axis=1)
+    n_filled = _tally_shares(first, order, values, records, tally, shares)
+    return tally[0], tally[1], shares[0], shares[1], n_filled
+
+
+@kernel
+def _tally_shares(first: Ints, order: Ints, values: Codes, records: Ints, tally: Ints, shares: FloatArray) -> int:
+    n_filled = 0
     for c in range(len(first) - 1):
-        items, size = order[first[c] : first[c + 1]], 0
-        for item in items:
-            counts[values[item]] += records[item]
-            size += records[item]
+        size = 0
+        for at in range(first[c], first[c + 1]):
+            tally[2, values[order[at]]] += records[order[at]]
+            size += records[order[at]]
         n_filled += size > 0
-        for value in values[items]:
-            if counts[value] > 0:
-                share = counts[value] / size
-                lowest[value], highest[value] = min(lowest[value], share), max(highest[value], share)
-                total[value] += counts[value]
-                classes[value] += 1
-                counts[value] = 0
-    return total, classes, lowest, highest, n_filled
+        for at in range(first[c], first[c + 1]):
+            value = values[order[at]]
+            if tally[2, value] > 0:
+                share = tally[2, value] / size
+                shares[0, value], shares[1, value] = min(shares[0, value], share), max(shares[1, value], share)
+                tally[0, value] += tally[2, value]
+                tally[1, value] += 1
+                tally[2, value] = 0
+    return n_filled
 
 
 @kernel
