@@ -143,6 +143,7 @@ class Partition:
         return replace(self, first=first, order=order, n_lone=n_lone, n_unique=n_unique, alone=alone)
 
 
+@kernel
 def _split(
     first: IntArray, order: CodeArray, codes: CodeArray, domain: int, single: BoolArray, only_single: bool
 ) -> tuple[IntArray, CodeArray, CodeArray]:
@@ -150,26 +151,10 @@ def _split(
 
     Group g holds the cells ``order[first[g]:first[g + 1]]``; *codes* are the attribute's, below *domain*.
     """
-    by_code = np.repeat([[0], [0], [-1]], domain, axis=1)
-    new_first, cells = np.zeros(len(order) // 2 + 1, dtype=np.int64), np.empty((2, len(order)), dtype=np.int32)
-    groups, used, n_lone = _split_groups(first, order, codes, single, only_single, by_code, new_first, cells)
-    return new_first[: groups + 1].copy(), cells[0, :used].copy(), cells[1, :n_lone].copy()
-
-
-@kernel
-def _split_groups(
-    first: IntArray,
-    order: CodeArray,
-    codes: CodeArray,
-    single: BoolArray,
-    only_single: bool,
-    by_code: IntArray,
-    new_first: IntArray,
-    new_cells: CodeArray,
-) -> tuple[int, int, int]:
-    """Fill in where groups start, their cells and the lone ones; *by_code* is 0, 0 and -1 for each code, also after."""
-    cells, singles, place_of = by_code[0], by_code[1], by_code[2]
-    new_order, lone = new_cells[0], new_cells[1]
+    cells, singles = np.zeros(domain, dtype=np.int64), np.zeros(domain, dtype=np.int64)
+    place_of = np.full(domain, -1, dtype=np.int64)
+    new_first = np.zeros(len(order) // 2 + 1, dtype=np.int64)
+    new_order, lone = np.empty(len(order), dtype=np.int32), np.empty(len(order), dtype=np.int32)
     groups, used, n_lone = 0, 0, 0
     for group in range(len(first) - 1):
         for place in range(first[group], first[group + 1]):
@@ -194,7 +179,7 @@ def _split_groups(
             cells[code] = 0
             singles[code] = 0
             place_of[code] = -1
-    return groups, used, n_lone
+    return new_first[: groups + 1].copy(), new_order[:used].copy(), lone[:n_lone].copy()
 
 
 class _Found(NamedTuple):

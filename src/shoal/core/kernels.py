@@ -99,16 +99,11 @@ def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes)
         out[row] = table[(keys[row] >> np.uint64(shift)) & np.uint64(mask)]
 
 
+@kernel
 def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tuple[Keys, Ints]:
     """Return the union of two ascending runs of distinct keys, counts added."""
     keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)
     counts = np.empty(len(keys), dtype=np.int64)
-    n = _merge_runs(keys_a, counts_a, keys_b, counts_b, keys, counts)
-    return keys[:n].copy(), counts[:n].copy()
-
-
-@kernel
-def _merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints, keys: Keys, counts: Ints) -> int:
     a = b = n = 0
     while a < len(keys_a) or b < len(keys_b):
         from_a = b == len(keys_b) or (a < len(keys_a) and keys_a[a] <= keys_b[b])
@@ -116,7 +111,7 @@ def _merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints, keys
         keys[n] = keys_a[a] if from_a else keys_b[b]
         counts[n] = (counts_a[a] if from_a else 0) + (counts_b[b] if from_b else 0)
         a, b, n = a + from_a, b + from_b, n + 1
-    return n
+    return keys[:n].copy(), counts[:n].copy()
 
 
 @kernel
@@ -231,6 +226,7 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
             counts[row, values[item]] += records[item]
 
 
+@kernel
 def tally_shares(
     first: Ints, order: Ints, values: Codes, records: Ints, n_values: int
 ) -> tuple[Ints, Ints, FloatArray, FloatArray, int]:
@@ -238,29 +234,22 @@ def tally_shares(
 
     Class c has the items ``order[first[c]:first[c + 1]]``; last comes how many classes have records.
     """
-    tally, shares = np.zeros((3, n_values), dtype=np.int64), np.repeat([[1.0], [0.0]], n_values, axis=1)
-    n_filled = _tally_shares(first, order, values, records, tally, shares)
-    return tally[0], tally[1], shares[0], shares[1], n_filled
-
-
-@kernel
-def _tally_shares(first: Ints, order: Ints, values: Codes, records: Ints, tally: Ints, shares: FloatArray) -> int:
-    n_filled = 0
+    counts, total, classes = np.zeros((3, n_values), dtype=np.int64)
+    lowest, highest, n_filled = np.ones(n_values), np.zeros(n_values), 0
     for c in range(len(first) - 1):
-        size = 0
-        for at in range(first[c], first[c + 1]):
-            tally[2, values[order[at]]] += records[order[at]]
-            size += records[order[at]]
+        items, size = order[first[c] : first[c + 1]], 0
+        for item in items:
+            counts[values[item]] += records[item]
+            size += records[item]
         n_filled += size > 0
-        for at in range(first[c], first[c + 1]):
-            value = values[order[at]]
-            if tally[2, value] > 0:
-                share = tally[2, value] / size
-                shares[0, value], shares[1, value] = min(shares[0, value], share), max(shares[1, value], share)
-                tally[0, value] += tally[2, value]
-                tally[1, value] += 1
-                tally[2, value] = 0
-    return n_filled
+        for value in values[items]:
+            if counts[value] > 0:
+                share = counts[value] / size
+                lowest[value], highest[value] = min(lowest[value], share), max(highest[value], share)
+                total[value] += counts[value]
+                classes[value] += 1
+                counts[value] = 0
+    return total, classes, lowest, highest, n_filled
 
 
 @kernel
