@@ -133,6 +133,13 @@ def test_a_command_that_compiles_does_without_linear_algebra() -> None:
     assert "scipy.linalg" in load(*compiling, "import scipy.linalg")
 
 
+def test_a_command_loads_no_file_systems_of_clouds() -> None:
+    command = ("import sys, shoal.cli", "sys.argv, shoal.cli.leave = ['shoal', '--version'], print", "shoal.cli.main()")
+    loaded = load(*command, "import pyarrow.parquet")
+    assert "pyarrow.parquet" in loaded
+    assert not loaded & {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
+
+
 def test_public_functions_stay_functions_when_their_packages_are_imported() -> None:
     """``shoal.audit`` is a function and a package: importing the package must not put it in the function's place."""
     code = "import shoal, shoal.audit.audit, shoal.compare.compare, shoal.verify.verifier, shoal.anonymize"

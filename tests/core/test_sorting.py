@@ -10,6 +10,7 @@ import pytest
 
 import shoal
 from shoal.core.kernels import places_ascending
+from shoal.methods.mondrian import kernels as mondrian
 
 DECORATORS = {"compiled", "inlined", "kernel", "njit"}
 
@@ -37,3 +38,10 @@ def test_no_kernel_sorts_with_numpy() -> None:
             if calls & {"sort", "argsort", "sorted", "unique", "median", "partition"}:
                 found.add(f"{path.relative_to(root)}:{node.name}")
     assert found == set()
+
+
+def test_mondrian_sorts_children_in_place() -> None:
+    for n in (0, 1, 2, 3, 7, 100):
+        numbers = np.random.default_rng(n).permutation(n).astype(np.int32)
+        mondrian._sort.py_func(numbers)  # type: ignore[attr-defined]
+        assert numbers.tolist() == list(range(n))

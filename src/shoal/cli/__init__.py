@@ -28,6 +28,7 @@ from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
 _OBJECTS = 50_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
+_CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
 
@@ -105,22 +106,28 @@ def _leave_out_others(asked: list[str]) -> None:
 class _Unneeded(MetaPathFinder):
     """Keeps out of commands what other packages import only because it is there.
 
-    pyarrow imports pandas, which only Spark needs; numba looks for the linear algebra of SciPy, which no kernel needs.
+    pyarrow imports pandas, which only Spark needs, and file systems of clouds; numba looks for the linear algebra of
+    SciPy, which no kernel needs.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
         arrays = sys.modules.get("numba.np.arraymath")
-        if (name == "pandas" and "pyspark" not in sys.modules) or (
-            name == "scipy.linalg" and arrays is not None and getattr(arrays.__spec__, "_initializing", False)
-        ):
+        looking = arrays is not None and getattr(arrays.__spec__, "_initializing", False)
+        pandas = name == "pandas" and "pyspark" not in sys.modules
+        if name in _CLOUDS or pandas or (name == "scipy.linalg" and looking):
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
+
+
+def get_ready() -> None:
+    """Let this process start fast, which is all for a command."""
+    gc.set_threshold(_OBJECTS)
+    sys.meta_path.insert(0, _Unneeded())
 
 
 def main() -> None:
     """Run the command line, and leave by the short way."""
-    gc.set_threshold(_OBJECTS)
+    get_ready()
     _leave_out_others(sys.argv[1:2])
-    sys.meta_path.insert(0, _Unneeded())
     try:
         app()
     except SystemExit as stop:

@@ -67,24 +67,25 @@ class Story:
 
 def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
     """Generate data into *folder* and go through every command on them."""
-    import yaml
-
-    from shoal.anonymize import anonymize
-    from shoal.audit.audit import audit
-    from shoal.core.errors import VerificationError
-    from shoal.datasets.hospital_files import write_stays
-    from shoal.policy.drafting import draft_policy
     from shoal.release.release import refuse_existing, write_text, writing
-    from shoal.sources.opening import open_source
-    from shoal.verify.verifier import verify
 
     refuse_existing(folder)
     with writing(folder):
         folder.mkdir(parents=True)
     try:
         policy = folder / "policy.yaml"
-        write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
-        with _compile_ahead(policy):
+        with _compile_ahead():
+            import yaml
+
+            from shoal.anonymize import anonymize
+            from shoal.audit.audit import audit
+            from shoal.core.errors import VerificationError
+            from shoal.datasets.hospital_files import write_stays
+            from shoal.policy.drafting import draft_policy
+            from shoal.sources.opening import open_source
+            from shoal.verify.verifier import verify
+
+            write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
             data = write_stays(folder / "stays.csv", rows, seed, progress)
             draft = draft_policy(data, progress=progress)
             write_text(folder / "draft.yaml", draft.text)
@@ -100,21 +101,32 @@ def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> S
 
 
 @contextmanager
-def _compile_ahead(policy: Path) -> Iterator[None]:
-    """Anonymize a few stays in a process beside this one, on a machine that has not compiled what that takes."""
+def _compile_ahead() -> Iterator[None]:
+    """Compile in two processes what a machine has not compiled: another starts with Mondrian, this ends with the rest.
+
+    Either anonymizes a few stays, and takes from disk what the other compiled meanwhile.
+    """
     from shoal.core.kernels import is_compiled
-    from shoal.datasets.hospital_files import write_stays
     from shoal.methods.mondrian.kernels import rank_cuts
 
     if is_compiled(rank_cuts) or os.cpu_count() == 1:
         yield
         return
+    program = "import shoal.cli; shoal.cli.get_ready(); shoal.cli.demo.anonymize_few()"
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([sys.executable, "-c", program], stdout=quiet, stderr=quiet):  # noqa: S603 - this program
+        yield
+        anonymize_few(method="plain", privacy=[])
+
+
+def anonymize_few(**changes: Any) -> None:
+    """Anonymize a few stays by the demo's policy, but for these changes, and keep nothing."""
+    from shoal.anonymize import anonymize
+    from shoal.datasets.hospital_files import write_stays
+
     with TemporaryDirectory() as folder:
-        few, out = str(write_stays(Path(folder, "few.csv"), 500, seed=1)), str(Path(folder, "out"))
-        program = [sys.executable, "-c", "import shoal.cli; shoal.cli.main()"]
-        command, quiet = [*program, "anonymize", few, "-p", str(policy), "-o", out], subprocess.DEVNULL
-        with subprocess.Popen(command, stdout=quiet, stderr=quiet):  # noqa: S603 - the program is this one
-            yield
+        few = write_stays(Path(folder, "few.csv"), 500, seed=1)
+        anonymize(few, demo_policy() | changes, out=Path(folder, "out"))
 
 
 def demo_policy() -> dict[str, Any]:

@@ -86,12 +86,10 @@ def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
 
 
 @kernel
-def find_codes(keys: Keys, shift: int, mask: int, size: int) -> NDArray[np.bool_]:
-    """Return which codes below *size* occur in one column of packed keys."""
-    used = np.zeros(size, dtype=np.bool_)
+def find_codes(keys: Keys, shift: int, mask: int, used: BoolArray) -> None:
+    """Mark the codes that occur in one column of packed keys."""
     for row in range(len(keys)):
         used[(keys[row] >> np.uint64(shift)) & np.uint64(mask)] = True
-    return used
 
 
 @kernel
@@ -193,14 +191,18 @@ def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     return first, order
 
 
-@kernel
 def sum_groups(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
     """Return the records of each group; items of group -1 belong to none."""
     total = np.zeros(n_groups, dtype=np.int64)
+    _add_records(group, records, total)
+    return total
+
+
+@kernel
+def _add_records(group: NDArray[np.int32], records: Ints, total: Ints) -> None:
     for item in range(len(group)):
         if group[item] >= 0:
             total[group[item]] += records[item]
-    return total
 
 
 def occurring(codes: Codes) -> Ints:

@@ -61,7 +61,9 @@ class CountedCells(SeenValues):
 
     def find_used(self, column: int) -> BoolArray:
         """Return (n_codes,) which codes of a column occur."""
-        return kernels.find_codes(*self.column_key(column), self.dictionaries[column].size)
+        used = np.zeros(self.dictionaries[column].size, dtype=np.bool_)
+        kernels.find_codes(*self.column_key(column), used)
+        return used
 
     def records(self, column: int) -> IntArray:
         """Return (n_codes,) the records of each code of a column."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.errors import InputError
+from shoal.core.kernels import pack
 from shoal.core.wording import count_noun
 from shoal.plan.counted import CountedCells, LocatedBatch
 from shoal.plan.problem import Attribute, Problem
@@ -102,7 +103,7 @@ class Bins:
     def count(self, places: Sequence[int], records: FloatArray | None = None) -> FloatArray:
         """Return the source's table of these attributes, one axis each, or that of some *records* of each cell."""
         shape = [len(self.edges[place]) - 1 for place in places]
-        key = np.ravel_multi_index([self.bins[place] for place in places], shape)
+        key = pack([self.bins[place] for place in places], shape)
         return sum_weights(key, self.records if records is None else records, math.prod(shape)).reshape(shape)
 
 

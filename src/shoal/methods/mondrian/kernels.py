@@ -14,7 +14,7 @@ import numpy as np
 from numba import int64  # for labels, whose loops are compiled for one kind of number
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel, light_kernel, places_ascending
+from shoal.core.kernels import kernel, light_kernel
 from shoal.methods.labels import Trees, covering_node, find_range, is_range, range_width
 
 
@@ -230,14 +230,28 @@ def number_parts(
                 number[child] = 0
                 seen[n_seen] = child
                 n_seen += 1
-        order = places_ascending(seen[:n_seen])
+        _sort(seen[:n_seen])
         for at in range(n_seen):
-            number[seen[order[at]]] = at
+            number[seen[at]] = at
         for item in range(begin, stop):
             part[item] = number[trees.ancestor[row + codes[item, j]]]
         for at in range(n_seen):
             number[seen[at]] = -1
         n_parts[box] = n_seen
+
+
+@light_kernel
+def _sort(numbers: CodeArray) -> None:
+    """Sort in place, by Shell's gaps: compiled in a tenth of the time that a sort of places takes."""
+    gap = len(numbers) // 2
+    while gap > 0:
+        for at in range(gap, len(numbers)):
+            number, to = numbers[at], at
+            while to >= gap and numbers[to - gap] > number:
+                numbers[to] = numbers[to - gap]
+                to -= gap
+            numbers[to] = number
+        gap //= 2
 
 
 @kernel
