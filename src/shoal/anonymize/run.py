@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverified
 from shoal.audit.counting import RowCounts
-from shoal.audit.evidence import build_evidence
+from shoal.audit.evidence import Risks, build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
@@ -112,6 +113,8 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     keeps_order: ClassVar[bool] = True  # whether rows are read in the same order every time
     held: ExitStack = field(default_factory=ExitStack)  # temporary files that wait until the run ends
+    background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))  # measures meanwhile
+    risks: Future[Risks] = field(init=False)
 
     @classmethod
     def start(
@@ -195,10 +198,12 @@ class Run:
     def finish(self, data: object) -> Release:
         """Count, plan, apply, verify, and only then put the release in place."""
         try:
-            with self.held:
+            with self.held, ExitStack() as end:
+                end.callback(self.background.shutdown, cancel_futures=True)  # a run that fails waits for no more
                 counted, people = self._count()
                 self._choose_method(counted, people)
                 publication = self._plan(counted, people)
+                self.risks = self.background.submit(Risks.of, publication)
                 manifest = self._describe(publication)
                 if self.options.out is None:
                     return self._in_memory(publication, manifest, data)
@@ -318,10 +323,12 @@ class Run:
             return ()
         return tables.score(self.sample.table(), read_form(manifest))
 
-    def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
+    def _find(
+        self, publication: Publication, manifest: Mapping[str, Any], compared: Future[tuple[Marginals, ...]]
+    ) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
-            self.marginals = self._compare_tables(manifest)
+            self.marginals = compared.result()
             table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
@@ -334,6 +341,7 @@ class Run:
 
         with self._time("apply"):
             rows, witness, given_back = self._apply(publication, manifest, data)
+        compared = self.background.submit(self._compare_tables, manifest)
         with self._time("verify"):
             verification = verify_table(
                 rows,
@@ -346,7 +354,7 @@ class Run:
                 means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
             )
         refuse_unverified(verification)
-        findings = self._find(publication, manifest)
+        findings = self._find(publication, manifest, compared)
         evidence = self._evidence(publication, verification, findings)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
@@ -368,6 +376,7 @@ class Run:
         with Staging(destination) as staging:
             with self._time("apply"):
                 manifest |= self._write_rows(publication, manifest, staging)
+            compared = self.background.submit(self._compare_tables, dict(manifest))  # to which pages are added
             pages = {"readme": public_readme(manifest), "report": public_report(manifest)}
             for key, text in pages.items():
                 write_text(staging.unverified / PAGES[key], text)
@@ -387,7 +396,7 @@ class Run:
                     public_key=None if self.options.signing is None else self.options.signing.public,
                 )
             refuse_unverified(verification)
-            findings = self._find(publication, manifest)
+            findings = self._find(publication, manifest, compared)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
@@ -454,13 +463,14 @@ class Run:
         evidence = build_evidence(
             publication,
             verification,
+            self.risks.result(),
             utility,
             findings,
             self.options.seed,
             self.seconds,
-            self.marginals,
             thorough=self.options.detail == "full",
         )
+        evidence["marginals"] = [one.as_dict() for one in self.marginals]
         if (risk := self.numbers.measure(publication.source)) is not None:
             evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):
