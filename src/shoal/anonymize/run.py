@@ -105,7 +105,7 @@ class Run:
     progress: Progress
     chance: Chance
     measured: Utility = field(default_factory=dict)
-    marginals: tuple[Marginals, ...] = ()
+    marginals: Future[tuple[Marginals, ...]] = field(init=False)
     sample: RowSample = field(default_factory=RowSample)  # of the published rows
     numbers: ChangedNumbers = field(init=False)  # the published numbers that are not the original ones
     choice: Choice | None = None  # of a method, if the policy asks for one
@@ -323,13 +323,10 @@ class Run:
             return ()
         return tables.score(self.sample.table(), read_form(manifest))
 
-    def _find(
-        self, publication: Publication, manifest: Mapping[str, Any], compared: Future[tuple[Marginals, ...]]
-    ) -> tuple[Finding, ...]:
+    def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
-            self.marginals = compared.result()
-            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
+            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals.result())
             found = find_all(table, self.policy.accept)
         if self.options.strict:
             refuse_open(found)
@@ -341,7 +338,7 @@ class Run:
 
         with self._time("apply"):
             rows, witness, given_back = self._apply(publication, manifest, data)
-        compared = self.background.submit(self._compare_tables, manifest)
+        self.marginals = self.background.submit(self._compare_tables, manifest)
         with self._time("verify"):
             verification = verify_table(
                 rows,
@@ -354,7 +351,7 @@ class Run:
                 means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
             )
         refuse_unverified(verification)
-        findings = self._find(publication, manifest, compared)
+        findings = self._find(publication, manifest)
         evidence = self._evidence(publication, verification, findings)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
@@ -376,7 +373,7 @@ class Run:
         with Staging(destination) as staging:
             with self._time("apply"):
                 manifest |= self._write_rows(publication, manifest, staging)
-            compared = self.background.submit(self._compare_tables, dict(manifest))  # to which pages are added
+            self.marginals = self.background.submit(self._compare_tables, dict(manifest))  # pages follow
             pages = {"readme": public_readme(manifest), "report": public_report(manifest)}
             for key, text in pages.items():
                 write_text(staging.unverified / PAGES[key], text)
@@ -396,7 +393,7 @@ class Run:
                     public_key=None if self.options.signing is None else self.options.signing.public,
                 )
             refuse_unverified(verification)
-            findings = self._find(publication, manifest, compared)
+            findings = self._find(publication, manifest)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
@@ -470,7 +467,7 @@ class Run:
             self.seconds,
             thorough=self.options.detail == "full",
         )
-        evidence["marginals"] = [one.as_dict() for one in self.marginals]
+        evidence["marginals"] = [one.as_dict() for one in self.marginals.result()]
         if (risk := self.numbers.measure(publication.source)) is not None:
             evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):

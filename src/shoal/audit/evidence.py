@@ -51,7 +51,6 @@ def build_evidence(
     What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
     between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
     """
-    given = risks.given
     published = {  # each only where it has a meaning and was counted
         "levels": publication.levels(),
         "sensitive": publication.sensitive_shares(),
@@ -61,14 +60,14 @@ def build_evidence(
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
         "date": date.today().isoformat(),
-        "source": {"name": given.name, "rows": given.n_rows, "sha256": given.digest},
+        "source": {"name": risks.name, "rows": risks.n_rows, "sha256": risks.digest},
         "policy": _policy(publication.policy.document),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
-        **_changes(publication, given),
-        "risk_before": given.risks,
+        **_changes(publication, risks),
+        "risk_before": risks.before,
         "risk_after": risks.after,
-        "risk_carriers": _carriers(publication, given),
+        "risk_carriers": _carriers(publication, risks),
         "generalized_sensitive": publication.count_generalized(),
         **{key: entry for key, entry in published.items() if entry},
         "utility": utility,
@@ -82,7 +81,7 @@ def build_evidence(
     }
 
 
-def _changes(publication: Publication, given: Given) -> dict[str, Any]:
+def _changes(publication: Publication, given: Risks) -> dict[str, Any]:
     """Return what the sample and the techniques did, in counts; nothing where there were none."""
     entries: dict[str, Any] = {}
     for layer in layers(publication.source):
@@ -93,7 +92,7 @@ def _changes(publication: Publication, given: Given) -> dict[str, Any]:
     return entries
 
 
-def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
+def _carriers(publication: Publication, given: Risks) -> dict[str, Any]:
     """Return which attributes single records out before and, where values are published as they are, after."""
     found = {"before": given.carriers}
     counted = publication.seen
@@ -118,21 +117,22 @@ def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
-    """How many records the given source has, and how they could be found."""
+class Risks:
+    """How many records the given source has, and how they could be found there and in what the plan publishes."""
 
     name: str
     digest: str
+    after: dict[str, Any]
     n_rows: int
-    risks: dict[str, Any]
+    before: dict[str, Any]
     carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
 
     @classmethod
-    def of(cls, publication: Publication) -> Given:
+    def of(cls, publication: Publication) -> Risks:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
         *_, source = layers(publication.source)
-        known, before = (source.name, source.digest()), publication.hiding_before()
-        if before is not None:
+        known = source.name, source.digest(), measure_risks(publication.hiding())
+        if (before := publication.hiding_before()) is not None:
             return cls(*known, publication.n_source_rows, measure_risks(before), None)
         quasi, counted = publication.policy.names("quasi"), publication.seen
         if not isinstance(counted, CountedCells):
@@ -147,19 +147,6 @@ class Given:
             person = counted.codes(counted.columns.index(name))
             risks = people_risks(key, class_of, person, counted.run.counts)
         return cls(*known, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Risks:
-    """How records could be found before and after: known from the plan alone, so that threads measure it early."""
-
-    given: Given
-    after: dict[str, Any]
-
-    @classmethod
-    def of(cls, publication: Publication) -> Risks:
-        """Measure both."""
-        return cls(Given.of(publication), measure_risks(publication.hiding()))
 
 
 def measure_risks(hiding: Hiding | None) -> dict[str, Any]:

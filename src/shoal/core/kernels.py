@@ -215,9 +215,8 @@ def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.boo
     for item in range(len(cells)):
         own = owner[item]
         if not several[own]:
-            value = values[cells[item]]
-            several[own] = one[own] >= 0 and one[own] != value
-            one[own] = value
+            before, one[own] = one[own], values[cells[item]]
+            several[own] = 0 <= before != one[own]
     return several
 
 
@@ -349,24 +348,11 @@ def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int
     """
     _, by_second = group_items(second, n_second)
     _, order = group_items(first[by_second], n_first)
-    return Pairs(*_join_pairs(by_second[order], first, second, records, np.zeros(n_first + 1, dtype=np.int64)))
-
-
-@kernel
-def _join_pairs(order: Ints, first: Codes, second: Codes, records: Ints, start: Ints) -> tuple[Ints, Codes, Ints, Ints]:
-    """Return what ``Pairs`` has, given items in the order of their pairs; *start* is zeros, which are filled in."""
-    seconds, totals, pair_of = np.empty_like(second), np.zeros(len(order), dtype=np.int64), np.empty_like(order)
-    n_pairs, before = 0, 0
-    for item in order:
-        if n_pairs == 0 or first[item] != first[before] or second[item] != second[before]:
-            seconds[n_pairs] = second[item]
-            n_pairs += 1
-            start[first[item] + 1] = n_pairs
-        totals[n_pairs - 1] += records[item]
-        pair_of[item], before = n_pairs - 1, item
-    for code in range(1, len(start)):
-        start[code] = max(start[code], start[code - 1])  # codes that do not occur
-    return start, seconds[:n_pairs].copy(), totals[:n_pairs].copy(), pair_of
+    order = by_second[order]
+    starts, pair_of = find_starts([first[order], second[order]]), np.empty(len(order), dtype=np.int64)
+    pair_of[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+    firsts = np.searchsorted(first[order[starts]], np.arange(n_first + 1))
+    return Pairs(firsts, second[order[starts]], np.add.reduceat(records[order], starts), pair_of)
 
 
 @inline_kernel
