@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverified
 from shoal.audit.counting import RowCounts
-from shoal.audit.evidence import Risks, build_evidence
+from shoal.audit.evidence import build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
@@ -105,7 +104,7 @@ class Run:
     progress: Progress
     chance: Chance
     measured: Utility = field(default_factory=dict)
-    marginals: Future[tuple[Marginals, ...]] = field(init=False)
+    marginals: tuple[Marginals, ...] = ()
     sample: RowSample = field(default_factory=RowSample)  # of the published rows
     numbers: ChangedNumbers = field(init=False)  # the published numbers that are not the original ones
     choice: Choice | None = None  # of a method, if the policy asks for one
@@ -113,8 +112,6 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     keeps_order: ClassVar[bool] = True  # whether rows are read in the same order every time
     held: ExitStack = field(default_factory=ExitStack)  # temporary files that wait until the run ends
-    background: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))  # measures meanwhile
-    risks: Future[Risks] = field(init=False)
 
     @classmethod
     def start(
@@ -198,12 +195,10 @@ class Run:
     def finish(self, data: object) -> Release:
         """Count, plan, apply, verify, and only then put the release in place."""
         try:
-            with self.held, ExitStack() as end:
-                end.callback(self.background.shutdown, cancel_futures=True)  # a run that fails waits for no more
+            with self.held:
                 counted, people = self._count()
                 self._choose_method(counted, people)
                 publication = self._plan(counted, people)
-                self.risks = self.background.submit(Risks.of, publication)
                 manifest = self._describe(publication)
                 if self.options.out is None:
                     return self._in_memory(publication, manifest, data)
@@ -326,7 +321,8 @@ class Run:
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
         """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
         with self._time("findings"):
-            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals.result())
+            self.marginals = self._compare_tables(manifest)
+            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
             found = find_all(table, self.policy.accept)
         if self.options.strict:
             refuse_open(found)
@@ -338,7 +334,6 @@ class Run:
 
         with self._time("apply"):
             rows, witness, given_back = self._apply(publication, manifest, data)
-        self.marginals = self.background.submit(self._compare_tables, manifest)
         with self._time("verify"):
             verification = verify_table(
                 rows,
@@ -373,7 +368,6 @@ class Run:
         with Staging(destination) as staging:
             with self._time("apply"):
                 manifest |= self._write_rows(publication, manifest, staging)
-            self.marginals = self.background.submit(self._compare_tables, dict(manifest))  # pages follow
             pages = {"readme": public_readme(manifest), "report": public_report(manifest)}
             for key, text in pages.items():
                 write_text(staging.unverified / PAGES[key], text)
@@ -460,14 +454,13 @@ class Run:
         evidence = build_evidence(
             publication,
             verification,
-            self.risks.result(),
             utility,
             findings,
             self.options.seed,
             self.seconds,
+            self.marginals,
             thorough=self.options.detail == "full",
         )
-        evidence["marginals"] = [one.as_dict() for one in self.marginals.result()]
         if (risk := self.numbers.measure(publication.source)) is not None:
             evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):

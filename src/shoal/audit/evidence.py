@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from math import comb
@@ -20,12 +21,13 @@ from shoal.columns.baskets import UnfoldedSource
 from shoal.columns.sampling import SampledSource
 from shoal.core.arrays import AnyIntArray, IntArray
 from shoal.core.kernels import same_rows
-from shoal.core.progress import Silent
+from shoal.core.progress import Progress, Silent
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.release.publication import Hiding, Publication
 from shoal.sources.base import Source, layers
 from shoal.utility.base import Utility
+from shoal.utility.marginals import Marginals
 from shoal.verify.result import Verification
 
 _LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
@@ -38,11 +40,11 @@ _MOST_SETS = 10
 def build_evidence(
     publication: Publication,
     verification: Verification,
-    risks: Risks,
     utility: Utility,
     findings: Sequence[Finding],
     seed: int | None,
     seconds: Mapping[str, float],
+    marginals: Sequence[Marginals] = (),
     *,
     thorough: bool = False,
 ) -> dict[str, Any]:
@@ -51,6 +53,10 @@ def build_evidence(
     What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
     between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
     """
+    *_, source = layers(publication.source)
+    with ThreadPoolExecutor(1) as pool:
+        digest = pool.submit(source.digest)  # the file is read once more while risks are measured
+        given = Given.of(publication, source, Silent())
     published = {  # each only where it has a meaning and was counted
         "levels": publication.levels(),
         "sensitive": publication.sensitive_shares(),
@@ -60,17 +66,18 @@ def build_evidence(
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
         "date": date.today().isoformat(),
-        "source": {"name": risks.name, "rows": risks.n_rows, "sha256": risks.digest},
+        "source": {"name": source.name, "rows": given.n_rows, "sha256": digest.result()},
         "policy": _policy(publication.policy.document),
         "seed": seed,
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
-        **_changes(publication, risks),
-        "risk_before": risks.before,
-        "risk_after": risks.after,
-        "risk_carriers": _carriers(publication, risks),
+        **_changes(publication, given),
+        "risk_before": given.risks,
+        "risk_after": measure_risks(publication.hiding()),
+        "risk_carriers": _carriers(publication, given),
         "generalized_sensitive": publication.count_generalized(),
         **{key: entry for key, entry in published.items() if entry},
         "utility": utility,
+        "marginals": [one.as_dict() for one in marginals],
         "withheld": publication.n_withheld,
         "search": dict(publication.search),
         "findings": [finding.as_dict() for finding in findings],
@@ -81,7 +88,7 @@ def build_evidence(
     }
 
 
-def _changes(publication: Publication, given: Risks) -> dict[str, Any]:
+def _changes(publication: Publication, given: Given) -> dict[str, Any]:
     """Return what the sample and the techniques did, in counts; nothing where there were none."""
     entries: dict[str, Any] = {}
     for layer in layers(publication.source):
@@ -92,7 +99,7 @@ def _changes(publication: Publication, given: Risks) -> dict[str, Any]:
     return entries
 
 
-def _carriers(publication: Publication, given: Risks) -> dict[str, Any]:
+def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     """Return which attributes single records out before and, where values are published as they are, after."""
     found = {"before": given.carriers}
     counted = publication.seen
@@ -117,36 +124,32 @@ def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Risks:
-    """How many records the given source has, and how they could be found there and in what the plan publishes."""
+class Given:
+    """How many records the given source has, and how they could be found."""
 
-    name: str
-    digest: str
-    after: dict[str, Any]
     n_rows: int
-    before: dict[str, Any]
+    risks: dict[str, Any]
     carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
 
     @classmethod
-    def of(cls, publication: Publication) -> Risks:
+    def of(cls, publication: Publication, source: Source, progress: Progress) -> Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
-        *_, source = layers(publication.source)
-        known = source.name, source.digest(), measure_risks(publication.hiding())
-        if (before := publication.hiding_before()) is not None:
-            return cls(*known, publication.n_source_rows, measure_risks(before), None)
+        before = publication.hiding_before()
+        if before is not None:
+            return cls(publication.n_source_rows, measure_risks(before), None)
         quasi, counted = publication.policy.names("quasi"), publication.seen
         if not isinstance(counted, CountedCells):
             raise TypeError("what was before is known of a table that was counted")
         units = dict(list(publication.policy.units.items())[:1])
         if changes_before(publication.source, quasi):
             quasi = _fold_columns(publication.source, quasi)
-            counted = LocalEngine().count(source, (*units.values(), *quasi), Silent())
+            counted = LocalEngine().count(source, (*units.values(), *quasi), progress)
         risks = class_risks(counted.class_sizes(quasi))
         for key, name in units.items():
             _, class_of = same_rows(list(quasi_codes(counted, quasi).values()))
             person = counted.codes(counted.columns.index(name))
             risks = people_risks(key, class_of, person, counted.run.counts)
-        return cls(*known, counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
+        return cls(counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
 
 
 def measure_risks(hiding: Hiding | None) -> dict[str, Any]:

@@ -208,9 +208,8 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
 
 def link_people(space: Space, linkables: Sequence[Linkable], people: Source, floor: int) -> dict[str, Any]:
     """Link for given people; return the entries of a ``PopulationLinkage``."""
-    with ThreadPoolExecutor(1) as thread:
-        indexes = thread.submit(space.index)  # while the people are read
-        queries, person = space.queries_of(people)
+    queries, person = space.queries_of(people)
+    indexes = space.index()
     rows = np.bincount(person, minlength=len(queries)).astype(np.int64)
     distinct = np.zeros(len(queries), dtype=np.int64)
     frequency, entropy = np.zeros(len(queries)), np.zeros(len(queries))
@@ -218,13 +217,13 @@ def link_people(space: Space, linkables: Sequence[Linkable], people: Source, flo
     def measure(block: slice, sums: list[IntArray], _: list[IntArray]) -> None:
         kernels.measure_counts(reduce(np.minimum, sums), distinct[block], frequency[block], entropy[block])
 
-    space.look_up_all(indexes.result(), queries, measure)
+    space.look_up_all(indexes, queries, measure)
     linked = distinct > 0
     if not linked.any():
         raise InputError("nobody of the population can be in all of the releases; are they about the same people?")
     order = np.lexsort((frequency, distinct))
     chosen = order[linked[order]][: 20 * WORST]
-    sums, boxes = space.look_up(indexes.result(), queries[chosen])
+    sums, boxes = space.look_up(indexes, queries[chosen])
     left = np.minimum.reduce(sums)
     members = np.stack(boxes, axis=1)
     owners = np.stack([each.owner[boxes] for each, boxes in zip(linkables, members.T, strict=True)], axis=1)

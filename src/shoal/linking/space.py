@@ -144,7 +144,7 @@ class Space:
             columns.append(code_of[np.asarray(whole.indices.fill_null(len(whole.dictionary)))])
         people, first = number_rows(columns, table.num_rows)
         low = np.stack([codes[first] for codes in columns], axis=1)
-        return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32, copy=False), people
+        return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
 
 
 def fold_text(text: str) -> str:
