@@ -210,11 +210,15 @@ def occurring(codes: Codes) -> Ints:
     return np.flatnonzero(np.bincount(codes))
 
 
+@kernel
 def varying(values: Codes, cells: Codes, owner: Codes, n: int) -> NDArray[np.bool_]:
-    """Return (n,) whether the cells of each owner have several values."""
-    own, one, several = values[cells], np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
-    one[owner] = own
-    several[owner[own != one[owner]]] = True
+    """Return (n,) whether the cells of each owner have several values, which are codes."""
+    one, several = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+    for item in range(len(cells)):
+        own = owner[item]
+        if not several[own]:
+            before, one[own] = one[own], values[cells[item]]
+            several[own] = 0 <= before != one[own]
     return several
 
 

@@ -112,12 +112,8 @@ def _choose_deal(problem: Problem, by_value: IntArray) -> _Deal:
 
     present = (by_value > 0).astype(np.int64)
     if not hold(present):
-        subjects, name, n_present = (
-            ", ".join(model.subject for model, _ in asked),
-            problem.sensitive[0].name,
-            present.sum(),
-        )
-        raise UnreachableError(f"{subjects}: even a bucket with all {n_present} values of {name!r} does not reach it")
+        models, name = ", ".join(model.subject for model, _ in asked), problem.sensitive[0].name
+        raise UnreachableError(f"{models}: even a bucket with all {present.sum()} values of {name!r} does not reach it")
     deals = []
     for most in range(1, min(int(by_value.max()), _MOST_OF_A_VALUE) + 1):
         deals.append(_deal(by_value, most, hold))

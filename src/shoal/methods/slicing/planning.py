@@ -271,7 +271,8 @@ def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: Sli
         for place, attribute in enumerate(problem.sensitive)
         if not any(place in problem.sensitive_places(r) for r in problem.requirements if r.values is not None)
     ]
-    if not _hides_members(plan, pieces):
+    several = [kernels.varying(part.values, pieces.cell, pieces.bucket, plan.n_buckets) for part in plan.parts]
+    if (np.sum(several, axis=0) < 2).all():
         remedy = "more parts, or cut_by: part, may help" if method.cut_by == "all" else "more parts may help"
         found.append(
             "the buckets form no combination of quasi values that is not in the table: whoever knows a person's quasi "
@@ -282,12 +283,6 @@ def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: Sli
             "all records are in one bucket: nothing is published about how values of different parts go together"
         )
     return tuple(found)
-
-
-def _hides_members(plan: SlicedPlan, pieces: Pieces) -> bool:
-    """Whether some bucket has several values of two parts, so that it matches tuples which are not in the table."""
-    several = [kernels.varying(part.values, pieces.cell, pieces.bucket, plan.n_buckets) for part in plan.parts]
-    return bool((np.sum(several, axis=0) > 1).any())
 
 
 def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) -> IntArray:
