@@ -18,7 +18,8 @@ from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import PolicyError, UsageError
 from shoal.manifest import Attribute
 from shoal.policy.policy import Policy
-from shoal.release.received import ReceivedRelease, read_release
+from shoal.release.received import ReceivedRelease
+from shoal.release.sliced.table import read_published
 from shoal.sources.frames import as_table, like
 from shoal.verify.covers import Covers, read_covers
 
@@ -77,24 +78,23 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if y is None or self.target in table.column_names:
                 raise UsageError(f"the target {self.target!r} must be given as y, and must not be a column of X")
             table = table.append_column(self.target, pa.array(np.asarray(y), from_pandas=True))
-        policy = Policy.load(_hide_all(table.column_names) if self.policy is None else self.policy)
+        everything = {name: {"role": "quasi"} for name in table.column_names}
+        hidden = {"attributes": everything, "privacy": [{"k-anonymity": {"k": 5}}]}
+        policy = Policy.load(hidden if self.policy is None else self.policy)
         changed = [name for name, one in policy.attributes.items() if one.technique or one.items]
         if changed:
             raise PolicyError(
-                f"column {changed[0]!r} has a technique or items, which new rows cannot be given; leave the column out"
+                f"column {changed[0]!r} has a technique or items, which new rows cannot have; leave it out"
             )
-        self.release_ = anonymize(table, policy, out=self.out, seed=self.random_state)
-        form = self.release_.form
+        release = self.release_ = anonymize(table, policy, out=self.out, seed=self.random_state)
+        form, file = release.form, release.data_file
         if not (form.generalizes and form.whole_records and policy.names("quasi")):
+            method = release.manifest["method"]
             raise UsageError(
-                f"the method {self.release_.manifest['method']} publishes no classes of generalized records, so that "
-                f"new rows cannot be shown as one; choose mondrian, incognito, hilbert or sweep"
+                f"the method {method} publishes no classes of generalized records; choose mondrian instead"
             )
-        if self.out is None:
-            received = ReceivedRelease(self.release_.data, self.release_.manifest, self.release_.verification)
-        else:
-            received = read_release(self.out)
-        self._learn_classes(received, table.column_names)
+        rows = release.data if file is None else read_published(file, release.manifest)
+        self._learn_classes(ReceivedRelease(rows, release.manifest, release.verification), table.column_names)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -175,12 +175,7 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         covered = np.zeros((len(cells), self._classes.num_rows), dtype=np.int16)
         for j, members in enumerate(self._members):
             covered += members[:, cells[:, j]].T
-        found: IntArray = np.argmax(covered, axis=1)
-        return found
-
-
-def _hide_all(names: Sequence[str]) -> dict[str, Any]:
-    return {"attributes": {name: {"role": "quasi"} for name in names}, "privacy": [{"k-anonymity": {"k": 5}}]}
+        return np.asarray(np.argmax(covered, axis=1))
 
 
 def _find_codes(covers: Covers, values: pa.ChunkedArray) -> IntArray:

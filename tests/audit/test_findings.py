@@ -534,3 +534,17 @@ def test_many_findings_of_one_kind_are_shown_as_one(capsys) -> None:
     assert "The same applies to 4 more (figures in --json): drug 1; drug 2; drug 3; drug 4." in said
     show_findings([found("drug 1"), found("drug 2")])
     assert capsys.readouterr().out.count("Use a model.") == 2
+
+
+def test_a_weight_that_is_not_published_is_not_taken_for_a_name_of_people() -> None:
+    table = people().append_column("weight", pa.array(np.arange(400) % 200 + 0.5))
+    roles = {
+        "age": "quasi",
+        "illness": "insensitive",
+        "income": "insensitive",
+        "cost": "identifier",
+        "ward": "insensitive",
+    }
+    for role, found in (("weight", []), ("identifier", [("weight",)])):
+        findings = anonymize(table, policy({**roles, "weight": role})).findings
+        assert [one.about for one in findings if one.id == "repeated-people"] == found

@@ -31,6 +31,18 @@ def test_the_shown_command_follows_the_options(browser, project, at: str) -> Non
     assert browser.post(f"{at}/command", {**chosen, "seed": "$(x)"}).status_code == 422
 
 
+def test_what_the_reports_say_is_kept_in_the_policy(browser, project, at: str) -> None:
+    said = {"title": " Stays  of 2023 ", "owner": "", "threshold": "0.09"}
+    browser.post(f"{at}/about", {"revision": project.revision, **said})
+    assert project.document["release"] == {"title": "Stays of 2023", "threshold": 0.09}
+    assert not project.problems()
+    assert 'value="Stays of 2023"' in browser.get(at).text
+    for wrong in ("9%", "0", "nan", "2"):
+        assert browser.post(f"{at}/about", {"revision": project.revision, "threshold": wrong}).status_code == 422
+    browser.post(f"{at}/about", {"revision": project.revision})
+    assert "release" not in project.document
+
+
 def test_a_policy_with_problems_is_not_run(browser, studio, project, at: str) -> None:
     document = project.document
     document["privacy"] = []

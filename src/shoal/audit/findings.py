@@ -314,7 +314,8 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
             "Give every record once, and name the column that tells people apart with --unit.",
         )
     policy, *_, given = table.given[0], *layers(table.given[1])
-    names = [name for name in policy.names("identifier") if name in given.schema.names]
+    left_out = set(policy.names("identifier")) - {policy.survey_weight}  # a weight that is not published names nobody
+    names = [name for name in given.schema.names if name in left_out]
     names = [name for name in names if is_flat(given.schema.field(name).type)]
     keys, records = {name: KeyCounts() for name in names}, dict.fromkeys(names, 0)
     for batch in given.batches(names) if names else ():

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, PlainTextResponse, Response
 
-from shoal.release.release import PUBLIC
+from shoal.release.release import INTERNAL, PUBLIC
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.pages.risk import describe_findings
@@ -95,6 +95,8 @@ def check(visit: Visit) -> Response:
     inside = _plain(name_of(run))
     write_archive(folder_of(run), "public", folder / "public.zip", inside)
     shutil.unpack_archive(folder / "public.zip", folder / "unpacked")  # names were made by us: no paths upwards
+    if (kept := folder_of(run) / INTERNAL).is_dir():  # with whose witness people are counted
+        shutil.copytree(kept, folder / "unpacked" / inside / INTERNAL)
     arguments: list[str | Path] = [
         "verify",
         folder / "unpacked" / inside,

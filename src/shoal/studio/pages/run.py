@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from shoal.core.errors import UsageError
 from shoal.core.wording import parameters_text
+from shoal.policy.policy import ReleaseOptions
 from shoal.release.release import INTERNAL, PUBLIC
 from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
@@ -72,7 +74,22 @@ def show(visit: Visit) -> Response:
         asked="" if problems else _describe_policy(project.document),
         command=_command(project, Form([("utility", "full")])),
         next_name=f"Solution {1 + len(runs)}",
+        about=[(name, field.description) for name, field in ReleaseOptions.model_fields.items()],
     )
+
+
+def describe_release(visit: Visit) -> Response:
+    """Keep in the policy what the reports say about the release; an empty field says nothing."""
+    document, given = visit.project.document, {name: visit.form.get(name) for name in ReleaseOptions.model_fields}
+    said: dict[str, Any] = {name: " ".join(text.split()) for name, text in given.items() if text.strip()}
+    if "threshold" in said:
+        with suppress(ValueError):
+            said["threshold"] = float(said["threshold"])
+        if not (isinstance(said["threshold"], float) and 0 < said["threshold"] <= 1):
+            raise UsageError("the threshold is a number above 0 and at most 1, like 0.09; correct it and save again")
+    document.pop("release", None)
+    visit.project.change(visit.form.revision, {**document, "release": said} if said else document)
+    return visit.to(visit.at(_HERE))
 
 
 def _describe_policy(document: Mapping[str, Any]) -> str:
@@ -271,6 +288,7 @@ _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),
     page(_PATH, start, "POST"),
+    page(f"{_PATH}/about", describe_release, "POST"),
     page(f"{_PATH}/command", command, "POST"),
     page(f"{_PATH}/{{run}}/forget", forget, "POST"),
     page(f"{_PATH}/{{run}}/policy", take_back, "POST"),
