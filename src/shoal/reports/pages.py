@@ -13,6 +13,7 @@ from shoal.reports.plots import attribute_loss, plot_style
 from shoal.reports.templates import mark, render
 
 _MOST_NAMED = 20  # values under one label
+_STATED = {"owner": "Responsible for the data", "purpose": "What they may be used for"}
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 
 
@@ -46,8 +47,11 @@ def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     for name, entry in manifest.get("techniques", {}).items():
         techniques.setdefault(entry["technique"], {})[name] = entry
     known = discover("shoal.columns", Technique) if techniques else {}
+    about = {key: " ".join(text.split()) for key, text in manifest.get("about", {}).items()}
     return {
         "manifest": manifest,
+        "title": about.get("title") or "About these data",
+        "stated": [(says, about[key]) for key, says in _STATED.items() if about.get(key)],
         "form": form,
         "origin": " ".join(filter(None, origin)),
         "own": form.own_section(),
