@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -14,6 +14,7 @@ from shoal.core.wording import attack_text, count_noun, percent, range_text
 from shoal.reports.svg import (
     TEXT,
     WIDTH,
+    Scale,
     count_text,
     diamond,
     draw_bars,
@@ -22,10 +23,13 @@ from shoal.reports.svg import (
     line,
     make_frame,
     place_text,
+    points_text,
     range_mark,
     scale,
     short_count_text,
+    swatch,
     text,
+    text_width,
     tooltip,
 )
 from shoal.reports.templates import escape_text, render
@@ -152,6 +156,62 @@ def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
         f"{count_noun(len(labels), 'bar')} from {labels[0]} to {labels[-1]}; the highest is {labels[place]} "
         f"with {count_noun(counts[place], 'record')}."
     )
+
+
+def compare_bars(
+    name: str, shares: Mapping[str, Sequence[float]], heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Plot:
+    """Draw the share of each value before and after."""
+    title = "share of all records"
+    parts, height = draw_bars(shares, (BEFORE, AFTER), title=title, value_text=percent, tick_text=percent)
+    return draw(f"{name}, before and after", _describe_change(shares), parts, height, heads, rows)
+
+
+def compare_histograms(
+    name: str,
+    ends: Sequence[float],
+    shares: Mapping[str, Sequence[float]],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    tick_text: Callable[[float], str],
+) -> Plot:
+    """Draw numbers before, as bars, and after, as a line around them, over one axis between the *ends* of bins.
+
+    Shares that come after those of all bins, such as that of missing values, are told in words and in the table.
+    """
+    bins, left, bottom = list(shares.items())[: len(ends) - 1], 46.0, 230.0
+    across = Scale(ends[0], ends[-1], left, WIDTH - 14)
+    up = scale([share for _, pair in bins for share in pair], bottom, 40.0)
+    parts = []
+    for tick in up.ticks():
+        parts.append(line(left, up.place(tick), WIDTH - 14, up.place(tick), "plot-grid"))
+        parts.append(text(left - 6, up.place(tick) + TEXT / 3, percent(tick), "plot-soft", anchor="end"))
+    corners = [(left, bottom)]
+    for (label, (before, after)), low, high in zip(bins, ends, ends[1:], strict=False):
+        tip = tooltip(f"{label}: {percent(before)} before, {percent(after)} after")
+        x, right, top = across.place(low), across.place(high), up.place(before)
+        bar = {"x": x + 0.5, "y": top, "width": right - x - 1, "height": bottom - top}
+        parts.append(element("rect", tip, **bar, class_="plot-before"))
+        corners += [(x, up.place(after)), (right, up.place(after))]
+    parts.append(element("polyline", points=points_text([*corners, (WIDTH - 14, bottom)]), class_="plot-range"))
+    ticks = across.ticks(4 if text_width(tick_text(ends[-1])) > WIDTH / 10 else 6)
+    parts += [text(across.place(one), bottom + TEXT + 5, tick_text(one), "plot-soft", anchor="middle") for one in ticks]
+    parts.append(line(left, bottom, WIDTH - 14, bottom, "plot-axis"))
+    for x, kind, words in ((left, "bar plot-before", "before"), (left + 90, "line plot-range", "after")):
+        parts += [swatch(kind, x + 7, 13), text(x + 22, 18, words, "plot-label")]
+    parts.append(text(WIDTH - 14, 18, "share of all records", "plot-soft", anchor="end"))
+    return draw(f"{name}, before and after", _describe_change(shares), parts, bottom + 2 * TEXT, heads, rows)
+
+
+def _describe_change(shares: Mapping[str, Sequence[float]]) -> str:
+    """Say where the largest change is."""
+    if not shares:
+        return "There are no values."
+    label, (before, after) = max(shares.items(), key=lambda each: abs(each[1][0] - each[1][1]))
+    if abs(before - after) < 5e-4:
+        return "All shares are as they were, to a tenth of a percent."
+    return f"The largest change is that of {label}: {percent(before)} of the records before, {percent(after)} after."
 
 
 def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapping[str, int]]) -> Plot:

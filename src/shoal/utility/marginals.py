@@ -91,7 +91,7 @@ class Bins:
     """The bins of attributes, chosen by the source, and its tables over them."""
 
     edges: tuple[IntArray, ...]  # n_attributes x (n_bins + 1,)
-    bins: tuple[IntArray, ...]  # n_attributes x (n_cells,)
+    bins: tuple[AnyIntArray, ...]  # n_attributes x (n_cells,)
     records: FloatArray  # (n_cells,)
 
     @property

@@ -180,6 +180,9 @@ for (const form of document.querySelectorAll('form[data-swap][data-send][autocom
   if ([...form.elements].some((field) => "name" in field && field.name && field.type !== "submit" && altered(field))) send(form);
 }
 
+// Parts that take a while are asked for once the page is there.
+for (const form of document.querySelectorAll("form[data-load]")) send(form);
+
 // Runs: each element with data-poll is asked twice a second until its run has ended.
 function follow(place) {
   let shown = "";
