@@ -39,7 +39,7 @@ MOST_ROWS = 1_000_000
 FEWEST_ROWS = 100_000
 _MOST_CELLS = 10_000_000  # rows times columns that are held of each side
 _MOST_TEXTS = 20_000  # different texts of a column whose values are published as they are
-_BARS, _BINS, _GROUPS = 12, 24, 7  # of categories, of numbers, and of each side of a table
+_BARS, _BINS, _GROUPS = 12, 24, 10  # of categories, of numbers, and of each side of a table
 _TAIL = 0.005  # of the records that may lie beyond the first and the last bin of numbers
 _REST = 3  # groups that stand behind all others: other values, missing ones, what is no value
 _FEW = 3  # widths of ranges that are named one by one
@@ -364,12 +364,8 @@ class BeforeAfter:
         n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
         edges = self.tables.bins.edges[self.names.index(one.name)]
         edges = edges[edges < n_values][:: max(1, -(-int((edges < n_values).sum()) // most))]
-        write = _write_date if one.taxonomy.scale.kind == "date" else number
         stops = np.append(edges[1:], n_values)
-        names = []
-        for start, stop in zip(edges.tolist(), stops.tolist(), strict=True):
-            first, last = _find_ends(one, start, stop)
-            names.append(write(first) if first == last else f"{write(first)} to {write(last)}")
+        names = [one.taxonomy.label(*ends) for ends in zip(edges.tolist(), stops.tolist(), strict=True)]
         edges = np.append(edges, [n_values, one.taxonomy.n_leaves, one.unknown + 1])
         return _end_groups(one, np.unique(edges), list(range(len(names))), names)
 
@@ -407,13 +403,6 @@ def _find_level(one: Compared, n_values: int, most: int) -> Groups | None:
             whole = np.unique([*edges, n_values, one.taxonomy.n_leaves, one.unknown + 1])
             return _end_groups(one, whole, list(range(len(names))), names)
     return None
-
-
-def _find_ends(one: Compared, start: int, stop: int) -> tuple[float, float]:
-    scale, places = one.taxonomy.scale, one.places
-    if isinstance(scale, Numbers):
-        return float(scale.starts[start]), float(scale.stops[stop - 1] - (1 if scale.whole else 0))
-    return (0.0, 0.0) if places is None else (float(places[start]), float(places[stop - 1]))
 
 
 def _has_texts(column: pa.ChunkedArray) -> bool:

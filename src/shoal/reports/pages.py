@@ -9,7 +9,7 @@ from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
 from shoal.core.wording import code, join_words
 from shoal.release.forms.base import Form, read_form
-from shoal.reports.plots import attribute_loss, plot_style
+from shoal.reports.plots import plot_style, precision
 from shoal.reports.templates import mark, render
 
 _MOST_NAMED = 20  # values under one label
@@ -32,7 +32,7 @@ def public_report(manifest: Mapping[str, Any]) -> str:
             **content,
             marked_changes=[(name, mark(change)) for name, change in content["changes"]],
             dictionary=_dictionary(content["form"]),
-            loss_plot=attribute_loss(losses) if losses else None,
+            precision_plot=precision(losses) if losses else None,
             plot_style=plot_style(),
         )
     )

@@ -295,32 +295,31 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     return draw("Risk of being found", description, parts, height, ("measure", "before", "after"), rows)
 
 
-def attribute_loss(losses: Mapping[str, float]) -> Plot:
-    """Draw the loss of each attribute, from 0 (values as they were) to 1 (values say nothing), largest first."""
-    ordered = sorted(losses.items(), key=lambda entry: (-entry[1], entry[0]))
+def precision(losses: Mapping[str, float]) -> Plot:
+    """Draw the precision of each attribute, 1 less its loss: 1 if values are as they were, 0 if they say nothing."""
+    ordered = sorted(((name, 1 - loss) for name, loss in losses.items()), key=lambda entry: (entry[1], entry[0]))
     parts, height = draw_bars(
-        {name: (loss,) for name, loss in ordered},
-        ((AFTER[0], "lost"),),
-        title="information lost: 0% is exact, 100% tells nothing",
+        {name: (share,) for name, share in ordered},
+        ((AFTER[0], "precision"),),
+        title="precision: 100% is as it was, 0% says nothing",
         value_text=percent,
         tick_text=percent,
         least=1.0,
     )
-    rows = [(name, percent(loss)) for name, loss in ordered]
-    return draw("Information lost by attribute", _describe_losses(ordered), parts, height, ("attribute", "lost"), rows)
+    rows = [(name, percent(share)) for name, share in ordered]
+    return draw("Precision by attribute", _describe_precision(ordered), parts, height, ("attribute", "precision"), rows)
 
 
-def _describe_losses(ordered: list[tuple[str, float]]) -> str:
+def _describe_precision(ordered: list[tuple[str, float]]) -> str:
     if not ordered:
         return "No attribute was measured."
-    lost = [(name, loss) for name, loss in ordered if loss > 0]
-    exact = len(ordered) - len(lost)
-    if not lost:
+    changed = [(name, share) for name, share in ordered if share < 1]
+    if not changed:
         return "Every attribute is exact."
-    name, loss = lost[0]
-    words = f"{name} loses most ({percent(loss)})"
-    if len(lost) > 1:
-        words += f", {lost[-1][0]} least of those that change ({percent(lost[-1][1])})"
+    words = f"{changed[0][0]} is least precise ({percent(changed[0][1])})"
+    if len(changed) > 1:
+        words += f", {changed[-1][0]} most of those that change ({percent(changed[-1][1])})"
+    exact = len(ordered) - len(changed)
     return words + (f"; {exact} {'is' if exact == 1 else 'are'} exact." if exact else ".")
 
 
@@ -420,7 +419,7 @@ def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -
 
 
 def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
-    """Return what can be drawn: risks and sizes, losses, sensitive values by class, associations kept."""
+    """Return what can be drawn: risks and sizes, precision, sensitive values by class, associations kept."""
     before, after = evidence.get("risk_before", {}), evidence.get("risk_after", {})
     found: list[Plot] = []
     if "prosecutor_highest" in before and "prosecutor_highest" in after:
@@ -429,7 +428,7 @@ def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
         found.append(class_sizes(None, after["bucket_sizes"]))
     losses = evidence.get("utility", {}).get("attribute-loss")
     if losses:
-        found.append(attribute_loss(losses))
+        found.append(precision(losses))
     group = "bucket" if "bucket_sizes" in after else "class"
     found += [
         sensitive_shares(name, entry["values"], entry["more"], group)

@@ -115,13 +115,21 @@ def _read_sides(run: Job) -> BeforeAfter:
 def _describe_compared(run: Job) -> dict[str, Any]:
     """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
     sides = _read_sides(run)
-    entries = sides.form.manifest["attributes"]
+    entries, losses = sides.form.manifest["attributes"], sides.form.manifest["utility"].get("attribute-loss", {})
     found = [
-        {"name": name, "role": entries[name]["role"], "says": sides.judge(name), "kept": sides.measure_kept(name)}
+        {
+            "name": name,
+            "role": entries[name]["role"],
+            "says": sides.judge(name),
+            "precision": None if name not in losses else 1 - losses[name],
+            "kept": sides.measure_kept(name),
+        }
         for name in sides.names
     ]
     same = [one for one in found if one["says"] == _UNCHANGED]
-    changed = sorted((one for one in found if one["says"] != _UNCHANGED), key=lambda one: (one["kept"], one["name"]))
+    changed = sorted(
+        (one for one in found if one["says"] != _UNCHANGED), key=lambda one: (one["precision"] or 0.0, one["kept"])
+    )
     first = [one["name"] for one in (*changed, *same)][:2]
     return {
         "compared": sides,
