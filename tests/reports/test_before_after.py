@@ -141,7 +141,7 @@ def test_the_smallest_classes_are_those_of_the_published_file(sides: BeforeAfter
     for one in found:
         assert sizes[one.values] == one.records
         assert {rows[row - 1] for row in one.rows} == {one.values}
-        assert len(one.rows) == min(one.records, 10)
+        assert len(one.rows) == min(one.records, 5)
 
 
 def test_of_a_large_table_a_sample_is_compared_and_no_record_is_listed(

@@ -72,12 +72,12 @@ class RowSample:
         if share == 1:
             return batch
         if self._cluster is None:
-            return batch.filter(pa.array(self._rng.random(batch.num_rows) < share))
+            return _drop_unused(batch.filter(pa.array(self._rng.random(batch.num_rows) < share)))
         number = np.asarray(batch.column(self._cluster).cast(pa.int64())).astype(np.uint64)
         for factor in _SPREAD:  # the same number for the same cluster, whichever batch it is in
             number = number * factor
             number ^= number >> np.uint64(32)
-        return batch.filter(pa.array(number < self._share * 2.0**64))
+        return _drop_unused(batch.filter(pa.array(number < self._share * 2.0**64)))
 
     def table(self) -> pa.Table:
         """Return the sample."""
@@ -85,6 +85,17 @@ class RowSample:
         if held.num_rows <= self._most or self._cluster is not None:
             return held
         return held.take(pa.array(np.sort(self._rng.choice(held.num_rows, self._most, replace=False))))
+
+
+def _drop_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Let go of dictionaries that have many more values than the rows that are left."""
+    columns = [
+        column.dictionary_decode().dictionary_encode()
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > 2 * len(column)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.reports.before_after import MOST_CLASSES, BeforeAfter
-from shoal.reports.plots import plot_style, release_plots
+from shoal.reports.plots import Plot, plot_style, release_plots
 from shoal.reports.templates import mark
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
@@ -38,6 +38,7 @@ _FIRST = "first rows"  # what is kept of a run
 _COMPARED = "before and after"
 _AT_ONCE = 200_000  # records of a table that is compared before the page is shown; larger ones are right after it
 _CLASSES = 15  # on a page
+_OF_RISK = {"Risk of being found": True, "Class sizes": True, "Bucket sizes": True, "Precision by attribute": None}
 _UNCHANGED = "Published as it was."
 
 
@@ -59,7 +60,7 @@ def show(visit: Visit) -> Response:
             "source_rows": evidence["source"]["rows"],
             "kept": describe_marginals(evidence["marginals"]),
             "measures": list_measures(single),
-            "plots": release_plots(evidence),
+            "plots": _draw_plots(run, of_risk=False),
             **content,
             **compared,
         }
@@ -140,7 +141,13 @@ def _describe_compared(run: Job) -> dict[str, Any]:
         **_describe_column(sides, first[0] if first else ""),
         **_describe_pair(sides, first[0] if first else "", first[-1] if first else ""),
         **_describe_classes(sides, 0),
+        "risk_plots": _draw_plots(run, of_risk=True),
     }
+
+
+def _draw_plots(run: Job, *, of_risk: bool) -> list[Plot]:
+    """Return the plots of a report that tell of the risk, or the others; the table of columns has what one tells."""
+    return [plot for plot in release_plots(evidence_of(run)) if _OF_RISK.get(plot.title, False) is of_risk]
 
 
 def _describe_column(sides: BeforeAfter, name: str) -> dict[str, Any]:
