@@ -154,7 +154,8 @@ def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None
 
 
 def _stand_cells(stand: Standing) -> list[str]:
-    return [*map(share_text, (stand.score, stand.risk.value, stand.kept)), standing_text(stand)]
+    scores = share_text(stand.score), share_text(stand.risk.value), percent(round(stand.kept, 3))
+    return [*scores, standing_text(stand)]
 
 
 def _share_cells(row: Row) -> list[str]:
