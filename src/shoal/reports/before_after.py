@@ -31,7 +31,7 @@ from shoal.reports.templates import number
 from shoal.sources.base import Source
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import Numbers
-from shoal.taxonomies.tree import Cover
+from shoal.taxonomies.tree import Cover, free_label
 from shoal.utility.marginals import measure_distance
 from shoal.utility.rows import Binned, Tables, spread_records, sum_weights
 
@@ -375,7 +375,10 @@ def _end_groups(one: Compared, edges: IntArray, group: Sequence[int], names: Seq
     n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
     group = [own for own, edge in zip([*group, 0, 0], edges[:-1].tolist(), strict=False) if edge < n_values]
     last = [len(names) + (2 if edge == one.unknown else 1) for edge in edges[:-1].tolist() if edge >= n_values]
-    return Groups(edges, np.array([*group, *last]), (*names, "other values", "missing", "no value of the table"))
+    named = list(names)
+    for rest in ("other values", "missing", "no value of the table"):
+        named.append(free_label(rest, named))
+    return Groups(edges, np.array([*group, *last]), tuple(named))
 
 
 def _cut_groups(one: Compared, ends: FloatArray) -> Groups:
