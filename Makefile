@@ -19,7 +19,7 @@ $(VENV)/ready: pyproject.toml Makefile
 	@touch $@
 
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group docs --group experiments
+	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,sklearn,spark,studio,synthetic]" --group dev --group docs --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.

@@ -331,9 +331,9 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
     assert again.exit_code == 2
     asked = ["--samples", "600", "--failure-at", "100"]
     people = CliRunner().invoke(app, [*call, "--delta", "0.01", *asked, "-o", str(tmp_path / "b.json")])
-    assert "With 100 records a release misses it with probability" in people.output
-    assert "Owners must have" in people.stdout
-    assert f"Owners must have {said['n']:,} records" not in people.stdout
+    assert "With 100 records, a release breaks the promise with probability" in people.output
+    assert "Each owner must have" in people.stdout
+    assert f"Each owner must have {said['n']:,} records" not in people.stdout
     shorter = call[:-2]
     for options, model in (
         (["--promise", "k-anonymity", "--k", "5"], "k-delta-anonymity"),
@@ -345,7 +345,7 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         agreed = read_plan(Path(name))
         assert agreed.promise.model == model
-        assert f"Owners must have {agreed.records:,} records" in done.stdout
+        assert f"Each owner must have {agreed.records:,} records" in done.stdout
     for options in (["--k", "5"], ["--promise", "k-anonymity", "--l", "5"], ["--promise", "entropy"], ["--l", "2.5"],
                     ["--l", "3", "--k", "3"], ["--promise", "t", "--l", "3"],
                     ["--l", "3", "--records", "few"]):  # fmt: skip

@@ -96,7 +96,7 @@ def test_people_planted_among_rows_of_nobody_are_found_and_counted(share: float)
     found = look_into(make_up(share))
     assert 0 < found.worst.low <= share <= found.worst.high
     assert verdict(found).startswith("grave: about ")
-    assert "6,000 people are copied word for word into rows that should be nobody's" in verdict(found)
+    assert "6,000 people are copied verbatim into rows that should be synthetic" in verdict(found)
 
 
 def test_rows_of_nobody_are_equal_to_people_by_chance_only() -> None:

@@ -531,6 +531,6 @@ def test_many_findings_of_one_kind_are_shown_as_one(capsys) -> None:
     said = " ".join(capsys.readouterr().out.split())
     assert "5 open findings, 5 high" in said
     assert said.count("Use a model.") == 1
-    assert "The same was found 4 more times, with figures in --json: drug 1; drug 2; drug 3; drug 4." in said
+    assert "The same applies to 4 more (figures in --json): drug 1; drug 2; drug 3; drug 4." in said
     show_findings([found("drug 1"), found("drug 2")])
     assert capsys.readouterr().out.count("Use a model.") == 2

@@ -80,7 +80,7 @@ def test_audit_begins_with_a_plain_sentence(stay_file, policy_file):
     assert first.split()[1:4] == ["of", "2,000", "people"]
     assert "on average" in second
     assert "Warning: column 'cost'" in result.stdout
-    for title in ("Who finds a record", "k = 1", "The fastest way", "Missing values (a value of its own)"):
+    for title in ("Risk of re-identification", "k = 1", "The fastest way", "Missing values (a category of their own)"):
         assert title in result.stdout
 
 
@@ -92,7 +92,7 @@ def test_audit_in_json_with_a_population(stay_file, policy_file):
     assert answer["journalist"]["stays.csv"]["journalist"] == answer["prosecutor"]
     assert len(answer["sets"]) == 6 + 15
     shown = RUNNER.invoke(app, arguments).stdout
-    assert "journalist (searches 2,000 people of stays.csv)" in shown
+    assert "journalist (searches 2,000 people in stays.csv)" in shown
 
 
 def test_columns_with_markup_in_their_names(tmp_path):

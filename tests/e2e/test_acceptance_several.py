@@ -307,7 +307,7 @@ def test_nobody_below_the_floor_is_said_so(place: Path) -> None:
     for out in ("a", "b"):
         assert run("agency", "apply", "plan.json", "stays.csv", "-o", out).exit_code == 0
     done = run("link", "a", "b", "--floor", 3)
-    assert f"None of {N_RECORDS:,} people is left with fewer than 3 values." in done.stdout
+    assert f"At least 3 values remain for each of {N_RECORDS:,} people." in done.stdout
     assert "At most 0" not in done.stdout
 
 

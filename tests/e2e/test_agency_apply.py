@@ -350,7 +350,7 @@ def test_a_column_that_earlier_releases_call_otherwise(shoal, owner, tmp_path) -
     apply = ("agency", "apply", owner / "plan.json", owner / "owner.csv", "-o", tmp_path / "two")
     for more, code, said in (
         (ledger, 3, "'illness' may be another name of 'diagnosis'"),
-        (("--same-as", "illness=diagnosis"), 2, "--same-as is for a ledger"),
+        (("--same-as", "illness=diagnosis"), 2, "--same-as needs a ledger"),
         ((*ledger, "--same-as", "illness"), 2, "--same-as must be COLUMN=NAME"),
         ((*ledger, "--same-as", "ilness=diagnosis"), 2, "did you mean 'illness'"),
     ):

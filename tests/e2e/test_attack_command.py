@@ -168,5 +168,5 @@ def test_verdicts_are_words() -> None:
     assert of(400, 200) == "clear: 25% of what would stay hidden is found"
     assert of(260, 200) == "slight: 8% of what would stay hidden is found"
     assert of(0, 0) == "nothing found"
-    assert of(210, 200).startswith("nothing sure, at most ")
+    assert of(210, 200).startswith("inconclusive, at most ")
     assert of(600, 300, decides=True) == "clear: members are told from others, 30% better than by chance"

@@ -107,7 +107,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
         *("--csv", str(files["csv"]), "--picture", str(files["svg"]), "--markdown", str(files["md"])),
     )
     assert code == 0, said
-    assert "differential-privacy was not made: the values of illness, sex are not declared" in said
+    assert "differential-privacy failed: the values of illness, sex are not declared" in said
     with files["csv"].open(encoding="utf-8") as lines:
         assert [line["name"] for line in csv.DictReader(lines)] == ["original", "differential-privacy"]
     assert "<svg" in files["svg"].read_text(encoding="utf-8")
@@ -222,13 +222,13 @@ def test_the_page_is_one_file_with_ranking_plot_table_and_reasons(swept: Compari
 def test_ranks_are_told_in_the_terminal(swept: Comparison, width: int) -> None:
     said = io.StringIO()
     show(swept, Console(width=width, highlight=False, file=said))
-    table = said.getvalue().split("was not made")[0]
+    table = said.getvalue().split("failed: ")[0]
     assert max(map(len, table.splitlines()[:-1])) <= width
     assert "not rated" not in table
     words = " ".join(said.getvalue().split())
     assert "rank 1, score" in words
     assert "on the frontier" in words
-    assert "slicing, k=1000 (slicing; k-anonymity k = 1000; distinct-l-diversity l = 2) was not made" in words
+    assert "slicing, k=1000 (slicing; k-anonymity k = 1000; distinct-l-diversity l = 2) failed" in words
     assert "by the weights singling-out 1, linkability 1, inference 1, marginals 3." in words
 
 

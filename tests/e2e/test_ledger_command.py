@@ -42,7 +42,7 @@ def publish(name: str, *more: object) -> Result:
 def test_a_release_is_entered_and_the_next_refused(place: Path) -> None:
     first = publish("rows", "--recipient", "[the] city")
     assert first.exit_code == 0
-    assert "It is number 1 in the ledger, about everybody, the first about them." in first.stdout
+    assert "It is release 1 in the ledger, about everybody, the first about them." in first.stdout
     assert "leave at least 2 values of illness" in first.stdout
     refused = publish("columns", "--json")
     assert refused.exit_code == 3
@@ -83,7 +83,7 @@ def test_the_record_is_shown_checked_and_exported(place: Path) -> None:
         assert json.loads(run("ledger", "export", "ledger.db", "-o", name, "--json").stdout)["releases"] == 2
         assert "ulcer" not in Path(name).read_text()
     lowered = run("ledger", "floor", "ledger.db", "--population", "patients", "--floor", "1")
-    assert lowered.stdout == "The floor of patients is 1, and was 2. Releases below it are refused.\n"
+    assert lowered.stdout == "The floor of patients is now 1 (before: 2). Releases below it are refused.\n"
     assert run("ledger", "check", "ledger.db").exit_code == 0
     answer = json.loads(run("ledger", "floor", "ledger.db", "--floor", "5", "--warn", "--json").stdout)
     assert answer == {"population": "patients", "before": 1, "floor": 5, "warns": True}
@@ -93,7 +93,7 @@ def test_the_record_is_shown_checked_and_exported(place: Path) -> None:
 def test_releases_of_before_are_added(place: Path) -> None:
     for name in ("rows", "columns"):
         run("anonymize", "people.csv", "-p", f"{name}.yaml", "-o", name)
-    assert run("ledger", "add", "ledger.db", "rows", "--source", "people.csv").stdout.startswith("Entered as number 1")
+    assert run("ledger", "add", "ledger.db", "rows", "--source", "people.csv").stdout.startswith("Added as release 1")
     added = run("ledger", "add", "ledger.db", "columns/public", "--recipient", "us")
     assert added.exit_code == 0
     assert "Warning: below what the ledger asks for: together with release 1" in added.stdout
@@ -149,7 +149,7 @@ def test_a_budget_is_set_and_shown(place: Path) -> None:
 def test_options_need_the_ledger(place: Path) -> None:
     done = run("anonymize", "people.csv", "-p", "rows.yaml", "-o", "rows", "--floor", "3", "--json")
     assert done.exit_code == 2
-    assert json.loads(done.stdout)["error"] == "--floor is for a ledger; name it with --ledger"
+    assert json.loads(done.stdout)["error"] == "--floor needs a ledger; name it with --ledger"
     assert not Path("rows").exists()
 
 
@@ -170,6 +170,6 @@ def test_releases_by_one_plan_are_entered_and_leave_what_the_plan_promises(place
         assert answer["ledger"]["linked"][0]["l"] >= 2
         assert len(answer["ledger"]["linked"][0]["sets"]) == number
     stated = run("agency", "apply", "plan.json", "owner.csv", "-o", "agreed-3", "--ledger", "ledger.db")
-    assert "It is number 3 in the ledger, about everybody, linked with 2 earlier." in stated.stdout
+    assert "It is release 3 in the ledger, about everybody, linked with 2 earlier." in stated.stdout
     assert run("ledger", "check", "ledger.db").exit_code == 0
     assert run("ledger", "check", "ledger.db", "--people", "owner.csv").exit_code == 0

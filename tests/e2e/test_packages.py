@@ -1,4 +1,4 @@
-"""The wheel: it holds the whole package, installs into an empty environment, and each extra can be had alone."""
+"""Wheel and source distribution: both hold everything, install into an empty environment, and extras come alone."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import shoal
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYTHON = "Programming Language :: Python :: "
 IMPORTS = {  # by extra: what it is for
     "agency": "shoal.agency.service.application",
     "databases": "shoal.sources.databases.tables",
@@ -25,19 +29,30 @@ IMPORTS = {  # by extra: what it is for
     "polars": "polars",
     "postgresql": "psycopg",
     "pseudonyms": "cryptography",
+    "sklearn": "shoal.sklearn",
     "spark": "pyspark",
     "studio": "shoal.studio.application",
     "synthetic": "opendp",
 }
+VERSIONS = [line.removeprefix(PYTHON) for line in PROJECT["classifiers"] if line.startswith(f"{PYTHON}3.")]
+
+
+def build(kind: str, tree: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    subprocess.run(command, cwd=tree, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def list_files(*folders: str) -> set[str]:
+    """Return what the repository has in some folders."""
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
 
 
 def run(*command: str | Path) -> str:
@@ -49,20 +64,32 @@ def run(*command: str | Path) -> str:
     return done.stdout
 
 
-def install(folder: Path, *what: str) -> Path:
+def install(folder: Path, *what: str, python: str = sys.executable) -> Path:
     """Make an empty environment with a package; return its folder of commands."""
-    run(sys.executable, "-m", "venv", folder)
+    run(python, "-m", "venv", folder)
     run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what)
     return folder / "bin"
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
-    listed = subprocess.run(["git", "ls-files", "src/shoal"], cwd=ROOT, capture_output=True, text=True, check=True)
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
-    kept = {name.removeprefix("src/") for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    kept = {name.removeprefix("src/") for name in list_files("src/shoal")}
     assert kept <= names
     assert not {name for name in names - kept if not name.startswith("shoal-") and name.endswith((".nbi", ".nbc"))}
+
+
+def test_the_source_distribution_is_the_repository_and_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as packed:
+        packed.extractall(tmp_path / "tree", filter="data")
+    (tree,) = (tmp_path / "tree").iterdir()
+    missing = {name for name in list_files() if not (tree / name).is_file()}
+    assert not {name for name in missing if not name.startswith(".")}  # what only the repository's host reads
+    again = build("wheel", tree, tmp_path / "wheel")
+    with zipfile.ZipFile(wheel) as first, zipfile.ZipFile(again) as second:
+        assert {one.filename: one.CRC for one in first.infolist()} == {
+            one.filename: one.CRC for one in second.infolist()
+        }
 
 
 def test_bounds_and_constraints_name_the_same_versions() -> None:
@@ -72,10 +99,36 @@ def test_bounds_and_constraints_name_the_same_versions() -> None:
     assert short == {name.removesuffix(".0") for name in required}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("constraints", ["lowest", "tested"])
+def test_every_file_names_the_same_version(wheel: Path) -> None:
+    version = wheel.name.split("-")[1]
+    assert version == shoal.__version__
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").startswith(f"# Changelog\n\n## {version} ")
+
+
+@pytest.mark.parametrize("constraints", ["tested", pytest.param("lowest", marks=pytest.mark.thorough)])
 def test_the_demo_runs_where_only_the_wheel_is_installed(wheel: Path, tmp_path: Path, constraints: str) -> None:
     commands = install(tmp_path / "env", "-c", str(ROOT / "constraints" / f"{constraints}.txt"), str(wheel))
+    assert "The proof." in run(commands / "shoal", "demo", "--out", tmp_path / "demo")
+
+
+def find_python(version: str) -> str | None:
+    """Return an interpreter of that version, from SHOAL_PYTHONS (paths with colons between them) or the PATH."""
+    given = [path for path in os.environ.get("SHOAL_PYTHONS", "").split(os.pathsep) if path]
+    for python in [*given, shutil.which(f"python{version}")]:
+        asked = [str(python), "-c", "import sys; print('{}.{}'.format(*sys.version_info))"]
+        if python and subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() == version:
+            return python
+    return None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_demo_runs_with_every_interpreter(wheel: Path, tmp_path: Path, version: str) -> None:
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"Python {version} is neither on the PATH nor in SHOAL_PYTHONS")
+    commands = install(tmp_path / "env", str(wheel), python=python)
     assert "The proof." in run(commands / "shoal", "demo", "--out", tmp_path / "demo")
 
 

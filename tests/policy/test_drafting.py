@@ -150,7 +150,7 @@ def test_identifiers_by_name_and_evidence():
         "remark": "identifier",
     }
     assert draft.policy["unit"] == "person"
-    assert any("which of these names the people" in question for question in draft.questions)
+    assert any("which of these identifies people" in question for question in draft.questions)
 
 
 @pytest.mark.parametrize("name", ["Bemerkung", "comment", "remarks", "note", "Observaciones", "remarque", "uwagi"])

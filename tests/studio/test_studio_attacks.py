@@ -57,5 +57,5 @@ def test_unknown_runs_are_not_found(solved) -> None:
 def test_the_page_says_that_nobody_can_be_put_aside_any_more(solved) -> None:
     text = solved.browser.get(solved.at(f"/attacks/{solved.run.id}")).text
     hint = text.partition('id="control-hint">')[2].partition("</p>")[0]
-    assert "none of them can be put aside any more" in hint
+    assert "none can be held out any more" in hint
     assert f'href="{solved.at("/compare")}"' in hint

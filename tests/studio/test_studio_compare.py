@@ -64,7 +64,7 @@ def test_rows_are_ranked_drawn_and_linked(solved, compared) -> None:
     for place in made:
         assert f'href="#row-{place}"' in text
     assert len(re.findall(r'<tr id="row-\d+"', text)) == len(compared.answer["rows"]) == 2
-    assert "not made:" in text
+    assert "failed:" in text
     assert "First try" in text  # the session's own solutions
     assert 'value="4, 500"' in text  # the form stays as it was sent
     assert "--cache comparisons" in compared.command

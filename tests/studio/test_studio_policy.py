@@ -158,7 +158,7 @@ def test_a_file_that_the_policy_names(browser, project):
 def test_files_with_names_like_paths_are_refused(browser, project, name):
     before = sorted(project.folder.rglob("*"))
     assert browser.put(f"/projects/{project.id}/files", b"x", name).status_code == 422
-    with pytest.raises(UsageError, match="no name for a file"):
+    with pytest.raises(UsageError, match="not a valid file name"):
         project.attach(unquote(name), project.source)
     assert sorted(project.folder.rglob("*")) == before
 

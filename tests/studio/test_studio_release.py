@@ -108,7 +108,7 @@ def test_the_archive_has_the_public_folder_alone_and_is_accepted(solved, at: str
 
 @pytest.mark.usefixtures("verified")
 def test_internal_files_are_another_archive_with_a_warning(solved, at: str) -> None:
-    assert "Not to be shared." in solved.browser.get(at).text
+    assert "Do not share this." in solved.browser.get(at).text
     with zipfile.ZipFile(io.BytesIO(solved.browser.get(f"{at}/internal/archive.zip").content)) as archive:
         assert {name.split("/")[1] for name in archive.namelist()} == {"internal"}
         assert json.loads(archive.read("First-try/internal/evidence.json"))["source"]["rows"] == 120

@@ -165,7 +165,7 @@ def test_a_file_becomes_a_part_of_the_policy_or_lies_beside_it(browser, project,
     ("content", "name", "message"),
     [
         (b"Bonn;west;*\nBonn;east;*\n", "towns.csv", "lines 1 and 2"),
-        (b"Bonn;*\n", "../towns.csv", "no name for a file"),
+        (b"Bonn;*\n", "../towns.csv", "not a valid file name"),
         (b"Bonn;*\n", "towns", "must end in one of"),
     ],
     ids=["broken", "path", "ending"],

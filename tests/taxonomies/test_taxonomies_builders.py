@@ -94,6 +94,13 @@ class TestNumbers:
         assert (ages.label(0, 5), ages.cover(0, 5)) == ("*", {"any": True})
         assert not ages.declared
 
+    def test_decimals_in_groups_of_whole_width_keep_decimal_ends(self) -> None:
+        """The verifier takes whole ends for whole numbers, of which [-1, 0) would be written [-1, -1]."""
+        lengths = NumbersTaxonomy().build(pa.array([-2.5, -0.75, -0.25, 0.5, 3.25]))
+        low, below = lengths.cover(1, 3).values()
+        assert (lengths.label(1, 3), low, below) == ("[-1, 0)", -1, 0)
+        assert (type(low), type(below)) == (float, float)
+
     def test_with_missing_values(self) -> None:
         ages = NumbersTaxonomy().build(pa.array([17, 20, 30])).with_missing()
         assert (ages.label(1, 4), ages.cover(1, 4)) == (

@@ -21,7 +21,7 @@ from shoal.cli import app
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Silent
 from shoal.sources.opening import open_source
-from shoal.verify import passes
+from shoal.verify import cells, passes
 from shoal.verify.cells import CodedRows, Counting, Share
 from shoal.verify.classes import read_all_covers
 from shoal.verify.coding import ReleaseCoder, SourceCoder
@@ -94,6 +94,20 @@ def test_shares_together_have_all_classes_and_each_fits(kind: str, n: int, seed:
         assert not more.keys() & found.keys()
         found |= more
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_rows_that_get_their_numbers_in_several_steps_are_counted_as_one(kind: str, monkeypatch) -> None:
+    batches = [coded_rows(kind, 60, number) for number in range(7)]
+    found = []
+    for fewest in (1 << 20, 100):  # all rows in one step, and two batches at a time
+        monkeypatch.setattr(cells, "_FEWEST", fewest)
+        counting = Counting((("s",),))
+        for rows in batches:
+            counting.add(rows)
+        counting.settle()
+        found.append((classes_of(counting), counting.histograms(("s",)).whole.tolist()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("limit", [None, 3000])

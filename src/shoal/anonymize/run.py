@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +21,7 @@ from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
+from shoal.core.memory import release_memory
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.results import Finding
@@ -267,6 +269,7 @@ class Run:
             if refusal is not None:
                 raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
             plan = make_plan(self.policy.method, encoding.problem, self.chance.generator, self.progress)
+            release_memory()
         return self.options.publish(self.policy, self.source, counted, encoding, plan)
 
     def _describe(self, publication: Publication) -> dict[str, Any]:
@@ -319,14 +322,10 @@ class Run:
         return tables.score(self.sample.table(), read_form(manifest))
 
     def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
-        """Look at what is published beyond its promises; a strict run ends here while high findings are open."""
-        with self._time("findings"):
-            self.marginals = self._compare_tables(manifest)
-            table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
-            found = find_all(table, self.policy.accept)
-        if self.options.strict:
-            refuse_open(found)
-        return found
+        """Look at what is published beyond its promises."""
+        self.marginals = self._compare_tables(manifest)
+        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
+        return find_all(table, self.policy.accept)
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.passes import Means
@@ -346,7 +345,10 @@ class Run:
                 means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
             )
         refuse_unverified(verification)
-        findings = self._find(publication, manifest)
+        with self._time("findings"):
+            findings = self._find(publication, manifest)
+        if self.options.strict:
+            refuse_open(findings)
         evidence = self._evidence(publication, verification, findings)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
@@ -376,18 +378,25 @@ class Run:
             write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            with self._time("verify"):
-                verification = verify(
-                    staging.unverified,
-                    source=self.given,
-                    populations=self.populations,
-                    progress=self.progress,
-                    memory=self.budget.limit,
-                    spark=self.verifying,
-                    public_key=None if self.options.signing is None else self.options.signing.public,
-                )
-            refuse_unverified(verification)
-            findings = self._find(publication, manifest)
+            with ThreadPoolExecutor(1) as pool:
+                # The verifier is not asked; but beside it, batches take memory that a table of regions does not have.
+                beside = isinstance(publication.seen, CountedCells)
+                finding = pool.submit(self._find, publication, manifest) if beside else None
+                with self._time("verify"):
+                    verification = verify(
+                        staging.unverified,
+                        source=self.given,
+                        populations=self.populations,
+                        progress=self.progress,
+                        memory=self.budget.limit,
+                        spark=self.verifying,
+                        public_key=None if self.options.signing is None else self.options.signing.public,
+                    )
+                refuse_unverified(verification)
+                with self._time("findings"):  # what is left of them
+                    findings = self._find(publication, manifest) if finding is None else finding.result()
+            if self.options.strict:
+                refuse_open(findings)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
@@ -438,6 +447,7 @@ class Run:
             write_rows(staging.internal / "labels.parquet", iter(labelled.combine_chunks().to_batches()), "parquet")
         if witness is not None:
             witness.of_given(self.source).write(staging.internal / WITNESS)
+        release_memory()  # what rows took, the verifier may need
         return entries
 
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:

@@ -24,7 +24,7 @@ class BackgroundKnowledgeAttack(SecretAttack):
     """
 
     name = "background-knowledge"
-    title = "what the sensitive value is, once some others are ruled out"
+    title = "the sensitive value, once some others are ruled out"
     of_records = True
 
     def __init__(self, n_targets: int = N_TARGETS, exclusions: int = 2, **beside: Any) -> None:

@@ -349,7 +349,7 @@ def verdict(trials: Trials) -> str:
     whose, worst = trials.worst_case
     average, risk = trials.risk, worst.risk
     if risk.low <= 0:
-        return "nothing found" if average.high <= LITTLE else f"nothing sure, at most {average.high:.0%}"
+        return "nothing found" if average.high <= LITTLE else f"inconclusive, at most {average.high:.0%}"
     what = (
         f"members are told from others, {risk.value:.0%} better than by chance"
         if trials.decides

@@ -40,7 +40,7 @@ class CopiesAttack(Attack):
     """
 
     name = "copies"
-    title = "who stands in the release word for word"
+    title = "who appears verbatim in the release"
     question = "singling out"
 
     def refuses(self, view: ReleaseView) -> str | None:
@@ -78,7 +78,7 @@ def _conclude(view: ReleaseView, tried: Trials, n_rows: int, n_people: int) -> s
     value, low, high = (f"{round(min(max(end, 0), 1) * n_people):,}" for end in tried.worst.as_dict().values())
     copied = f"about {value} ({low} to {high}) of {n_people:,} people"
     if view.treatments.nobodys:
-        return f"grave: {copied} are copied word for word into rows that should be nobody's"
+        return f"grave: {copied} are copied verbatim into rows that should be synthetic"
     return (
         f"{name_size(tried.worst)}: {n_rows:,} of {view.n_rows:,} rows are people's own, as the method publishes them"
     )

@@ -31,7 +31,7 @@ class DeFinettiAttack(LearnedAttack):
     """
 
     name = "definetti"
-    title = "what buckets keep apart, linked by what all of them teach"
+    title = "links that buckets hide, learned from all buckets together"
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:

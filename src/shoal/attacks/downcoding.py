@@ -35,7 +35,7 @@ class DowncodingAttack(PredicateAttack):
     """
 
     name = "downcoding"
-    title = "who can be isolated, since classes are no wider than needed"
+    title = "who can be isolated because classes are no wider than needed"
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: classes must have labels of hierarchies."""

@@ -23,7 +23,7 @@ class ExternalAttack(SecretAttack):
     """
 
     name = "external"
-    title = "whose record a register of names leads to"
+    title = "whose record can be found with a register of names"
     question = "singling out"
     of_records = of_values = True
 

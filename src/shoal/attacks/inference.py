@@ -18,7 +18,7 @@ class InferenceAttack(SecretAttack):
     """
 
     name = "inference"
-    title = "what the sensitive value of a known person is"
+    title = "the sensitive value of a known person"
     of_insensitive = True
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:

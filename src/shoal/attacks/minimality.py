@@ -35,7 +35,7 @@ class MinimalityAttack(LearnedAttack):
     """
 
     name = "minimality"
-    title = "what the sensitive value is, since no smaller class was allowed"
+    title = "the sensitive value, because no smaller class was allowed"
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:

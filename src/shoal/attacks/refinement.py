@@ -40,7 +40,7 @@ class RefinementAttack(SensitiveAttack):
     """
 
     name = "refinement"
-    title = "whose class, and value, is left once people and records are counted"
+    title = "whose class and value remain once people and records are counted"
     of_records = True
 
     def refuses(self, view: ReleaseView) -> str | None:

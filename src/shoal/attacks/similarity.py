@@ -24,7 +24,7 @@ class SimilarityAttack(SecretAttack):
     """
 
     name = "similarity"
-    title = "whose sensitive value is one of a kind"
+    title = "whose possible sensitive values are all of one kind"
     of_records = of_values = True
 
     def refuses(self, view: ReleaseView) -> str | None:

@@ -21,7 +21,7 @@ class SkewnessAttack(SecretAttack):
     """
 
     name = "skewness"
-    title = "whose chance of a value is far above that of others"
+    title = "who is far more likely than others to have a value"
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
         """Suspect somebody of a value only if its share has at least doubled."""

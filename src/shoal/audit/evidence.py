@@ -104,7 +104,7 @@ def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     found = {"before": given.carriers}
     counted = publication.seen
     if publication.form.as_they_are and isinstance(counted, CountedCells):
-        found["after"] = risk_carriers(quasi_codes(counted, publication.policy.names("quasi")), counted.run.counts)
+        found["after"] = find_carriers(counted, publication.policy.names("quasi"))
     return found
 
 
@@ -149,7 +149,7 @@ class Given:
             _, class_of = same_rows(list(quasi_codes(counted, quasi).values()))
             person = counted.codes(counted.columns.index(name))
             risks = people_risks(key, class_of, person, counted.run.counts)
-        return cls(counted.n_rows, risks, risk_carriers(quasi_codes(counted, quasi), counted.run.counts))
+        return cls(counted.n_rows, risks, find_carriers(counted, quasi))
 
 
 def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
@@ -186,6 +186,19 @@ def _fold_columns(source: Source, quasi: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(basket.get(name, name) for name in quasi))
 
 
+def find_carriers(counted: CountedCells, quasi: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return which attributes single records of a table out; None if it would take long."""
+    short = _largest_set(len(quasi), len(counted.run.counts))
+    return risk_carriers(quasi_codes(counted, quasi), counted.run.counts) if short else None
+
+
+def _largest_set(n_attributes: int, n_cells: int) -> int:
+    """Return how many attributes the largest sets have that can be looked at in short time."""
+    sizes = range(1, min(_LARGEST, n_attributes) + 1)
+    work = ((size, n_cells * sum(comb(n_attributes, n) for n in range(1, size + 1))) for size in sizes)
+    return max((size for size, steps in work if steps <= _MOST_WORK), default=0)
+
+
 def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[str, Any] | None:
     """Return the smallest sets of attributes that single records out, and what each attribute adds to the score.
 
@@ -197,13 +210,10 @@ def risk_carriers(codes: Mapping[str, AnyIntArray], records: IntArray) -> dict[s
     >>> found["unique_records"], found["sets"][0]["attributes"]
     (1, ['age'])
     """
-    sizes = range(1, min(_LARGEST, len(codes)) + 1)
-    affordable = [
-        size for size in sizes if len(records) * sum(comb(len(codes), n) for n in range(1, size + 1)) <= _MOST_WORK
-    ]
-    if not affordable:
+    largest = _largest_set(len(codes), len(records))
+    if not largest:
         return None
-    found = special_uniques(codes, records, largest=affordable[-1])
+    found = special_uniques(codes, records, largest=largest)
     by_size = found.by_size()
     return {
         "unique_records": int(found.unique.sum()),

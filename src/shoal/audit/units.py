@@ -185,17 +185,20 @@ def class_risks(sizes: IntArray, times: IntArray | None = None) -> dict[str, Any
     The prosecutor knows that the target is in the table: 1 / class size. The marketer wants as many as possible:
     the expected share found is the number of classes over that of records.
     """
-    classes = np.ones(len(sizes), dtype=np.int64) if times is None else times
-    n_records, n_classes = int((sizes * classes).sum()), int(classes.sum())
+    if times is None:
+        every = np.bincount(sizes)
+        sizes = np.flatnonzero(every)
+        times = every[sizes]
+    n_records, n_classes = int((sizes * times).sum()), int(times.sum())
     return {
         "records": n_records,
         "classes": n_classes,
         "smallest_class": int(sizes.min()),
-        "unique_records": int(classes[sizes == 1].sum()),
+        "unique_records": int(times[sizes == 1].sum()),
         "prosecutor_highest": 1.0 / int(sizes.min()),
         "prosecutor_mean": n_classes / n_records,
         "marketer": n_classes / n_records,
-        "class_sizes": size_histogram(sizes, times=classes),
+        "class_sizes": size_histogram(sizes, times=times),
     }
 
 

@@ -39,7 +39,7 @@ Name = TypeVar("Name", bound=str)
 MOST_DIGITS = 100  # of a number before or after its point
 
 app = typer.Typer(
-    help="Releases of several data owners. Plan classes, publish by them, run an agency's service or ask one.",
+    help="Coordinate releases of several data owners. Plan classes, publish by a plan, run or use an agency's service.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -53,62 +53,65 @@ def _group() -> None:
 @add_command(app, "plan")
 def plan(
     sensitive: Annotated[str, typer.Option(help="The sensitive column.")],
-    delta: Annotated[str, typer.Option(help="How probably a release may miss the promise.")],
+    delta: Annotated[str, typer.Option(help="Probability with which a release may break the promise.")],
     output: Annotated[Path, typer.Option("--out", "-o", help="New file for the plan.")],
     counts: Annotated[
         Path | None,
         typer.Option(help="Quasi columns, the sensitive column, and `count` or `probability`: CSV or Parquet."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Past records instead, to be counted here; --attributes names the columns.")
+        Path | None, typer.Option(help="Past records instead, counted on this machine; --attributes names the columns.")
     ] = None,
     promise: Annotated[
-        str, typer.Option(help="For every class: l-diversity (l values), k-anonymity (k records) or entropy (of ln l).")
+        str, typer.Option(help="Per class: l-diversity (l values), k-anonymity (k records) or entropy (of ln l).")
     ] = "l-diversity",
     l: Annotated[
-        float | None, typer.Option("--l", help="Sensitive values that every class shall show, or be as varied as.")
+        float | None,
+        typer.Option("--l", help="Sensitive values per class (at least), or effective number for entropy."),
     ] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Records that every class shall have.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Records per class (at least).")] = None,
     p: Annotated[
         str | None,
-        typer.Option("--p", help="How likely every class, or for l-diversity each of its l values, is at least."),
+        typer.Option("--p", help="Least probability of every class or, for l-diversity, of each of its l values."),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Choose p for this many records; without both, for as many as were counted.")
+        int | None,
+        typer.Option(help="Choose p for this many records; without --p and --samples, for the number counted."),
     ] = None,
-    eta: Annotated[str, typer.Option(help="How far the distribution may be off, in total variation.")] = "0",
+    eta: Annotated[str, typer.Option(help="Error of the distribution, in total variation.")] = "0",
     order: Annotated[str, typer.Option(help="Order of the points: lexicographic, hilbert or taxonomy.")] = (
         "lexicographic"
     ),
     attributes: Annotated[
-        str | None, typer.Option(help="Quasi columns by weight, with commas; else as they come.")
+        str | None, typer.Option(help="Quasi columns by importance, separated by commas; by default, in file order.")
     ] = None,
     taxonomy: Annotated[
-        list[str] | None, typer.Option(help="COLUMN=FILE: the leaves' order for a column; may be repeated.")
+        list[str] | None,
+        typer.Option(help="COLUMN=FILE: taxonomy whose leaves give a column's order; may be repeated."),
     ] = None,
     arrangement: Annotated[
-        str, typer.Option(help="Classes: contiguous, gathered (more of them, but no ranges) or independent.")
+        str, typer.Option(help="Classes: contiguous, gathered (more classes, but no ranges) or independent.")
     ] = "contiguous",
     records: Annotated[
-        str, typer.Option(help="Records that owners must have: the paper's number, or the tight one.")
+        str, typer.Option(help="Records that owners must have: the paper's number (paper) or the exact one (tight).")
     ] = "paper",
     failure_at: Annotated[
         list[int] | None,
-        typer.Option(help="Also tell how probably a release of so many records misses the promise; may be repeated."),
+        typer.Option(help="Also state how likely a release of this many records breaks the promise; may be repeated."),
     ] = None,
 ) -> Reply:
-    """Plan classes and records. Releases by the plan keep a promise, except with probability delta."""
+    """Plan classes and the number of records. Releases by the plan keep a promise, except with probability delta."""
     from shoal.agency.distribution import ORDERS, count_records, read_distribution
     from shoal.agency.planning import ARRANGEMENTS, RECORDS, make_plan, write_plan
     from shoal.taxonomies.builders.listed import read_taxonomy
 
     columns = None if attributes is None else [name.strip() for name in attributes.split(",")]
     if (counts is None) == (data is None):
-        raise UsageError("give --counts, or --data with past records, and not both")
+        raise UsageError("give either --counts, or --data with past records")
     if output.exists():
         raise UsageError(f"{output} exists already; choose another file or remove it first")
     if data is not None and columns is None:
-        raise UsageError("--data needs --attributes: the quasi columns, with commas")
+        raise UsageError("--data needs --attributes: the quasi columns, separated by commas")
     wanted = _read_promise(promise, l, k)
     chosen_order = _one_of("order", order, ORDERS)
     chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
@@ -143,24 +146,24 @@ def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
     shows = {
         L_DIVERSITY: f"shows the {least} values of {sensitive} that the plan names for it",
         K_ANONYMITY: f"has at least {least} records",
-        ENTROPY: f"has values of {sensitive} at least as varied as {least:g} equally frequent ones",
+        ENTROPY: f"has values of {sensitive} at least as diverse as {least:g} equally frequent ones",
     }[plan.promise.model]
     lines = [
         f"[bold]{classes}[/] of {points}; p = {float(plan.p):.6g}.",
-        f"Owners must have [bold]{plan.records:,} records[/].",
-        f"With these every class {shows}, except with probability {float(plan.delta):g}.",
+        f"Each owner must have [bold]{plan.records:,} records[/].",
+        f"Every class then {shows}, except with probability {float(plan.delta):g}.",
     ]
     if plan.promise.model == L_DIVERSITY:
-        lines[0] += f" No way to make classes gives more than m = {float(plan.m):,.6g}."
-        lines[1] += f" The paper's number is {plan.n:,}; {plan.n_tight:,} are enough for these very classes."
-        lines[2] += f"\nReleases that show them leave {least} values to everybody together, however many there are."
+        lines[0] += f" No arrangement gives more than m = {float(plan.m):,.6g}."
+        lines[1] += f" The paper's number is {plan.n:,}; {plan.n_tight:,} are enough for these particular classes."
+        lines[2] += f"\nSuch releases together leave {least} values for everybody, however many there are."
     else:
-        lines[2] += "\nWhat several such releases leave together is not promised; shoal link tells."
+        lines[2] += "\nNothing is promised about several such releases together; shoal link measures it."
     exact = "taken as exact" + ("." if plan.promise.model == ENTROPY else ": give --eta if it is an estimate.")
     known = f"known up to {float(plan.eta):g}." if plan.eta else exact
-    lines.append(f"This holds for independent records of the distribution in the counts, {known}")
+    lines.append(f"This holds for independent records from the distribution in the counts, {known}")
     for number, chance in failures.items():
-        lines.append(f"With {number:,} records a release misses it with probability {chance:.3g} at most.")
+        lines.append(f"With {number:,} records, a release breaks the promise with probability {chance:.3g} at most.")
     return lines
 
 
@@ -208,7 +211,7 @@ def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
 
 @app.command("apply")
 def apply(
-    plan: Annotated[Path, typer.Argument(help="The agency's plan, as it was sent.")],
+    plan: Annotated[Path, typer.Argument(help="The agency's plan, unchanged.")],
     data: DataArgument,
     folder: FolderOption,
     format_: FormatOption = None,
@@ -219,11 +222,12 @@ def apply(
     floor: FloorOption = None,
     warn: WarnOption = False,
     unit: Annotated[
-        str | None, typer.Option("--unit", help="Column that tells people apart; the plan's number counts these.")
+        str | None,
+        typer.Option("--unit", help="Column that identifies people; the plan's number then counts people."),
     ] = None,
     same_as: Annotated[
         list[str] | None,
-        typer.Option(help="With --ledger: COLUMN=NAME, what earlier releases call a column; may be repeated."),
+        typer.Option(help="With --ledger: COLUMN=NAME, a column's name in earlier releases; may be repeated."),
     ] = None,
     strict: StrictOption = False,
     json_output: JsonOption = False,
@@ -236,7 +240,7 @@ def apply(
         if entering is not None:
             entering = replace(entering, same_as=_pairs("same-as", "NAME", same_as))
         elif same_as:
-            raise UsageError("--same-as is for a ledger; name it with --ledger")
+            raise UsageError("--same-as needs a ledger; name it with --ledger")
         with bars() as progress:
             release = apply_plan(
                 plan,
@@ -264,11 +268,15 @@ def _show_release(release: Release) -> None:
         f"[bold]Verified and published[/]: {manifest['rows']:,} rows in the plan's {manifest['agreed']['classes']:,} "
         f"classes  ->  {plain(release.data_file)}",
         f"{promise['model']} ({parameters_text(promise['parameters'])}) holds: the weakest class reaches "
-        f"{promise['achieved']:.6g}. The plan asks for {evidence['records_needed']:,} records.",
+        f"{promise['achieved']:.6g}. The plan requires {evidence['records_needed']:,} records.",
     )
-    unknown = "Whether each record is another person was not checked; --unit names the column that tells."
-    say(unknown if evidence["people"] is None else f"They are of {count_noun(evidence['people'], 'person', 'people')}.")
+    unknown = "Whether each record is a different person was not checked; name the column of people with --unit."
+    say(
+        unknown
+        if evidence["people"] is None
+        else f"They are about {count_noun(evidence['people'], 'person', 'people')}."
+    )
     if evidence["left_out"]:
-        say(f"Left out, since the plan does not know them: {plain(', '.join(evidence['left_out']))}.")
-    say(f"The plan goes with the data: public/{manifest['agreed']['file']}.")
+        say(f"Left out, because they are not in the plan: {plain(', '.join(evidence['left_out']))}.")
+    say(f"The plan is published with the data: public/{manifest['agreed']['file']}.")
     show_end(release)

@@ -45,7 +45,7 @@ def anonymize(
     data: DataArgument,
     policy: Annotated[
         Path,
-        typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; `shoal policy schema` lists all."),
+        typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`."),
     ],
     folder: FolderOption,
     format_: FormatOption = None,
@@ -53,7 +53,7 @@ def anonymize(
     seed: SeedOption = None,
     utility: Annotated[
         Literal["quick", "full"],
-        typer.Option(help="Measures of utility; full also asks the release 10,000 counts and other questions."),
+        typer.Option(help="Utility measures; full adds 10,000 random counts, associations and regressions."),
     ] = "quick",
     ledger: LedgerOption = None,
     population: PopulationOption = None,
@@ -62,20 +62,18 @@ def anonymize(
     warn: WarnOption = False,
     memory: Annotated[
         str | None,
-        typer.Option(help="What the process may use, like 2GiB; without it, three quarters of what the machine has."),
+        typer.Option(help="Memory limit, such as 2GiB; by default, three quarters of the machine's memory."),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads that count and rewrite; one for each core without it.", min=1)
-    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Number of threads; by default, one per core.", min=1)] = None,
     engine: EngineOption = "local",
     master: MasterOption = None,
     strict: StrictOption = False,
     sign: Annotated[
-        Path | None, typer.Option(help="Key of `shoal key new --signing` that signs the release's manifest.")
+        Path | None, typer.Option(help="Sign the manifest with this key, made by `shoal key new --signing`.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Publish a table by a policy: plan, apply, verify, and only then put it in place."""
+    """Publish a table according to a policy: plan, apply, verify, and only then publish."""
     with reporting(json_output, folder):
         from shoal.anonymize import anonymize as run
 
@@ -145,7 +143,10 @@ def _show_choice(choice: Mapping[str, Any]) -> None:
 
     scored = sorted((trial for trial in choice["tried"] if "score" in trial), key=lambda trial: -trial["score"])
     listed = ", ".join(f"{name(trial)} {trial['score']:.0f}" for trial in scored)
-    say(f"Method {choice['method']} was chosen by tables of 3 columns of {choice['records']:,} records: {listed}.")
+    say(
+        f"Method {choice['method']} was chosen by the score of three-way marginals on {choice['records']:,} "
+        f"records: {listed}."
+    )
     refused = [name(trial) for trial in choice["tried"] if "score" not in trial]
     if refused:
         say(f"These could not be used: {', '.join(refused)}; internal/evidence.json says why.")
@@ -155,17 +156,17 @@ def _show_promises(release: Release) -> None:
     """Show what was promised and achieved, what is claimed, or that nothing is."""
     guarantees, claims = release.manifest["guarantees"], release.manifest.get("claims", ())
     if guarantees:
-        table = make_table("guarantee", "asked", "achieved")
+        table = make_table("guarantee", "required", "achieved")
         for entry in guarantees:
             table.add_row(model_text(entry), plain(parameters_text(entry["parameters"])), f"{entry['achieved']:.6g}")
         out().print(table)
     for claim in claims:
         claimed = f"{claim['model']} ({parameters_text(claim['parameters'])})"
-        say(f"Claimed is {claimed}; no file can show that it was kept.")
+        say(f"The release claims {claimed}, which no file can prove.")
     if not guarantees and not claims:
         say(
-            "[bold red]It promises nothing about people.[/] Verified are the form of the files, and that values are "
-            "those of the source or changed as the policy says."
+            "[bold red]It promises nothing about people.[/] What was verified: the form of the files, and that values "
+            "are those of the source or changed as the policy says."
         )
 
 
@@ -176,16 +177,16 @@ def _show_utility(release: Release) -> None:
     utility = release.evidence["utility"]
     say(*describe_marginals(release.evidence["marginals"]))
     off = [
-        f"{utility[f'count-error-{size}']:.0%} ({utility[f'count-error-{size}-95']:.0%}) from {size:,} records on"
+        f"{utility[f'count-error-{size}']:.0%} ({utility[f'count-error-{size}-95']:.0%}) for {size:,} records or more"
         for size in (10, 100, 1000)
         if f"count-error-{size}" in utility
     ]
     if off:
-        say(f"Counts are off in the median (at most, for 95 of 100) by {', '.join(off)}.")
+        say(f"Median error of counts (95th percentile): {', '.join(off)}.")
     if "association-kept" in utility:
         say(
-            f"It keeps {utility['association-kept']:.0%} of the association between columns. Intervals of regression "
-            f"coefficients overlap by {utility['regression-overlap']:.0%}; means of subgroups are off by "
-            f"{utility['subgroup-error']:.2f} standard deviations in the median, {utility['subgroup-error-95']:.2f} "
-            "for 95 of 100."
+            f"It keeps {utility['association-kept']:.0%} of the association between columns. Confidence intervals of "
+            f"regression coefficients overlap by {utility['regression-overlap']:.0%}. The median error of subgroup "
+            f"means is {utility['subgroup-error']:.2f} standard deviations (95th percentile: "
+            f"{utility['subgroup-error-95']:.2f})."
         )

@@ -19,32 +19,32 @@ WIDE = 100  # columns of a terminal from which the verdict has one of its own
 
 
 def attack(
-    folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
-    source: Annotated[str, typer.Option(help="The original table, by which the answers are judged.")],
+    folder: Annotated[Path, typer.Argument(help="The release: its folder, or the public folder in it.")],
+    source: Annotated[str, typer.Option(help="The original table, against which guesses are scored.")],
     control: Annotated[
-        str | None, typer.Option(help="A table of like people who are not in the data; say, records put aside.")
+        str | None, typer.Option(help="A table of similar people who are not in the data, such as held-out records.")
     ] = None,
     attacks: Annotated[
         list[str] | None, typer.Option("--attack", metavar="NAME", help="Try this attack; may be repeated.")
     ] = None,
-    targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
+    targets: Annotated[int, typer.Option(help="Number of people, or predicates, on which to try each attack.")] = 2000,
     register: Annotated[
-        str | None, typer.Option(help="A table with names and quasi columns, to look people up in.")
+        str | None, typer.Option(help="A table with names and quasi columns, in which to look people up.")
     ] = None,
     other: Annotated[
         list[Path] | None, typer.Option(help="Another release about the same people; may be repeated.")
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", "-p", help="Policy that says how to read the tables, and which values are alike."),
+        typer.Option("--policy", "-p", help="Policy that states how to read the tables and which values are similar."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Repeat a run; the same seed gives the same figures.", min=0)] = None,
+    seed: Annotated[int | None, typer.Option(help="Make the run repeatable.", min=0)] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Keep the results in the folder internal, and write its report again.")
+        bool, typer.Option("--record", help="Save the results in the internal folder and update its report.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure what attacks find, on your own data. The results are for the data holder alone."""
+    """Measure what attacks find out, on your own data. The results are for the data holder only."""
     with reporting(json_output):
         from shoal.attacks.base import NO_CONTROL, Refusal, Trials, verdict
         from shoal.attacks.running import attack, read_findings
@@ -97,7 +97,7 @@ def show(tried: Sequence[Trials], refused: Sequence[Refusal], *, controlled: boo
 
     ordered = sorted(tried, key=lambda each: -each.worst.value)
     finding = sum(each.worst.low > 0 for each in ordered)
-    say(f"[bold]{finding or 'None'} of {count_noun(len(ordered), 'attack')} found more than chance explains.[/]")
+    say(f"[bold]{finding or 'None'} of {count_noun(len(ordered), 'attack')} found out more than chance explains.[/]")
     if not controlled:
         say(f"[yellow]Note:[/] {NO_CONTROL}. Give --control.")
     if ordered:

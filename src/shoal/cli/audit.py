@@ -28,21 +28,21 @@ def audit(
     data: DataArgument,
     policy: Annotated[Path, typer.Option("--policy", "-p", help="Roles of the columns and what to protect.")],
     population: Annotated[
-        str | None, typer.Option(help="A table of all people among whom somebody may search, with the quasi columns.")
+        str | None, typer.Option(help="A table of the population an attacker may search, with the quasi columns.")
     ] = None,
     largest_set: Annotated[
-        int, typer.Option("--sets", help="Look at all sets of up to so many attributes.", min=1)
+        int, typer.Option("--sets", help="Examine all sets of up to this many attributes.", min=1)
     ] = 3,
     threshold: Annotated[
-        float, typer.Option(help="Name the smallest sets that make more than this share of records unique.")
+        float, typer.Option(help="List the smallest sets that make more than this share of records unique.")
     ] = 0.05,
     sample_fraction: Annotated[
         float | None,
-        typer.Option(help="The table is a random sample, this share of its population: estimate who is unique there."),
+        typer.Option(help="The table is a random sample, this share of its population: estimate uniqueness there."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say how easily people could be found if the table were published as it is. Nothing is written."""
+    """Show how easily people could be found if the table were published unchanged. Nothing is written."""
     with reporting(json_output):
         from shoal.audit.audit import audit as run
 
@@ -67,8 +67,8 @@ def show(found: Audit) -> None:
     whom = "records" if found.persons is None else "people"
     say(f"[bold]{plain(found.headline)}[/]")
     say(
-        f"Somebody who knows these of a person in the table finds the right record with a probability of "
-        f"{found.prosecutor.mean:.1%} on average, {found.prosecutor.highest:.1%} at worst."
+        f"Somebody who knows these values of a person in the table finds the right record with a probability of "
+        f"{found.prosecutor.mean:.1%} on average and {found.prosecutor.highest:.1%} at worst."
     )
     say(*(f"[yellow]Warning:[/] {plain(warning)}." for warning in found.warnings))
     _show_persons(found)
@@ -83,7 +83,7 @@ def show(found: Audit) -> None:
         _show_uniqueness(found.uniqueness)
         _show_loglinear(found.loglinear, found.uniqueness.sample_uniques)
     _show_columns(found)
-    show_findings(found.findings, ", if the table were published as it is")
+    show_findings(found.findings, ", if the table were published unchanged")
     say(f"\n[bold]In short:[/] {plain(found.headline)}")
 
 
@@ -92,43 +92,43 @@ def _show_persons(found: Audit) -> None:
     if (risk := found.persons) is not None:
         rows = {
             "people": f"{risk.persons:,}",
-            "records of one, on average": f"{risk.mean_records:.2f}",
-            "records of one, at most": f"{risk.most_records:,}",
+            "records per person, mean": f"{risk.mean_records:.2f}",
+            "records per person, largest": f"{risk.most_records:,}",
             "k counted in people": f"{risk.smallest_class:,}",
             "k counted in records": f"{found.smallest_class:,}",
             "people alone in a class": f"{risk.lone_persons:,} ({risk.lone_persons / risk.persons:.1%})",
-            "classes of several records, all of one person": f"{risk.unseen_classes:,}",
+            "classes of several records, all from one person": f"{risk.unseen_classes:,}",
             "people with records in several classes": f"{risk.persons_in_several_classes:,}",
         }
         if risk.records_without_person:
-            rows["records that name nobody (one person a class)"] = f"{risk.records_without_person:,}"
+            rows["records without a person (one person per class)"] = f"{risk.records_without_person:,}"
         print_table(f"People (by {risk.unit}) and records", ("", ""), rows.items())
     if (homes := found.households) is not None:
         rows = {
             "households": f"{homes.households:,}",
-            "members of one, at most": f"{homes.largest:,}",
-            "households of a class, at least": f"{homes.households_of_a_class:,}",
+            "members per household, largest": f"{homes.largest:,}",
+            "households per class, smallest": f"{homes.households_of_a_class:,}",
             "chance that any member is found, highest": f"{homes.highest:.1%}",
             "chance that any member is found, mean": f"{homes.mean:.1%}",
-            "chance of a member alone, mean": f"{homes.mean_of_members:.1%}",
+            "chance for a single member, mean": f"{homes.mean_of_members:.1%}",
             "households with a member alone in a class": f"{homes.with_lone_member:,}",
         }
         if homes.records_without_household:
-            rows["records that name no household"] = f"{homes.records_without_household:,}"
+            rows["records without a household"] = f"{homes.records_without_household:,}"
         print_table(f"Households (by {homes.column})", ("", ""), rows.items())
 
 
 def _show_individual(risk: IndividualRisk) -> None:
     """Tell what survey weights say of somebody who searches in the population."""
     rows = {
-        "people of the population (sum of the weights)": f"{risk.population:,.0f}",
+        "people in the population (sum of the weights)": f"{risk.population:,.0f}",
         "risk of a record, highest": f"{risk.highest:.1%}",
         "risk of a record, mean": f"{risk.mean:.2%}",
-        "re-identifications to be expected": f"{risk.expected:,.2f}",
-        "records that are unique in the population, expected": f"{risk.population_uniques:,.2f}",
+        "expected re-identifications": f"{risk.expected:,.2f}",
+        "records expected to be unique in the population": f"{risk.population_uniques:,.2f}",
         **{f"records with a risk above {limit:.0%}": f"{records:,}" for limit, records in risk.records_above},
     }
-    print_table(f"Individual risk, estimated by the survey weights in {risk.weight}", ("", ""), rows.items())
+    print_table(f"Individual risk, estimated from the survey weights in {risk.weight}", ("", ""), rows.items())
 
 
 def _show_searchers(found: Audit, whom: str) -> None:
@@ -137,18 +137,18 @@ def _show_searchers(found: Audit, whom: str) -> None:
 
     rows = [row("prosecutor (knows that the person is in the table)", found.prosecutor)]
     for risk in found.populations:
-        rows.append(row(f"journalist (searches {risk.people:,} people of {risk.population})", risk.journalist))
+        rows.append(row(f"journalist (searches {risk.people:,} people in {risk.population})", risk.journalist))
         rows.append((f"marketer (expects to match, against {risk.population})", "", f"{risk.marketer:.1%}"))
     if not found.populations:
-        rows.append(row("journalist (no population given: at most the prosecutor's)", found.prosecutor))
+        rows.append(row("journalist (no population given: at most the prosecutor's risk)", found.prosecutor))
     rows.append(("marketer (expects to match, of all records)", "", f"{found.marketer:.1%}"))
     above = (f"{whom} above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
-    print_table("Who finds a record, and how surely", ("searcher", "highest", "mean", *above), rows)
+    print_table("Risk of re-identification", ("attacker", "highest", "mean", *above), rows)
     for risk in found.populations:
         if risk.records_not_covered:
             out().print(
-                f"{risk.records_not_covered:,} records are not covered by {risk.population}: it does not hold "
-                "everybody of the table."
+                f"{risk.records_not_covered:,} records are not covered by {risk.population}: it does not contain "
+                "everybody in the table."
             )
 
 
@@ -160,7 +160,7 @@ def _show_classes(found: Audit) -> None:
     ]
     k = f"{found.k}" if found.persons is None else f"{found.k} (people)"
     title = f"{found.classes:,} classes of records with the same quasi values; k = {k}"
-    print_table(title, ("records of a class", "classes", "records"), rows)
+    print_table(title, ("records per class", "classes", "records"), rows)
 
 
 def _show_sensitive(found: Audit) -> None:
@@ -175,8 +175,8 @@ def _show_sensitive(found: Audit) -> None:
         )
         for verdict in found.models
     ]
-    heads: tuple[str, ...] = ("model", "asked", "holds", "achieved", "records in classes that miss it")
-    print_table("What the policy asks for, before any protection", heads, rows)
+    heads: tuple[str, ...] = ("model", "required", "holds", "achieved", "records in violating classes")
+    print_table("The policy's requirements, before any protection", heads, rows)
     attributes = [
         (
             risk.attribute,
@@ -189,23 +189,23 @@ def _show_sensitive(found: Audit) -> None:
         )
         for risk in found.sensitive
     ]
-    heads = ("attribute", "records whose class gives it away", "distinct l", "simple l", "entropy l")
+    heads = ("attribute", "records whose class reveals it", "distinct l", "simple l", "entropy l")
     heads += ("recursive c (l = 2 / 3)", "t (equal / ordered)")
-    print_table("What classes tell of sensitive attributes", heads, attributes)
+    print_table("What classes reveal about sensitive attributes", heads, attributes)
 
 
 def _show_sets(found: Audit) -> None:
-    heads = ("attributes", "unique records", "share", "combinations", "records each")
+    heads = ("attributes", "unique records", "share", "combinations", "records per combination")
     largest = max(len(risk.attributes) for risk in found.sets)
     print_table("Each attribute alone", heads, [_set_row(risk) for risk in found.sets if len(risk.attributes) == 1])
     worst = [_set_row(risk) for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
-    title = f"Sets of up to {largest} attributes that single out most, of {len(found.sets):,} sets"
+    title = f"Sets of up to {largest} attributes that single out most records, of {len(found.sets):,} sets"
     print_table(title, heads, worst)
     title = f"Smallest sets that make more than {found.threshold:.1%} of the records unique"
     print_table(title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
     _say_more(found.minimal_sets)
     if not found.minimal_sets:
-        out().print(f"\n{title}: none of up to {largest} attributes.")
+        out().print(f"\n{title}: none with up to {largest} attributes.")
     steps = [(f"+ {risk.attributes[-1]}", *_set_row(risk)[1:]) for risk in found.fastest_order]
     print_table("The fastest way to single people out", heads, steps)
 
@@ -237,12 +237,12 @@ def _show_columns(found: Audit) -> None:
         for column in found.columns
     ]
     heads = ("column", "role", "values", "unique alone", "unique with the quasi attributes")
-    print_table("Columns that are no quasi attributes", heads, rows)
+    print_table("Columns that are not quasi attributes", heads, rows)
     gaps = [(gap.column, f"{gap.records:,}", f"{gap.share:.1%}") for gap in found.missing_values]
-    means = "a value of its own" if found.missing == "category" else "dropped if quasi or sensitive"
+    means = "a category of their own" if found.missing == "category" else "dropped if quasi or sensitive"
     print_table(f"Missing values ({means})", ("column", "records", "share"), gaps)
     if found.records < found.rows:
-        out().print(f"{found.rows - found.records:,} of {found.rows:,} records are left out for missing values.")
+        out().print(f"{found.rows - found.records:,} of {found.rows:,} records are left out because of missing values.")
 
 
 def _show_special(risk: SpecialRisk) -> None:
@@ -254,22 +254,22 @@ def _show_special(risk: SpecialRisk) -> None:
         (size, f"{count:,}", f"{count / risk.unique_records:.1%}")
         for size, count in zip(sizes, risk.by_size, strict=True)
     ]
-    title = f"How many attributes single out each of the {risk.unique_records:,} unique records, at least"
+    title = f"Fewest attributes that single out each of the {risk.unique_records:,} unique records"
     print_table(title, ("attributes", "records", "share of unique records"), rows)
     sets = [
         (", ".join(one.attributes), f"{one.records:,}", f"{one.score / risk.score:.1%}")
         for one in risk.sets[:MOST_SETS]
     ]
-    title = "Riskiest combinations: all of these attributes single records out, fewer of them do not"
+    title = "Riskiest combinations: these attributes together single records out, fewer of them do not"
     print_table(title, ("attributes", "records", "share of the score"), sets)
     _say_more(risk.sets)
     shares = [(name, f"{share:.1%}") for name, share in risk.contributions]
-    title = "Attributes by what they contribute (shares overlap: a combination counts for each of its attributes)"
+    title = "Contribution of each attribute (shares overlap: a combination counts for each of its attributes)"
     print_table(title, ("attribute", "share of the score"), shares)
     if risk.disclosure is not None:
         worst = risk.disclosure.highest
         say(
-            f"\nSomebody of the population who matches one of the unique records is that person with a chance of "
+            f"\nSomebody in the population who matches one of the unique records is that person with probability "
             f"{risk.disclosure.chance:.1%}"
             + ("." if worst is None else f"; {worst:.1%} for the highest score (DIS-SUDA).")
         )
@@ -287,8 +287,8 @@ def _show_uniqueness(found: PopulationUniqueness) -> None:
     print_table(title, ("model", "unique people", "share of the population"), rows)
     say(*(f"No estimate: {one.refusal}." for one in found.estimates if one.refusal is not None))
     say(
-        f"Chosen is {NAMES[found.chosen]}: {found.reason}. About {found.expected_in_sample:,.0f} of the "
-        f"{found.sample_uniques:,} unique in the table are unique in the population: whoever matches them is right."
+        f"{NAMES[found.chosen]} is chosen: {found.reason}. About {found.expected_in_sample:,.0f} of the "
+        f"{found.sample_uniques:,} records unique in the table are unique in the population: matching them is certain."
     )
     if found.spread is not None and found.spread > APART:
         say(f"The models disagree: the largest estimate is {found.spread:.1f} times the smallest. Do not rely on one.")
@@ -307,11 +307,11 @@ def _show_loglinear(found: Sequence[LogLinearRisk], n_unique: int) -> None:
         for one in found
         if one.population_uniques is not None
     ]
-    title = f"Of the {n_unique:,} unique in the table, by log-linear models of their values"
-    print_table(title, ("model", "unique in the population", "right matches expected", "misfit"), rows)
+    title = f"Log-linear models: of the {n_unique:,} records unique in the table"
+    print_table(title, ("model", "unique in the population", "expected correct matches", "misfit"), rows)
     say(*(f"Not fitted with {one.interactions} pairs: {one.refusal}." for one in found if one.refusal is not None))
     chosen = next((one for one in found if one.chosen), None)
     if chosen is None:
-        say("Independence overstates the risk as a rule; name fewer quasi attributes to have pairs fitted.")
+        say("Independence usually overstates the risk; declare fewer quasi attributes to fit pairs.")
     elif chosen.misfit is not None and abs(chosen.misfit) > 1.96:
         say(f"The chosen model fits badly: the risk is {'over' if chosen.misfit > 0 else 'under'}stated.")

@@ -23,52 +23,49 @@ WIDE = 110  # columns of a terminal from which every figure has one of its own
 
 def compare(
     data: DataArgument,
-    policies: Annotated[list[Path], typer.Option("--policy", "-p", help="A policy; may be repeated, for a row each.")],
+    policies: Annotated[list[Path], typer.Option("--policy", "-p", help="A policy; may be repeated, one row each.")],
     techniques: Annotated[
         str | None,
-        typer.Option(metavar="all|NAME,...", help="Compare techniques on the attributes of one policy, a row each."),
+        typer.Option(metavar="all|NAME,...", help="Compare techniques on the attributes of one policy, one row each."),
     ] = None,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="Values of a parameter, a row each: k-anonymity.k=2,5,10, max_withheld=0,0.05; may be repeated.",
+            help="Values of a parameter, one row each: k-anonymity.k=2,5,10, max_withheld=0,0.05; may be repeated.",
         ),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Methods, a row each: mondrian,incognito{measure: um}.")
+        str | None, typer.Option(metavar="NAME,...", help="Methods, one row each: mondrian,incognito{measure: um}.")
     ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME=WEIGHT,...", help="What the ranking counts more: inference=2; risks 1 each, marginals 3."
+            metavar="NAME=WEIGHT,...",
+            help="Weights of the ranking, such as inference=2; defaults: risks 1, marginals 3.",
         ),
     ] = None,
-    control: Annotated[str | None, typer.Option(help="A table of like people who are not in the data.")] = None,
+    control: Annotated[str | None, typer.Option(help="A table of similar people who are not in the data.")] = None,
     hold_out: Annotated[
         float | None,
-        typer.Option(help="Share of the data to put aside as control group, 0.2 by default; 0: none.", min=0),
+        typer.Option(help="Share of the data to hold out as control group; 0.2 by default, 0 for none.", min=0),
     ] = None,
-    targets: Annotated[int, typer.Option(help="People, or predicates, that each attack is tried on.")] = 2000,
+    targets: Annotated[int, typer.Option(help="Number of people, or predicates, on which to try each attack.")] = 2000,
     seed: Annotated[
-        int | None, typer.Option(help="Make the run repeatable, but for differential privacy.", min=0)
+        int | None, typer.Option(help="Make the run repeatable, except for differential privacy.", min=0)
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="New file for the table, as CSV.")] = None,
     picture: Annotated[Path | None, typer.Option(help="New file for a picture, .svg or .png.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="New file for the table, as a page of Markdown.")] = None,
-    frontier: Annotated[
-        Path | None, typer.Option(help="New file for the plot of risk against what is kept, .svg.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="New file for ranking, plot and table, as one page of HTML.")
-    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="New file for the table, as Markdown.")] = None,
+    frontier: Annotated[Path | None, typer.Option(help="New file for the plot of risk against utility, .svg.")] = None,
+    html: Annotated[Path | None, typer.Option(help="New file for ranking, plot and table, as one HTML page.")] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder in which figures are kept for later runs; your own cache by default.")
+        Path | None, typer.Option(help="Folder that keeps figures for later runs; by default, your user cache.")
     ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything anew, and keep nothing.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything again, and keep nothing.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare what techniques or policies leave to attacks, promise, keep and cost. It is for the data holder alone."""
+    """Compare the risk, promises, utility and cost of techniques or policies. For the data holder only."""
     with reporting(json_output):
         from shoal.compare.compare import compare as compared
         from shoal.compare.writing import Wanted
@@ -77,7 +74,7 @@ def compare(
         wanted = Wanted(csv, picture, markdown, frontier, html)
         wanted.check()
         if no_cache and cache is not None:
-            raise UsageError("--cache names a folder for figures, and --no-cache wants none; choose one")
+            raise UsageError("--cache and --no-cache exclude each other; give only one")
         with bars() as progress:
             found = compared(
                 data,
@@ -109,7 +106,7 @@ def show(found: Comparison, console: Console) -> None:
     for row in found.rows:
         if row.reason is not None:
             name = " ".join(filter(None, [row.name, f"({row.parameters})" if row.parameters else ""]))
-            console.print(f"[bold]{plain(name)}[/] was not made: {plain(row.reason)}.", soft_wrap=True)
+            console.print(f"[bold]{plain(name)}[/] failed: {plain(row.reason)}.", soft_wrap=True)
     for line in reading(found):
         console.print(plain(line), soft_wrap=True)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from shoal.core.progress import Progress
 
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Reply: TypeAlias = "tuple[Any, *tuple[str | Table, ...]]"  # for programs; then lines for people
 Replying: TypeAlias = Callable[..., Reply]
 INTERRUPTED = 130
@@ -34,10 +34,10 @@ _LEAST_SPACE = 3 << 30  # with 2 cores 2.5 GB were enough and 2 GB were not: Arr
 _SPACE_PER_CORE = 64 << 20  # stacks and heaps of threads
 
 
-EngineOption: TypeAlias = Annotated[Literal["local", "spark"], typer.Option(help="Where rows are worked on.")]
+EngineOption: TypeAlias = Annotated[Literal["local", "spark"], typer.Option(help="Where rows are processed.")]
 MasterOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="With --engine spark: Spark's master, like spark://host:7077; this machine without it."),
+    typer.Option(help="With --engine spark: the Spark master, such as spark://host:7077; by default, this machine."),
 ]
 
 
@@ -99,8 +99,8 @@ def _refuse_narrow() -> None:
     if limit not in (resource.RLIM_INFINITY, -1) and limit < needed:
         raise UsageError(
             f"the address space of this process is limited to {limit / 2**30:.1f} GiB, and shoal needs "
-            f"{needed / 2**30:.1f} GiB of it, most of which stays unused: raise that limit (ulimit -v). What is "
-            "used in fact is limited by --memory; nothing was published"
+            f"{needed / 2**30:.1f} GiB of it, most of which stays unused: raise that limit (ulimit -v). --memory "
+            "limits the memory that is actually used; nothing was published"
         )
 
 
@@ -111,7 +111,7 @@ def _describe_defect(error: Exception, outcome: str) -> str:
         trace = trace.tb_next
     place = "" if trace is None else f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     return (
-        f"unexpected {type(error).__name__}{place}; {outcome}. This is a defect of shoal: please report "
+        f"unexpected {type(error).__name__}{place}; {outcome}. This is a bug in shoal: please report "
         "it. SHOAL_DEBUG=1 shows more, which may include values of records"
     )
 

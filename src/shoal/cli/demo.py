@@ -33,7 +33,7 @@ def demo(
     seed: Annotated[int | None, typer.Option(help="Make the run repeatable.", min=0)] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Generate hospital stays, draft a policy, audit, anonymize and verify them, and say what it did."""
+    """Generate hospital stays, draft a policy, audit, anonymize and verify them, and explain each step."""
     with reporting(json_output):
         with bars() as progress:
             story = run_demo(folder or Path("shoal-demo"), rows, seed, progress)
@@ -136,10 +136,10 @@ def show_story(story: Story) -> None:
     parts = {
         "The data": f"{story.audit.rows:,} generated hospital stays, one row per patient, in {folder}/stays.csv.",
         "The policy": (
-            f"shoal init drafted {folder}/draft.yaml and left {story.draft.n_questions} questions open. With these "
-            f"answered, and trees for occupation and diagnosis, it is {folder}/policy.yaml: "
-            f"{', '.join(story.audit.quasi)} may be known to others, diagnosis must stay secret, patient is never "
-            "published, cost is rounded to thousands."
+            f"shoal init drafted {folder}/draft.yaml, with {story.draft.n_questions} open questions. "
+            f"{folder}/policy.yaml answers them and adds taxonomies for occupation and diagnosis: others may know "
+            f"{', '.join(story.audit.quasi)}; diagnosis must stay secret; patient is never published; cost is "
+            "rounded to thousands."
         ),
         "The danger": _describe_danger(story.audit),
         "The release": (
@@ -149,16 +149,16 @@ def show_story(story: Story) -> None:
             f"{reached['entropy-l-diversity']:.1f} equally likely ones."
         ),
         "The proof": (
-            f"shoal verify read the written file again, with the source: {len(story.verification.guarantees)} "
-            f"guarantees and {done} other checks hold, and every published row matches a source row of its own."
+            f"shoal verify compared the written file with the source: {len(story.verification.guarantees)} "
+            f"guarantees and {done} other checks hold, and every published row matches a different source row."
         ),
         "The cost": (
-            f"{' '.join(describe_marginals(story.release.evidence['marginals']))} Diagnosis is published as it is. "
-            f"It took {sum(story.release.evidence['seconds'].values()):.1f} seconds."
+            f"{' '.join(describe_marginals(story.release.evidence['marginals']))} Diagnosis is published unchanged. "
+            f"The run took {sum(story.release.evidence['seconds'].values()):.1f} seconds."
         ),
         "The findings": _describe_findings(story),
-        "Look at": f"{folder}/release/public, the folder to share, and {folder}/release/internal/report.html, which "
-        "is for you alone.",
+        "Next": f"Look at {folder}/release/public, the folder to share, and {folder}/release/internal/report.html, "
+        "which is for you alone.",
     }
     say(*(f"[bold]{head}.[/] {text}" for head, text in parts.items()))
 
@@ -167,8 +167,8 @@ def _describe_danger(found: Audit) -> str:
     certain, already = found.sensitive[0].certain_records, ""
     if found.minimal_sets:
         worst = found.minimal_sets[0]
-        make = "makes" if len(worst.attributes) == 1 else "make"
-        already = f" Just {' and '.join(worst.attributes)} {make} {worst.unique_share:.0%} of them unique."
+        column, make = ("Column", "makes") if len(worst.attributes) == 1 else ("Columns", "make")
+        already = f" {column} {' and '.join(worst.attributes)} alone {make} {worst.unique_share:.0%} of them unique."
     return f"{found.headline}{already} The quasi-identifiers reveal the diagnosis of {certain:,} people with certainty."
 
 
@@ -178,8 +178,8 @@ def _describe_findings(story: Story) -> str:
     high = sum(one.severity == "high" for one in left)
     said = " ".join(one.text for one in left)
     exact = next((column for column in story.audit.columns if column.column == "cost"), None)
-    before = "" if exact is None else f"To the cent, cost alone would make {exact.unique_records:,} records unique. "
+    before = "" if exact is None else f"Unrounded, cost alone would make {exact.unique_records:,} records unique. "
     return (
-        f"{before}Rounded, {'no high finding is' if not high else f'{high} high findings are'} open. "
+        f"{before}With rounding, {'no high finding is' if not high else f'{high} high findings are'} open. "
         f"{f'For you to decide: {said}' if left else 'There are no other findings.'}"
     )

@@ -10,7 +10,7 @@ import typer
 from shoal.cli.console import JsonOption, plain, reply, reporting
 
 app = typer.Typer(
-    help="Make keys of pseudonyms and signatures, and take reversible pseudonyms back.",
+    help="Make keys for pseudonyms and signatures, and reverse reversible pseudonyms.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -18,13 +18,13 @@ app = typer.Typer(
 
 @app.command("new")
 def new(
-    file: Annotated[Path, typer.Argument(help="New file for the key; one that exists is never written over.")],
+    file: Annotated[Path, typer.Argument(help="New file for the key; an existing file is never overwritten.")],
     signing: Annotated[
-        bool, typer.Option("--signing", help="A key that signs releases; the public key is written beside it.")
+        bool, typer.Option("--signing", help="Make a key that signs releases; the public key is written next to it.")
     ] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Make a key that nobody can guess. Keep it away from releases: whoever has it finds out whose token is whose."""
+    """Make a random key. Keep it away from releases: anybody who has it can find out whose token is whose."""
     with reporting(json_output):
         from shoal.columns.keys import KEY_BYTES, new_key, refuse_public
 
@@ -36,34 +36,33 @@ def new(
             reply(
                 json_output,
                 {"key": str(file), "public_key": str(public)},
-                plain(f"{file} is a new key for signing, which only you may read: `shoal anonymize --sign {file}`."),
+                plain(f"{file} is a new signing key, readable only by you: `shoal anonymize --sign {file}`."),
                 plain(
                     f"{public} is for everybody who checks your releases: `shoal verify --public-key {public.name}`."
                 ),
             )
             return
         new_key(file)
-        text = f"{plain(file)} is a new key, which only you may read. A lost key cannot be made again: keep a copy."
+        text = f"{plain(file)} is a new key, readable only by you. A lost key cannot be recovered: keep a copy."
         reply(json_output, {"key": str(file), "bytes": KEY_BYTES}, text)
 
 
 @app.command("open")
 def open_file(
     file: Annotated[Path, typer.Argument(help="A released file, CSV or Parquet, with reversible pseudonyms.")],
-    key: Annotated[Path, typer.Option(help="The key file that the pseudonyms were made with.")],
+    key: Annotated[Path, typer.Option(help="The key file with which the pseudonyms were made.")],
     column: Annotated[str, typer.Option(help="The column of pseudonyms.")],
     to: Annotated[Path, typer.Option("--out", "-o", help="New file of the same format, for your eyes only.")],
     domain: Annotated[
         str | None,
-        typer.Option(help="Domain of the pseudonyms; otherwise the manifest's beside the file, or the column's name."),
+        typer.Option(help="Domain of the pseudonyms; by default, the one in the manifest, or the column's name."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Put the values of reversible pseudonyms back in their place.
+    """Replace reversible pseudonyms by their original values.
 
-    The file that is written names people: it is readable by you alone, and refused in a folder named public. Tokens
-    that are not reversible cannot be taken back by anybody; with their key one can only treat a known value again and
-    look for its token.
+    The new file names people: only you can read it, and it is never written to a folder named public. Nobody can
+    reverse other tokens; with their key, you can only tokenize a known value again and look for the result.
     """
     with reporting(json_output):
         from shoal.columns.keys import write_opened

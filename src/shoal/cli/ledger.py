@@ -17,12 +17,12 @@ BELOW = 3
 MOST_SHOWN = 12  # sets of releases in the terminal; --json has all
 
 app = typer.Typer(
-    help="The record of releases. Show it, check what they leave together, export it.",
+    help="Keep the record of releases. Show it, check what releases leave together, export it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-_Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger, as --ledger named it.")]
+_Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file that --ledger named.")]
 
 
 @app.callback()
@@ -36,7 +36,7 @@ def show(
     population: Annotated[str | None, typer.Option(help="Only releases about these people.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List the releases. When, about and for whom, what they promise, and what they leave with the others."""
+    """List the releases. Shows date, population, recipient, promises, and what remains with the other releases."""
     with reporting(json_output):
         from shoal.linking.ledger.book import Ledger
         from shoal.linking.ledger.checking import overview
@@ -53,12 +53,12 @@ def show(
 def check(
     ledger: _Ledger,
     people: Annotated[
-        Path | None, typer.Option(help="A table of the people with the quasi columns: link everything anew for them.")
+        Path | None, typer.Option(help="A table of the people with the quasi columns: link everything again for them.")
     ] = None,
     population: Annotated[str | None, typer.Option(help="Only releases about these people.")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Link the releases anew and settle unfinished ones. Exit code 3: some are below their floor together."""
+    """Link the releases again and settle unfinished ones. Exit code 3: some are below their floor together."""
     with reporting(json_output):
         from shoal.linking.ledger.checking import check as run
         from shoal.sources.opening import open_source
@@ -79,23 +79,27 @@ def check(
 @add_command(app, "add")
 def add(
     ledger: _Ledger,
-    folder: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release: its folder, or public in it.")],
-    population: Annotated[str | None, typer.Option(help="About whom the release is.")] = None,
-    recipient: Annotated[str, typer.Option(help="Who has got it.")] = "",
-    source: Annotated[Path | None, typer.Option(help="The table it was made of: verify and link it with that.")] = None,
+    folder: Annotated[
+        Path, typer.Argument(metavar="RELEASE", help="The release: its folder, or the public folder in it.")
+    ],
+    population: Annotated[str | None, typer.Option(help="The people the release is about.")] = None,
+    recipient: Annotated[str, typer.Option(help="Who received it.")] = "",
+    source: Annotated[
+        Path | None, typer.Option(help="The table it was made from, to verify and link the release with.")
+    ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", "-p", help="Its policy: what columns were called before, what is accepted."),
+        typer.Option("--policy", "-p", help="Its policy: earlier names of columns, accepted findings."),
     ] = None,
 ) -> Reply:
-    """Enter a release of before. It is verified and linked, but not refused."""
+    """Add an earlier release. It is verified and linked, but not refused."""
     from shoal.linking.ledger.entering import add as run
     from shoal.linking.ledger.records import LedgerOptions
 
     with bars() as progress:
         entered = run(LedgerOptions(ledger, population, recipient), folder, source, progress, policy)
     entry, warnings = entered.evidence["ledger"], [*entered.warnings, *entered.unsettled]
-    lines = [f"Entered as number {entry['number']}, about {plain(entry['population'])}."]
+    lines = [f"Added as release {entry['number']}, about {plain(entry['population'])}."]
     lines += [f"[yellow]Warning:[/] {plain(warning)}." for warning in warnings]
     return {**entry, "warnings": warnings}, *lines
 
@@ -104,7 +108,7 @@ def add(
 def export(
     ledger: _Ledger,
     output: Annotated[
-        Path, typer.Option("--out", "-o", help="New file: .json with everything, .csv with a line each.")
+        Path, typer.Option("--out", "-o", help="New file: .json with everything, or .csv with one line per release.")
     ],
 ) -> Reply:
     """Write the record for auditors. Entries, guarantees, evaluations and digests; no rows."""
@@ -117,13 +121,13 @@ def export(
 @add_command(app, "floor")
 def floor(
     ledger: _Ledger,
-    least: Annotated[int, typer.Option("--floor", help="Sensitive values that everybody must be left with.")],
-    population: Annotated[str | None, typer.Option(help="About whom; not needed if there is only one.")] = None,
+    least: Annotated[int, typer.Option("--floor", help="Sensitive values that must remain for everybody.")],
+    population: Annotated[str | None, typer.Option(help="The population; needed only if there are several.")] = None,
     warn: Annotated[
-        bool | None, typer.Option("--warn/--refuse", help="Warn of releases below the floor, or refuse them.")
+        bool | None, typer.Option("--warn/--refuse", help="Warn about releases below the floor, or refuse them.")
     ] = None,
 ) -> Reply:
-    """Set the floor of a population. This is the only way to lower it, and is kept in the record."""
+    """Set the floor of a population. This is the only way to lower it, and it is recorded."""
     from shoal.linking.ledger.book import Ledger
     from shoal.linking.ledger.records import check_floor
 
@@ -132,10 +136,10 @@ def floor(
         name = opened.choose(population)
         before = opened.find_population(name).limits
         after = opened.set_limits(name, floor=least, warns=before.warns if warn is None else warn).limits
-    what = "warned of" if after.warns else "refused"
+    what = "published with a warning" if after.warns else "refused"
     return (
         {"population": name, "before": before.floor, "floor": after.floor, "warns": after.warns},
-        f"The floor of {plain(name)} is {after.floor}, and was {before.floor}. Releases below it are {what}.",
+        f"The floor of {plain(name)} is now {after.floor} (before: {before.floor}). Releases below it are {what}.",
     )
 
 
@@ -143,12 +147,12 @@ def floor(
 def budget(
     ledger: _Ledger,
     epsilon: Annotated[
-        float, typer.Option(help="Epsilon that differentially private releases may cost in all.", min=0)
+        float, typer.Option(help="Total epsilon that differentially private releases may spend.", min=0)
     ],
-    delta: Annotated[float, typer.Option(help="Delta that they may cost in all.", min=0, max=1)] = 0.0,
-    population: Annotated[str | None, typer.Option(help="About whom; not needed if there is only one.")] = None,
+    delta: Annotated[float, typer.Option(help="Total delta that they may spend.", min=0, max=1)] = 0.0,
+    population: Annotated[str | None, typer.Option(help="The population; needed only if there are several.")] = None,
 ) -> Reply:
-    """Set what all differentially private releases about a population may cost. It is kept in the record."""
+    """Set the total privacy budget of a population's differentially private releases. It is recorded."""
     from shoal.linking.ledger.book import Ledger
     from shoal.linking.ledger.checking import overview
 
@@ -158,7 +162,7 @@ def budget(
         (found,) = overview(opened, name)["populations"]
     spent = found["spent"]
     have = f"The budget of {plain(name)} is epsilon {epsilon:g} and delta {delta:g}"
-    text = f"{have}; spent are {spent['epsilon']:g} and {spent['delta']:g}."
+    text = f"{have}; {spent['epsilon']:g} and {spent['delta']:g} are spent."
     return {"population": name, "epsilon": epsilon, "delta": delta, "spent": spent}, text
 
 
@@ -166,14 +170,14 @@ def budget(
 def strike(
     ledger: _Ledger,
     number: Annotated[int, typer.Argument(help="The number of an unfinished release.")],
-    reason: Annotated[str, typer.Option(help="Why it is sure that nobody has it.")],
+    reason: Annotated[str, typer.Option(help="How you know that nobody has it.")],
 ) -> Reply:
-    """Say that an unfinished release never was published. It stays in the record, and counts no more."""
+    """Declare that an unfinished release was never published. It stays in the record but no longer counts."""
     from shoal.linking.ledger.checking import entry_document
     from shoal.linking.ledger.checking import strike as run
 
     entry = run(ledger, number, reason)
-    return entry_document(entry), f"Release {number} is struck and counts no more."
+    return entry_document(entry), f"Release {number} is struck and no longer counts."
 
 
 def _show_releases(found: dict[str, Any]) -> None:
@@ -181,11 +185,11 @@ def _show_releases(found: dict[str, Any]) -> None:
     from shoal.linking.ledger.checking import guarantees_text
 
     for population in found["populations"]:
-        what = "warned of" if population["warns"] else "refused"
+        what = "published with a warning" if population["warns"] else "refused"
         floor = population["floor"]
         spent = population["spent"]
         cost = f"; epsilon {spent['epsilon']:g} and delta {spent['delta']:g} are spent" if spent["epsilon"] else ""
-        say(f"[bold]{plain(population['name'])}[/]: floor {floor:,}, what is below is {what}{cost}")
+        say(f"[bold]{plain(population['name'])}[/]: floor {floor:,}; releases below it are {what}{cost}")
         table = make_table()
         for head in ("", "rows", "l"):
             table.add_column(head, justify="right", no_wrap=True)
@@ -208,7 +212,7 @@ def _show_releases(found: dict[str, Any]) -> None:
                 plain(guarantees_text(each["guarantees"])),
             )
         out().print(table)
-    text = "l: the fewest sensitive values that a release leaves to anybody, with any others that the person is in"
+    text = "l: the fewest sensitive values that remain for anybody, given this release and any others about the person"
     say(text if found["releases"] else "No releases.")
 
 
@@ -231,11 +235,11 @@ def _show_checked(checked: Checked) -> None:
             bound = "" if each.problem or each.exact else " (a lower bound: classes overlap)"
             say(f"  {plain(describe_set(each, which))}{bound}")
         if len(one.evaluations) > min(len(sets), MOST_SHOWN):
-            say(f"  {len(one.evaluations):,} sets of releases in all; --json has them.")
+            say(f"  {len(one.evaluations):,} sets of releases in total; --json lists them.")
         if not one.complete:
-            say("  Not all sets of more than three releases were looked at; --people does.")
+            say("  Not all sets of more than three releases were examined; --people examines them.")
     for number in checked.settled:
-        say(f"  Release {number} was unfinished; it is in place, and now published.")
+        say(f"  Release {number} was unfinished; its files are in place, so it now counts as published.")
     for entry in checked.entries:
         if entry.status == "unfinished":
             say(f"  Release {entry.number} is unfinished and counts as published; see `shoal ledger strike`.")

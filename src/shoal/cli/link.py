@@ -17,23 +17,23 @@ MOST_SHOWN = 10  # values of one case in the terminal; --json has all
 
 
 def link(
-    releases: Annotated[list[Path], typer.Argument(help="Two or more releases, or tables of others with --policy.")],
+    releases: Annotated[list[Path], typer.Argument(help="Two or more releases, or other tables with --policy.")],
     target: Annotated[
-        str | None, typer.Option(help="What somebody knows of one person: 'sex=Female,zip=560010'.")
+        str | None, typer.Option(help="What somebody knows about one person: 'sex=Female,zip=560010'.")
     ] = None,
-    floor: Annotated[int, typer.Option(help="Count people who are left with fewer values than this.", min=1)] = 2,
+    floor: Annotated[int, typer.Option(help="Count people for whom fewer values than this remain.", min=1)] = 2,
     population: Annotated[
         Path | None, typer.Option(help="A table of the people in question, with the quasi columns.")
     ] = None,
     policy: Annotated[
-        Path | None, typer.Option("--policy", "-p", help="Roles of the columns of tables that are no releases.")
+        Path | None, typer.Option("--policy", "-p", help="Roles of the columns of tables that are not releases.")
     ] = None,
     sensitive: Annotated[
         str | None, typer.Option(help="The sensitive attribute, if the releases have several in common.")
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Say what remains hidden of a person, or of everybody, who is in all of these releases."""
+    """Show what several releases together still hide about one person, or about everybody."""
     with reporting(json_output):
         from shoal.linking.linking import link as run
         from shoal.linking.result import TargetLinkage
@@ -51,7 +51,7 @@ def show_target(found: TargetLinkage) -> None:
     """Tell what remains for one person."""
     name = plain(found.sensitive)
     if found.remaining.l == 1:
-        text = f"The releases together give away {name}: one value remains."
+        text = f"The releases together disclose {name}: one value remains."
     elif found.remaining.l:
         text = f"{found.remaining.l:,} values of {name} remain."
     else:
@@ -72,31 +72,35 @@ def show_target(found: TargetLinkage) -> None:
 
 def show(found: PopulationLinkage) -> None:
     """Tell what remains for everybody, the most important first."""
-    values = f"{count_noun(found.l, 'value')} of {plain(found.sensitive)}"
+    values, remain = (
+        f"{count_noun(found.l, 'value')} of {plain(found.sensitive)}",
+        "remains" if found.l == 1 else "remain",
+    )
     say(
-        f"[bold]Whoever is in all {len(found.releases)} releases is left with "
-        f"{f'{values} at worst' if found.exact else f'at least {values}'}[/] (frequency l {found.frequency_l:.3g}, "
+        f"[bold]For people in all {len(found.releases)} releases, "
+        f"{f'{values} {remain} at worst' if found.exact else f'at least {values} {remain}'}[/] "
+        f"(frequency l {found.frequency_l:.3g}, "
         f"entropy l {found.entropy_l:.3g})."
     )
     _say_plan(found, found.l)
     if found.population:
         say(
-            f"Of {found.people:,} people {found.people_linked:,} can be in all of the releases; "
-            f"{found.people_below:,} of these are left with fewer than {found.floor} values."
+            f"{found.people_linked:,} of {found.people:,} people can be in all of the releases; "
+            f"for {found.people_below:,} of them, fewer than {found.floor} values remain."
         )
     elif not found.people_below:
-        say(f"None of {found.people:,} people is left with fewer than {found.floor} values.")
+        say(f"At least {found.floor} values remain for each of {found.people:,} people.")
     else:
         say(
-            f"At most {found.people_below:,} of {found.people:,} people are left with fewer than {found.floor} values "
+            f"For at most {found.people_below:,} of {found.people:,} people, fewer than {found.floor} values remain "
             "(--population counts them exactly)."
         )
     if not found.exact:
-        say("Classes of a release overlap, so somebody may be in any of several; not all of that is counted in here.")
+        say("Classes of a release overlap, so a person may be in any of several; this is a lower bound.")
     for release, alone in zip(found.releases, found.alone, strict=True):
         say(f"{plain(release)} alone: l = {alone:,}")
     say(
-        f"Releases of these l can, at worst, leave {found.bound:,} of {found.values:,} values "
+        f"At worst, releases with these l can leave {found.bound:,} of {found.values:,} values "
         "(Proposition 3.1 of the (l, delta)-diversity paper)."
     )
     out().print("\n[bold]Worst cases, as classes of the releases[/]")
@@ -122,11 +126,11 @@ def _say_plan(found: TargetLinkage | PopulationLinkage, l: int) -> None:
     """Tell what the plan promises, if all releases are by the same one."""
     if found.plan is None:
         return
-    text = f"All of the releases are by one plan (digest {found.plan[:12]})"
+    text = f"All of the releases follow one plan (digest {found.plan[:12]})"
     if found.promised is None:
         text += ", which promises nothing about several releases together."
     elif l >= found.promised:
-        text += f", which promises {found.promised:,} values to everybody, however many releases there are."
+        text += f", which promises {found.promised:,} values for everybody, however many releases there are."
     else:
-        text += f", which promises {found.promised:,} values: a release does not keep it; run `shoal verify` on each."
+        text += f", which promises {found.promised:,} values: a release breaks it; run `shoal verify` on each."
     say(text)

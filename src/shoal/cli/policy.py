@@ -12,6 +12,7 @@ import typer
 from shoal.cli.console import JsonOption, answer, bars, err, plain, reply, reporting
 from shoal.cli.publishing import DataArgument
 from shoal.core.errors import UsageError
+from shoal.core.wording import count_noun
 
 if TYPE_CHECKING:
     from shoal.policy.drafting import Draft
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 ROLES: tuple[WrittenRole, ...] = ("identifier", "quasi", "sensitive", "insensitive", "weight")
 
-app = typer.Typer(help="Look at policies.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check policies and print their schema.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
 def schema(
-    json_output: Annotated[bool, typer.Option("--json", help="As without: the schema is one JSON object.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="No effect: the schema is a JSON object anyway.")] = False,
 ) -> None:
     """Print the JSON Schema of policies."""
     with reporting(json_output):
@@ -39,7 +40,7 @@ def check(
     policy: Annotated[Path, typer.Argument(help="The policy to check.")],
     json_output: JsonOption = False,
 ) -> None:
-    """Check a policy by itself, without data."""
+    """Check a policy without data."""
     with reporting(json_output):
         from shoal.policy.policy import Policy
 
@@ -57,16 +58,16 @@ def _flag(kind: Any, about: str) -> Any:
 # One for each option under `source` in a policy: what is not given is found by content where it can be.
 SOURCE_FLAGS = {
     "delimiter": _flag(str | None, "Character between fields."),
-    "quote": _flag(str | None, "Character around fields; empty: none."),
+    "quote": _flag(str | None, "Character that quotes fields; empty for none."),
     "encoding": _flag(str | None, "Character encoding of a text file."),
-    "header": _flag(bool | None, "Whether the first record holds the names."),
-    "names": _flag(list[str] | None, "Name of a column, in place of the header's; give it for each, in order."),
-    "missing": _flag(list[str] | None, "Text that means missing in every column; may be given several times."),
-    "missing_in": _flag(list[str] | None, "COLUMN=TEXT that means missing there; may be given several times."),
-    "decimal_comma": _flag(list[str] | None, "Column with numbers like 1.234,50; may be given several times."),
-    "trim": _flag(bool | None, "Whether blanks around texts are dropped."),
+    "header": _flag(bool | None, "Whether the first record contains the column names."),
+    "names": _flag(list[str] | None, "Column name that replaces the header's; repeat for every column, in order."),
+    "missing": _flag(list[str] | None, "Text that means missing in every column; may be repeated."),
+    "missing_in": _flag(list[str] | None, "COLUMN=TEXT that means missing in that column; may be repeated."),
+    "decimal_comma": _flag(list[str] | None, "Column with numbers like 1.234,50; may be repeated."),
+    "trim": _flag(bool | None, "Whether to remove blanks around text."),
     "sheet": _flag(str | None, "Sheet of an Excel file."),
-    "labels": _flag(str | None, "texts or codes: how labelled values of Stata and SPSS files are read."),
+    "labels": _flag(str | None, "texts or codes: how to read labelled values of Stata and SPSS files."),
 }
 
 
@@ -88,20 +89,20 @@ def init(
     ] = None,
     column_type: Annotated[
         list[str] | None,
-        typer.Option("--type", help="COLUMN=TYPE, such as sex=category or zip=postcode; may be given several times."),
+        typer.Option("--type", help="COLUMN=TYPE, such as sex=category or zip=postcode; may be repeated."),
     ] = None,
     group_rare: Annotated[
         int | None,
         typer.Option(
             min=2,
-            help="Put categories of fewer records than this into one group, other; the draft then lists them.",
+            help="Put categories with fewer records than this into one group, other; the draft then lists them.",
             show_default=False,
         ),
     ] = None,
     json_output: JsonOption = False,
     **source: Any,
 ) -> None:
-    """Draft a policy: roles by evidence, taxonomies by kind, questions left open as comments."""
+    """Draft a policy: roles with their evidence, taxonomies, and open questions as comments."""
     with reporting(json_output):
         from shoal.policy.drafting import draft_policy
         from shoal.policy.guessing import TYPES
@@ -150,7 +151,7 @@ def _pairs(given: list[str] | None, flag: str) -> dict[str, list[str]]:
     for one in given or ():
         column, equals, text = one.rpartition("=")
         if not equals:
-            raise UsageError(f"{flag} takes a column and a text with = between them, such as income=-9")
+            raise UsageError(f"{flag} takes COLUMN=TEXT, such as income=-9")
         pairs.setdefault(column, []).append(text)
     return pairs
 
@@ -165,9 +166,9 @@ def _review(draft: Draft, data: str, file: Path | None) -> None:
             console.print(f"{role:<12}{plain(', '.join(names))}", soft_wrap=True)
     name = "policy.yaml" if file is None else str(file)
     if not draft.names("quasi"):
-        console.print("No quasi attribute was found: the policy cannot be used before one is declared.")
+        console.print("No quasi attribute was found; declare at least one before you use the policy.")
     console.print(
-        f"{draft.n_questions} questions are open in the draft: check every role, answer them, then run\n"
+        f"The draft has {count_noun(draft.n_questions, 'open question')}. Check every role, answer them, then run\n"
         f"  shoal audit {hide_address(data)} -p {name}",
         markup=False,
         soft_wrap=True,

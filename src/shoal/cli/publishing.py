@@ -24,45 +24,45 @@ MOST_ALIKE = 3  # findings of one kind that are shown in full
 DataArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
-        help="The table: CSV (also .gz), Parquet or a folder of it, Excel, Stata, SPSS, or a database's address."
+        help="The table: CSV (also .gz), Parquet file or folder, Excel, Stata, SPSS, or a database address."
     ),
 ]
 FolderOption: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")]
 FormatOption: TypeAlias = Annotated[
     Literal["csv", "parquet"] | None,
-    typer.Option("--format", help="Format of the published file; as the source without it."),
+    typer.Option("--format", help="Format of the published file; by default, that of the source."),
 ]
 SeedOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="Make the run repeatable. Whoever has it and the source knows the shuffle.", min=0),
+    typer.Option(help="Make the run repeatable. Anybody with the seed and the source can undo the shuffle.", min=0),
 ]
 ToOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--to", metavar="ADDRESS#TABLE", help="Also write the release to this new table of a database."),
+    typer.Option("--to", metavar="ADDRESS#TABLE", help="Also write the release to this new database table."),
 ]
 LedgerOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--ledger", help="Link it with the releases in this ledger first; enter it there. Made if absent."),
+    typer.Option("--ledger", help="First link the release with those in this ledger, then add it; created if missing."),
 ]
 PopulationOption: TypeAlias = Annotated[
-    str | None, typer.Option("--population", help="With --ledger: about whom the release is.")
+    str | None, typer.Option("--population", help="With --ledger: the people the release is about.")
 ]
 RecipientOption: TypeAlias = Annotated[
-    str | None, typer.Option("--recipient", help="With --ledger: for whom the release is.")
+    str | None, typer.Option("--recipient", help="With --ledger: who receives the release.")
 ]
 FloorOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--floor",
-        help="With --ledger: sensitive values that releases must leave to everybody together; sets or raises it.",
+        help="With --ledger: sensitive values that all releases together must leave for everybody; sets or raises it.",
         min=1,
     ),
 ]
 StrictOption: TypeAlias = Annotated[
-    bool, typer.Option("--strict", help="Publish nothing while high findings are open, which is exit code 5.")
+    bool, typer.Option("--strict", help="Publish nothing if high findings are open (exit code 5).")
 ]
 WarnOption: TypeAlias = Annotated[
-    bool, typer.Option("--warn", help="With --ledger: publish also below the floor, with a warning.")
+    bool, typer.Option("--warn", help="With --ledger: publish with a warning even below the floor.")
 ]
 
 
@@ -77,7 +77,7 @@ def read_ledger_options(
     others = {"--population": population, "--recipient": recipient, "--floor": floor, "--warn": warn or None}
     for option, value in others.items():
         if value is not None:
-            raise UsageError(f"{option} is for a ledger; name it with --ledger")
+            raise UsageError(f"{option} needs a ledger; name it with --ledger")
     return None
 
 
@@ -102,11 +102,11 @@ def show_end(release: Release) -> None:
     """Say what stands at the end of every release: its place in the ledger, warnings, its folders, and findings."""
     if (entry := release.evidence.get("ledger")) is not None:
         earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
-        say(f"It is number {entry['number']} in the ledger, about {plain(entry['population'])}, {earlier}.")
+        say(f"It is release {entry['number']} in the ledger, about {plain(entry['population'])}, {earlier}.")
         for found in entry["linked"]:
             if found["l"] is not None:
                 values = f"{count_noun(found['l'], 'value')} of {plain(found['sensitive'])}"
-                say(f"Together they leave at least {values} to everybody; the floor is {entry['floor']:,}.")
+                say(f"Together they leave at least {values} for everybody; the floor is {entry['floor']:,}.")
     for warning in release.evidence["warnings"]:
         end = "" if warning.endswith("?") else "."
         say(f"[yellow]Warning:[/] {plain(warning)}{end}")
@@ -121,7 +121,8 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
     high = sum(one.severity == "high" for one in left)
     if left:
         out().print(
-            f"\n[bold]{count_noun(len(left), 'open finding')}[/], {high} high{supposed}. No promise covers these:"
+            f"\n[bold]{count_noun(len(left), 'open finding')}[/], {high} high{supposed}. No promise covers "
+            f"{'this' if len(left) == 1 else 'these'}:"
         )
     else:
         out().print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
@@ -135,4 +136,4 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
             say(f"[{colour}]{one.severity}[/] {one.id}{about}: {text}")
         if others := group[len(shown) :]:
             named = "; ".join(plain(", ".join(other.about)) for other in others)
-            say(f"The same was found {len(others):,} more times, with figures in --json: {named}.")
+            say(f"The same applies to {len(others):,} more (figures in --json): {named}.")

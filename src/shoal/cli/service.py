@@ -34,14 +34,12 @@ Chosen: TypeAlias = "Settings"
 Url = Annotated[str, typer.Argument(metavar="URL", help="The service: https://..., or http://... on this machine.")]
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="Number of the campaign.")]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="File with your token; else SHOAL_AGENCY_TOKEN holds it.")
+    Path | None, typer.Option("--token-file", help="File with your token; by default, SHOAL_AGENCY_TOKEN.")
 ]
-Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Send the token over plain http to another machine all the same.")
-]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Send the token over plain http to another machine anyway.")]
 Database = Annotated[
     str | None,
-    typer.Option(help="sqlite:///FILE or postgresql://...; else SHOAL_AGENCY_DATABASE, else sqlite:///agency.db."),
+    typer.Option(help="sqlite:///FILE or postgresql://...; by default, SHOAL_AGENCY_DATABASE or sqlite:///agency.db."),
 ]
 Days = Annotated[int, typer.Option("--expires", metavar="DAYS", help="Days until it expires.", min=1, max=3660)]
 
@@ -105,17 +103,17 @@ def amount(number: object, one: str, several: str | None = None) -> str:
 @app.command("serve")
 def serve(
     database: Database = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; else 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port, 0 for any free one; else 8321.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; by default, 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 for any free port; by default, 8321.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate with its chain, PEM; needs --tls-key.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
     behind_proxy: Annotated[
-        bool | None, typer.Option("--behind-proxy", help="A proxy with TLS stands before a plain listener.")
+        bool | None, typer.Option("--behind-proxy", help="Listen without TLS behind a proxy that provides it.")
     ] = None,
     port_file: Annotated[Path | None, typer.Option(help="Write the port to this file when ready.")] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Say where it serves as one JSON object.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> None:
-    """Serve an agency over HTTP. Campaigns, plans and registered releases, until interrupted."""
+    """Run the agency's service over HTTP: campaigns, plans and registered releases. Ctrl-C ends it."""
     with reporting(json_output):
         secured = {"tls_cert": tls_cert, "tls_key": tls_key, "behind_proxy": behind_proxy}
         chosen = read_settings(database=database, host=host, port=port, **secured)
@@ -135,21 +133,21 @@ def serve(
 
 @work_beside("migrate")
 def migrate(settings: Chosen) -> Reply:
-    """Bring a database up to date. It is made if it is not there."""
+    """Bring a database up to date. It is created if it does not exist."""
     from shoal.agency.service.database import open_migrated
 
     open_migrated(settings.database, migrating=True)
-    return {"migrated": True}, "The database is of the newest version."
+    return {"migrated": True}, "The database is up to date."
 
 
 @work_beside("token")
 def token(
     settings: Chosen,
     role: Annotated[str, typer.Option(help="agency, owner or client.")],
-    name: Annotated[str, typer.Option(help="Whom it is for; owners are told apart by it.")],
+    name: Annotated[str, typer.Option(help="Whom it is for; it distinguishes owners.")],
     expires: Days = 90,
 ) -> Reply:
-    """Make a token and print it. It is shown this once; the first of an agency is made so."""
+    """Make a token and print it. It is shown only once; use this for an agency's first token."""
     from shoal.agency.service.administration import create_first_token
 
     made = create_first_token(settings, name, role, expires)
@@ -162,7 +160,7 @@ def renew(
     token: Annotated[int, typer.Argument(metavar="TOKEN", help="Number of the token, as `GET /v1/tokens` lists it.")],
     expires: Days = 90,
 ) -> Reply:
-    """Renew a token, also one that has expired. The token stays as it is."""
+    """Renew a token, even if it has expired. The token itself stays the same."""
     from shoal.agency.service.administration import renew_beside
 
     made = renew_beside(settings, token, expires)
@@ -174,10 +172,11 @@ def open_campaign(
     client: Client,
     campaign_file: Annotated[Path, typer.Argument(metavar="CAMPAIGN.YAML", help="Name, columns, values and promise.")],
     distribution: Annotated[
-        Path | None, typer.Option(help="What is known of the population: counts or probabilities; owners give none.")
+        Path | None,
+        typer.Option(help="Known distribution of the population (counts or probabilities); owners then send none."),
     ] = None,
 ) -> Reply:
-    """Open a campaign. Owners contribute counts to it, unless a distribution is given at once."""
+    """Open a campaign. Owners contribute counts to it, unless you give a distribution."""
     from shoal.agency.distribution import read_distribution
     from shoal.agency.domain import Domain
     from shoal.agency.submissions import read_campaign, read_counts
@@ -195,7 +194,7 @@ def open_campaign(
         else:
             client.ask("PUT", "campaigns", number, "distribution", body=given)
     except ShoalError as error:
-        raise type(error)(f"campaign {number} was made, but stays a draft that is good for nothing: {error}") from None
+        raise type(error)(f"campaign {number} was created, but remains an unusable draft: {error}") from None
     next_step = "Owners may contribute counts now" if given is None else "Its distribution is known"
     text = f"Campaign {quote(number)} is open. {next_step}; `shoal agency settle` makes the plan."
     return opened, text
@@ -203,7 +202,7 @@ def open_campaign(
 
 @ask_service("status")
 def status(client: Client, campaign: Campaign) -> Reply:
-    """Show how far a campaign is. Who contributed, who has how many records, and what is registered."""
+    """Show the progress of a campaign: contributions, numbers of records, and registered releases."""
     found = client.ask("GET", "campaigns", campaign)
     planned = found["state"] in ("planned", "closed")
     content: dict[str, Any] = {
@@ -231,12 +230,12 @@ def status(client: Client, campaign: Campaign) -> Reply:
 def settle(
     client: Client,
     campaign: Campaign,
-    samples: Annotated[
-        int | None, typer.Option(help="Make the most classes that so many records allow.", min=1)
+    samples: Annotated[int | None, typer.Option(help="Make as many classes as this many records allow.", min=1)] = None,
+    p: Annotated[
+        float | None, typer.Option("--p", help="Least probability of each of the l values of every class.")
     ] = None,
-    p: Annotated[float | None, typer.Option("--p", help="How likely l values of every class are at least.")] = None,
 ) -> Reply:
-    """Have a campaign's plan made. From then on it never changes."""
+    """Make a campaign's plan. From then on it never changes."""
     from shoal.agency.client import PLANNING
 
     body = {"p": p, "samples": samples}
@@ -248,7 +247,7 @@ def settle(
 
 @ask_service("close")
 def close(client: Client, campaign: Campaign) -> Reply:
-    """Close a campaign. No release is registered any more; what is registered stays."""
+    """Close a campaign. No more releases can be registered; registered ones stay."""
     closed = client.ask("POST", "campaigns", campaign, "state", body={"state": "closed"})
     return closed, f"Campaign {quote(campaign)} is closed."
 
@@ -268,12 +267,14 @@ def campaigns(client: Client) -> Reply:
 @ask_service("request")
 def request(
     client: Client,
-    wanted: Annotated[str, typer.Argument(help="Number of a campaign, or the columns that are wanted, with commas.")],
+    wanted: Annotated[str, typer.Argument(help="Number of a campaign, or the columns you want, separated by commas.")],
     purpose: Annotated[str, typer.Option(help="What the releases are for.")],
-    l: Annotated[float | None, typer.Option("--l", help="Sensitive values that shall remain for everybody.")] = None,
-    delta: Annotated[float | None, typer.Option(help="How probably a release may miss that.")] = None,
+    l: Annotated[float | None, typer.Option("--l", help="Sensitive values that must remain for everybody.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Probability with which a release may break that promise.")
+    ] = None,
 ) -> Reply:
-    """Ask an agency for releases. It approves or refuses; `shoal agency requests` shows what it decided."""
+    """Ask an agency for releases. It approves or refuses; `shoal agency requests` shows its decision."""
     body: dict[str, Any] = {"purpose": purpose, "l": l, "delta": delta}
     if wanted.isdecimal():
         body["campaign"] = int(wanted)
@@ -286,14 +287,16 @@ def request(
 @ask_service("requests")
 def requests(
     client: Client,
-    request: Annotated[int | None, typer.Argument(metavar="REQUEST", help="One to decide, by the agency.")] = None,
-    approve: Annotated[bool | None, typer.Option("--approve/--refuse", help="What is decided about it.")] = None,
-    campaign: Annotated[int | None, typer.Option(help="For which campaign, if it names none.", min=1)] = None,
-    reason: Annotated[str, typer.Option(help="Why; the client reads it.")] = "",
+    request: Annotated[
+        int | None, typer.Argument(metavar="REQUEST", help="Request to decide (agency staff only).")
+    ] = None,
+    approve: Annotated[bool | None, typer.Option("--approve/--refuse", help="The decision.")] = None,
+    campaign: Annotated[int | None, typer.Option(help="The campaign, if the request names none.", min=1)] = None,
+    reason: Annotated[str, typer.Option(help="The reason, shown to the client.")] = "",
 ) -> Reply:
-    """List requests of clients, or decide one. An approved client may read what the campaign has registered."""
+    """List clients' requests, or decide one. An approved client may read the campaign's registered releases."""
     if (request is None) != (approve is None):
-        raise UsageError("a decision is a request's number and --approve or --refuse; give both, or neither to list")
+        raise UsageError("give a request's number with --approve or --refuse to decide it, or neither to list requests")
     if request is not None:
         body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
         made = client.ask("POST", "requests", str(request), "decision", body=body)
@@ -313,7 +316,7 @@ def contribute(
         Path | None, typer.Argument(help="The campaign's columns and `count`: one row per combination.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A table with one row per person instead, to be counted here.")
+        Path | None, typer.Option(help="A table with one row per person instead, counted on this machine.")
     ] = None,
 ) -> Reply:
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
@@ -321,13 +324,13 @@ def contribute(
     from shoal.agency.submissions import count_by_domain, read_counts
 
     if (counts is None) == (data is None):
-        raise UsageError("give a file of counts or --data with a table of records, and not both")
+        raise UsageError("give either a file of counts, or --data with a table of records")
     domain = Domain.of(client.ask("GET", "campaigns", campaign)["domain"])
     body = count_by_domain(data, domain) if data is not None else read_counts(counts, domain)
     stored = client.ask("PUT", "campaigns", campaign, "counts", body=body)
     records = amount(sum(row[-1] for row in body["rows"]), "record")
     combinations = amount(len(body["rows"]), "combination")
-    return stored, f"Counts of {records} in {combinations} are with the agency."
+    return stored, f"The agency has received counts of {records} in {combinations}."
 
 
 @ask_service("fetch")
@@ -343,7 +346,7 @@ def fetch(
     return (
         {**content, "promise": plan.promise.document(), "digest": plan.digest},
         f"The plan is {quote(output)}: {classes}.",
-        f"Publish by it as soon as there are {plan.records:,} records, and not before.",
+        f"Publish by it once you have {plan.records:,} records, not before.",
         f"Digest: {plan.digest}",
     )
 
@@ -354,9 +357,9 @@ def report(
     campaign: Campaign,
     records: Annotated[int | None, typer.Option(help="How many records you have.", min=0)] = None,
     data: Annotated[Path | None, typer.Option(help="Count the rows of this table instead; they stay here.")] = None,
-    unit: Annotated[str | None, typer.Option(help="With --data: count people, whom this column tells apart.")] = None,
+    unit: Annotated[str | None, typer.Option(help="With --data: count people, identified by this column.")] = None,
 ) -> Reply:
-    """Tell how many records you have. The agency answers how many are missing."""
+    """Report how many records you have. The agency answers how many are missing."""
     from shoal.agency.apply import count_people
     from shoal.agency.submissions import count_rows
     from shoal.sources.opening import open_source
@@ -364,11 +367,11 @@ def report(
     if unit is not None and data is None:
         raise UsageError("--unit is a column of the table that --data names; give both")
     if (records is None) == (data is None):
-        raise UsageError("give --records with a number or --data with a table to be counted, and not both")
+        raise UsageError("give either --records with a number, or --data with a table to count")
     if records is None:
         records = count_rows(data) if unit is None else count_people(open_source(data), unit)
     found = client.ask("PUT", "campaigns", campaign, "records", body={"records": records})
-    has = f"{amount(found['records'], 'record')} of {quote(found['needed'], ',')} that are needed"
+    has = f"{amount(found['records'], 'record')} of {quote(found['needed'], ',')} needed"
     verdict = "enough" if found["enough"] is True else f"wait for {quote(found['missing'], ',')} more"
     return found, f"{has}: {verdict}."
 
@@ -379,7 +382,7 @@ def register(
     campaign: Campaign,
     folder: Annotated[Path, typer.Argument(help="The release that `shoal agency apply` wrote.")],
 ) -> Reply:
-    """Verify and register a release by the plan. Its manifest, digests and counts are sent, no row."""
+    """Verify and register a release by the plan. Its manifest, digests and counts are sent, but no rows."""
     from shoal.agency.submissions import make_registration
 
     with bars() as progress:
@@ -394,13 +397,15 @@ def releases(
     client: Client,
     campaign: Campaign,
     together: Annotated[
-        int | None, typer.Option(help="Tell what is known of this many releases together; else of all.", min=1)
+        int | None,
+        typer.Option(help="State the guarantee for this many releases together; by default, for all.", min=1),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Tell what remains of a person, such as age=34,sex=F, by the releases' counts.")
+        str | None,
+        typer.Option(help="State which values remain for a person such as age=34,sex=F, by the releases' counts."),
     ] = None,
 ) -> Reply:
-    """List a campaign's releases, and what they keep together."""
+    """List a campaign's releases, and what they guarantee together."""
     found = client.list("campaigns", campaign, "releases")
     query = {} if together is None else {"releases": together}
     guarantee = client.ask("GET", "campaigns", campaign, "guarantee", query=query)

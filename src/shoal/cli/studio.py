@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 def studio(
     data: Annotated[
-        Path | None, typer.Argument(help="A table to open at once; it is read where it is. Others are opened there.")
+        Path | None, typer.Argument(help="A table to open at once, without copying it; open others in the studio.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port on this machine, 0 for any free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 for any free port.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    json_output: Annotated[bool, typer.Option("--json", help="Say the address as one JSON object.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> None:
-    """Open tables, set roles, run and compare in a browser. Only this machine can reach it, until interrupted."""
+    """Open tables, set roles, run and compare in a browser. Only this machine can reach it. Ctrl-C ends it."""
     with reporting(json_output):
         if os.name != "posix":
-            raise UsageError("the studio runs on Linux and macOS only; the other commands run here too")
+            raise UsageError("the studio runs on Linux and macOS only; the other commands work here")
         require_packages("the studio", "studio", "starlette", "uvicorn")
         import threading
         import webbrowser
@@ -40,7 +40,7 @@ def studio(
                 json_output,
                 {"url": link},
                 f"The studio is open at {plain(link)}",
-                "The link works once; press Enter for another. Ctrl-C ends the studio and removes what it kept.",
+                "The link works once; press Enter for another. Ctrl-C ends the studio and deletes its files.",
             )
             sys.stdout.flush()
             if not json_output and sys.stdin.isatty():

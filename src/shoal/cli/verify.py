@@ -31,31 +31,31 @@ REJECTED = 4
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="The release: its folder, or the folder public in it.")],
+    folder: Annotated[Path, typer.Argument(help="The release: its folder, or the public folder in it.")],
     source: Annotated[
         str | None,
-        typer.Option(help="The original table: also check that what is published is true."),
+        typer.Option(help="The original table: also check that the published rows are true."),
     ] = None,
     population: Annotated[
         str | None,
-        typer.Option(help="The population table that k-map or delta-presence was promised against."),
+        typer.Option(help="The population table for a promised k-map or delta-presence."),
     ] = None,
     policy: Annotated[
         Path | None,
-        typer.Option("--policy", "-p", help="Policy that says how to read the source, and where populations are."),
+        typer.Option("--policy", "-p", help="Policy that states how to read the source and the population tables."),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(help="How much memory to use, like 2GiB; a release that needs more is checked in parts."),
+        typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts."),
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="Public key of the data holder: also check that the release is signed by it.")
+        Path | None, typer.Option(help="Public key of the data holder: also check the release's signature.")
     ] = None,
     engine: EngineOption = "local",
     master: MasterOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Recompute every guarantee from the written files, with code of its own. Exit code 4: do not publish."""
+    """Recompute every guarantee from the written files, with independent code. Exit code 4: do not publish."""
     with reporting(json_output):
         from shoal.engines.regions.budget import Budget
         from shoal.policy.policy import Policy
@@ -99,7 +99,7 @@ def _start_session(engine: str, master: str | None) -> SparkSession | None:
     """Return the session whose workers are to check, if Spark is asked for."""
     if engine == "local":
         if master is not None:
-            raise UsageError("a master is for the Spark engine; give --engine spark, or no --master")
+            raise UsageError("--master is for the Spark engine only; add --engine spark, or omit --master")
         return None
     from shoal.engines.spark.engine import ready_session
 
@@ -161,9 +161,9 @@ def show(verification: Verification, *, with_source: bool) -> None:
         out().print("[bold red]Not verified[/]: do not publish.")
         return
     asked = with_source or any(check.name == "truth" for check in verification.checks)
-    scope = "" if asked else " (without --source, whether the rows are true was not checked)"
+    scope = "" if asked else " (whether the rows are true was not checked; give --source)"
     if verification.claims:
-        scope += ", but for what is only claimed"
+        scope += ", except for what is only claimed"
     elif not verification.guarantees:
         scope += "; it promises nothing about people"
     out().print(f"[bold green]Verified[/]{scope}.")

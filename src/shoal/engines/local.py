@@ -17,6 +17,7 @@ import pyarrow as pa
 from shoal.core.arrays import KeyArray
 from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
+from shoal.core.memory import release_memory
 from shoal.core.progress import Progress
 from shoal.plan.cells import KeyLayout
 from shoal.plan.counted import (
@@ -57,7 +58,7 @@ class LocalEngine:
         counted, n_rows = self._count(source, columns, progress, thinning)
         if not thinning.sampling:
             return counted
-        pa.default_memory_pool().release_unused()  # what batches took is needed elsewhere now
+        release_memory()  # what batches took is needed elsewhere now
         sizes = [dictionary.size for dictionary in counted.dictionaries]
         return SampledCells.of(counted, thinning.share, thinning.all_tallies(sizes), n_rows)
 
@@ -130,7 +131,7 @@ class LocalEngine:
                 yield done
                 n_rows += n_done
                 step.advance(n_done)
-        pa.default_memory_pool().release_unused()
+        release_memory()
         if n_rows != looked.n_rows:
             raise InputError(f"{source.name} changed while it was being read; nothing was published")
 

@@ -44,10 +44,10 @@ from shoal.policy.vocabulary import read_vocabulary
 from shoal.sources.base import Source, SourceOptions
 
 LARGE_TABLE = 10_000
-SHALL_DIFFER = "the values of a class shall differ; the table as a whole has a diversity of"
+SHALL_DIFFER = "the values within a class must differ; the table as a whole has a diversity of"
 LINKING = (
-    "do records have to be linked with other tables of yours? Then add technique: {pseudonym: {key: linking.key}} to "
-    "this column (shoal key new linking.key makes the key); without it the column is left out."
+    "must records be linkable with your other tables? If so, add technique: {pseudonym: {key: linking.key}} to "
+    "this column (shoal key new linking.key makes the key); otherwise the column is left out."
 )
 ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
 WIDTH = 110
@@ -201,14 +201,14 @@ def draft_from_profiles(
     asked = _table_questions(columns, profiles, chosen)
     if len(people) > 1:
         names = ", ".join(scalar(profile.name) for profile in people)
-        asked = (*asked, f"which of these names the people: {names}? unit is the one with the most values.")
+        asked = (*asked, f"which of these identifies people: {names}? unit is the one with the most values.")
     text = _text(name, profiles, columns, models, policy, asked)
     every = (*asked, *(question for model in models for question in model.questions))
     return Draft(name, profiles[0].n_rows, columns, every, policy, text)
 
 
 def _as_weight(column: DraftColumn) -> DraftColumn:
-    question = "may users of the data have the weights? They are left out now; else write publish: as-is."
+    question = "may users of the data have the weights? They are left out now; to publish them, write publish: as-is."
     return replace(column, role="weight", questions=(*column.questions, question))
 
 
@@ -234,7 +234,7 @@ def _choose_roles(
 
     quasi = sorted((place for place, guess in enumerate(guesses) if guess.choice == "quasi"), key=rank)
     for place in quasi[MOST_QUASI:]:
-        reason = f"{guesses[place].reason}; a dozen others are better known or tell more"
+        reason = f"{guesses[place].reason}; a dozen others are better known or more informative"
         guesses[place] = Guess("insensitive", reason, guesses[place].questions)
     return guesses
 
@@ -271,7 +271,7 @@ def _table_questions(
     asked = []
     if not roles["quasi"]:
         asked.append(
-            "which columns could others know of a person? None was found, and a policy needs at least one quasi."
+            "which columns could others know about a person? None was found, and a policy needs a quasi column."
         )
     if not roles["sensitive"]:
         asked.append(
@@ -280,19 +280,19 @@ def _table_questions(
     unknown = [column.name for column in columns if column.role == "insensitive" and UNKNOWN in column.reason]
     if unknown:
         asked.append(
-            f"could others know any of these of a person, even roughly: {', '.join(map(scalar, unknown))}? Their names "
-            "say nothing, and they are published as they are; if so, make them quasi."
+            f"could others know any of these about a person, even roughly: {', '.join(map(scalar, unknown))}? If so, "
+            "make them quasi: their names say nothing, and they are published unchanged."
         )
     if roles["quasi"] > 1:
         asked.append(
             "which quasi attributes matter most to the users of the data? Put them first, or give them a weight."
         )
     if chosen.missing != [""] or chosen.missing_in:
-        asked.append("does what stands under source as missing and missing_in really mean that a value is missing?")
+        asked.append("do the entries missing and missing_in under source really mean that a value is missing?")
     if chosen.decimal_comma:
-        asked.append("are the columns under decimal_comma really numbers with a comma before their decimals?")
+        asked.append("are the columns under decimal_comma really numbers with a decimal comma?")
     if any(profile.n_missing for profile in profiles):
-        asked.append("may records with missing values be left out? Then say missing: drop.")
+        asked.append("may records with missing values be left out? If so, write missing: drop.")
     return tuple(asked)
 
 
@@ -328,11 +328,11 @@ def _text(
     lines.append("")
     repeated = next((profile for profile in profiles if profile.name == policy.get("unit")), profiles[0])
     why = {
-        "unit": f"{repeated.n_rows:,} records have {how_many(repeated)} of this column: it seems to name people, some "
-        "of whom have several records. With unit, every promise counts people; without it a class of k records may be "
-        "fewer than k people. Delete the line if every record is another person.",
-        "sample": "One record of each person is published: so many people have several sensitive values that no class "
-        "of all their records could be diverse. Without the sample, weaker models have to be asked for.",
+        "unit": f"{repeated.n_rows:,} records have {how_many(repeated)} of this column: it seems to identify people, "
+        "some of whom have several records. With unit, every promise counts people; without it, a class of k records "
+        "may be fewer than k people. Delete the line if every record is a different person.",
+        "sample": "One record per person is published: so many people have several sensitive values that no class "
+        "of all their records could be diverse. Without the sample, weaker models are necessary.",
     }
     for key, entry in policy.items():
         if key in why:
@@ -345,7 +345,7 @@ def _text(
 def ask_k_anonymity(n_rows: int) -> Guess[Options | None]:
     """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
     k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
-    question = f"is a table of {n_rows:,} records worth publishing? It can hide nobody among more."
+    question = f"is a table of {n_rows:,} records worth publishing? It cannot hide anybody among more."
     reason = f"every record shares its quasi values with {k - 1} others"
     return Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
 
@@ -375,14 +375,14 @@ def ask_diversity(name: str, counts: IntArray) -> Guess[Options | None]:
     for l in (3, 2):
         if reached >= ROOM * l:
             asked = {EntropyLDiversity.name: {"l": l, "attribute": name}}
-            return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the most there is")
+            return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the maximum")
     if len(counts) > 1:
         asked = {DistinctLDiversity.name: {"l": 2, "attribute": name}}
-        return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} only, so that two values are all that is asked for")
+        return Guess(asked, f"{SHALL_DIFFER} only {reached:.2f}, so only two values are required")
     return Guess(
         None,
         "every record has the same value: nothing about it can be hidden",
-        ("this sensitive column has one value only: whoever is in the table has it. Should it be published?",),
+        ("this sensitive column has only one value: everybody in the table has it. Should it be published?",),
     )
 
 

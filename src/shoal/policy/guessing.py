@@ -32,11 +32,11 @@ FEW_CONTACTS = 10  # a column of telephones or addresses has more values
 MOST_QUASI = 12
 UNKNOWN = "its name says nothing"
 DAYS = (
-    "which days may occur at all? No min and max are written, so that the domain is taken from the data: whole decades "
+    "which days can occur at all? There is no min and max, so the domain is taken from the data: whole decades "
     "around it, open at both ends. Declare both if you know them; differential privacy needs them."
 )
 TAKEN = (
-    "which numbers may occur at all? The domain was taken from the data, as {} around it, open at both ends: "
+    "which numbers can occur at all? The domain was taken from the data, as {} around it, open at both ends: "
     "correct it."
 )
 _CALENDAR = (-719_162, 2_932_896)  # days since 1970 of the years 1 to 9999
@@ -232,7 +232,7 @@ def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None
     if column.kind == "date":
         return Guess("quasi", f"dates ({how_many(column)}): others often know them")
     if column.kind == "text" and ("remarks" in topics or (kind == "text" and _is_free_text(column))):
-        question = "may it be published at all? Free text often holds names; it is left out now."
+        question = "may it be published at all? Free text often contains names; it is left out now."
         return Guess("identifier", f"free text ({how_many(column)})", (question,))
     if topics & SENSITIVE == {"health"} and words(column.name) & _COUNTING:
         return Guess("insensitive", f"a count, by its name ({how_many(column)})")
@@ -255,13 +255,13 @@ def how_many(column: ColumnProfile) -> str:
 
 def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]) -> Guess[Role] | None:
     if "person" in topics or ("contact" in topics and column.n_distinct > FEW_CONTACTS):
-        return Guess("identifier", f"its name says that it names a person ({how_many(column)})")
+        return Guess("identifier", f"its name suggests that it identifies a person ({how_many(column)})")
     last = fold(re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", column.name.rstrip("_ "))[-1])
     ends = _KEYS.fullmatch(last) is not None
     told = ends or ("key" in topics and not topics & (SENSITIVE | frozenset(QUASI)))
     if kind == "key" and (told or not topics & (SENSITIVE | frozenset(QUASI) | INSENSITIVE)):
         named = "by its name, and " if told else ""
-        return Guess("identifier", f"{named}nearly every record has its own ({how_many(column)})")
+        return Guess("identifier", f"{named}nearly every record has its own value ({how_many(column)})")
     if (
         told
         and (kind != "number" or ends or not words(column.name) & _COUNTING)
@@ -269,8 +269,8 @@ def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]
         and column.n_distinct > FEW_CONTACTS
     ):
         question = (
-            "do several records belong to one person? Then a class of k records may be fewer than k people: "
-            "name this column as unit, and people are counted."
+            "do several records belong to one person? If so, a class of k records may be fewer than k people: "
+            "declare this column as unit, so that people are counted."
         )
         asked = () if names_people(column) else (question,)
         return Guess("identifier", f"by its name, with {how_many(column)}", asked)
@@ -286,13 +286,15 @@ def names_people(column: ColumnProfile, look: Look | None = None) -> bool:
 def guess_unknown_role(column: ColumnProfile, *, careful: bool) -> Guess[Role]:
     """Guess the role of a column of which the name says nothing; if *careful*, others are thought to know it."""
     if column.kind == "text" and column.distinct_share >= NEARLY_UNIQUE:
-        question = "does it name a person? If not, make it quasi, with a taxonomy."
-        reason = f"text of which nearly every record has its own ({how_many(column)})"
+        question = "does it identify a person? If not, make it quasi, with a taxonomy."
+        reason = f"text that differs in nearly every record ({how_many(column)})"
         return Guess("identifier", reason, (question,))
-    alone = f", {column.n_unique:,} of one record only" if column.n_unique else ""
+    alone = f", {column.n_unique:,} in only one record" if column.n_unique else ""
     what = f"{UNKNOWN} ({how_many(column)}{alone})"
     if careful or (column.kind == "text" and column.n_distinct > FEW_TEXTS):
-        return Guess("quasi", what, ("could others know this of a person? If not, make it sensitive or insensitive.",))
+        return Guess(
+            "quasi", what, ("could others know this about a person? If not, make it sensitive or insensitive.",)
+        )
     return Guess("insensitive", what)  # one question is asked about all such columns
 
 

@@ -159,7 +159,7 @@ class Project:
     def attach(self, name: str, received: Path) -> None:
         """Take a file in under its plain name, for the policy to name; a path is refused, one of that name replaced."""
         if not is_plain(name):
-            raise UsageError(f"{name[:100]!r} is no name for a file; use letters and digits, and no folder")
+            raise UsageError(f"{name[:100]!r} is not a valid file name; use letters and digits, and no folder")
         size = received.stat().st_size
         if not size:
             raise UsageError(f"{name} is empty")

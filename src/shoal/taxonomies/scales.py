@@ -158,7 +158,7 @@ class Numbers(Scale):
         for (first, last), width in (*fitting, *zip(numbers[:1], self.widths[:1], strict=True)):
             low, below = multiple(first, width), multiple(last + 1, width)
             if np.searchsorted(self.starts, [low, below]).tolist() == [lo, hi]:
-                return low, below
+                return (low, below) if self.whole else (float(low), float(below))  # as the verifier tells them apart
         return None
 
 

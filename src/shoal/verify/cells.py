@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, IntArray, KeyArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
+from shoal.core.kernels import find_starts
 from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms
 from shoal.verify.form import LabelCounts
 from shoal.verify.guarantees import Subject
-from shoal.verify.numbering import HALF, LOW, number_rows, pair, sum_up
+from shoal.verify.numbering import HALF, LOW, Number, number_rows, pair, sum_up
 
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -64,17 +65,6 @@ class Cells:
     sizes: IntArray  # (n_classes,)
     subjects: tuple[Counts, ...]
 
-    @classmethod
-    def of(cls, classes: IntArray, subjects: Sequence[KeyArray]) -> Cells:
-        """Count rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
-        distinct, owner = number_rows(classes)
-        counted = []
-        for words in subjects:
-            values, numbers = number_rows(words)
-            pairs, counts = np.unique(pair(owner, numbers), return_counts=True)
-            counted.append(Counts(values, pairs, counts))
-        return cls(distinct, np.bincount(owner, minlength=distinct.shape[1]), tuple(counted))
-
     def __add__(self, other: Cells) -> Cells:
         """Return what both count."""
         classes, owner = number_rows(np.append(self.classes, other.classes, axis=1))
@@ -114,8 +104,50 @@ class Cells:
         return len(self.sizes) + sum(len(one.pairs) for one in self.subjects)
 
 
-def _renumber(pairs: KeyArray, owner: IntArray, value: IntArray) -> KeyArray:
+def _renumber(pairs: KeyArray, owner: CodeArray, value: CodeArray) -> KeyArray:
     return pair(owner[pairs >> HALF], value[pairs & LOW])
+
+
+class NumberedRows:
+    """Rows that wait to be counted, as pairs of numbers: of a class, and of a value of each subject."""
+
+    def __init__(self, n_columns: int, subjects: Sequence[Subject]) -> None:
+        self._classes: IntArray = np.zeros((n_columns, 0), dtype=np.int64)
+        self._values: list[KeyArray] = [np.zeros((len(names), 0), dtype=np.uint64) for names in subjects]
+        self._sizes: IntArray = np.zeros(0, dtype=np.int64)
+        self._pairs: list[list[KeyArray]] = [[] for _ in subjects]
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are so far."""
+        return self._classes.shape[1]
+
+    def add(self, classes: IntArray, subjects: Sequence[KeyArray]) -> None:
+        """Take rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
+        self._classes, owner = _number_on(self._classes, classes)
+        sizes = np.bincount(owner, minlength=self._classes.shape[1])
+        sizes[: len(self._sizes)] += self._sizes
+        self._sizes = sizes
+        for place, words in enumerate(subjects):
+            self._values[place], numbers = _number_on(self._values[place], words)
+            self._pairs[place].append(pair(owner, numbers))
+
+    def count(self) -> Cells:
+        """Return the cells of all rows, which wait no longer."""
+        counted = []
+        for values, parts in zip(self._values, self._pairs, strict=True):
+            pairs = np.concatenate(parts)
+            parts.clear()
+            pairs.sort()
+            first = find_starts([pairs])
+            counted.append(Counts(values, pairs[first], np.diff(first, append=len(pairs))))
+        return Cells(self._classes, self._sizes, tuple(counted))
+
+
+def _number_on(known: NDArray[Number], columns: NDArray[Number]) -> tuple[NDArray[Number], CodeArray]:
+    """Return the distinct tuples, those that are *known* first, and (n,) the number of each of the given ones."""
+    distinct, numbers = number_rows(np.append(known, columns, axis=1))
+    return distinct, numbers[known.shape[1] :]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +180,7 @@ class Counting:
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
     _whole: Cells | None = None  # of the whole table as one class, if the share is not all of it
     _waiting: list[tuple[IntArray, Mapping[str, KeyArray]]] = field(default_factory=list)  # classes and words of rows
+    _numbered: NumberedRows | None = None  # rows that wait, in fewer bytes
     _held: int = 0  # rows that wait
 
     def add(self, rows: CodedRows) -> None:
@@ -157,7 +190,11 @@ class Counting:
             return
         self._waiting.append((rows.classes, rows.words))
         self._held += rows.rows
+        if sum(classes.shape[1] for classes, _ in self._waiting) >= _FEWEST:
+            self._number()
         n_cells = sum(one.n_cells for one in self._counted)
+        if self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST:
+            n_cells = _MOST  # classes are small, and so many rows have nearly as many cells
         if self._held >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
             self.settle()
 
@@ -177,14 +214,21 @@ class Counting:
 
     def settle(self) -> None:
         """Count what waits; let classes go, half of them at a time, that do not fit."""
-        waiting, self._waiting, self._held = self._waiting, [], 0
+        self._number()
+        numbered, self._numbered, self._held = self._numbered, None, 0
+        if numbered is not None:
+            self._join(numbered.count())
+
+    def _number(self) -> None:
+        """Number the classes and values of rows that have no numbers yet."""
+        waiting, self._waiting = self._waiting, []
         if not waiting:
             return
         classes = np.concatenate([numbers for numbers, _ in waiting], axis=1)
         words = {name: np.concatenate([own[name] for _, own in waiting]) for name in waiting[0][1]}
-        del waiting
-        subjects = [np.stack([words[name] for name in subject]) for subject in self.subjects or ()]
-        self._join(Cells.of(classes, subjects))
+        subjects = self.subjects or ()
+        self._numbered = self._numbered or NumberedRows(len(classes), subjects)
+        self._numbered.add(classes, [np.stack([words[name] for name in subject]) for subject in subjects])
 
     def _join(self, more: Cells, whole: Cells | None = None) -> None:
         if self.share.bits:

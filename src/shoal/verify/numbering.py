@@ -25,7 +25,7 @@ HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 Number = TypeVar("Number", bound=np.generic)
 
 
-def number_rows(columns: NDArray[Number]) -> tuple[NDArray[Number], IntArray]:
+def number_rows(columns: NDArray[Number]) -> tuple[NDArray[Number], CodeArray]:
     """Return the distinct tuples of (n_columns, n) numbers as they come, and (n,) the number of each tuple.
 
     >>> distinct, numbers = number_rows(np.array([[7, 3, 7], [1, 1, 1]]))
@@ -36,7 +36,7 @@ def number_rows(columns: NDArray[Number]) -> tuple[NDArray[Number], IntArray]:
     for column in columns[1:].astype(np.uint64):
         keys = pair(_narrow(keys), _narrow(column))
     first, numbers = number_keys(keys)
-    return columns[:, first], numbers.astype(np.int64)
+    return columns[:, first], numbers
 
 
 def _narrow(keys: KeyArray) -> NDArray[Any]:
@@ -46,7 +46,9 @@ def _narrow(keys: KeyArray) -> NDArray[Any]:
 
 def pair(owner: NDArray[Any], value: NDArray[Any]) -> KeyArray:
     """Return (n,) owner << 32 | value."""
-    return np.asarray(owner.astype(np.uint64) << HALF | value.astype(np.uint64), dtype=np.uint64)
+    keys: KeyArray = owner.astype(np.uint64)
+    keys <<= HALF
+    return np.bitwise_or(keys, value, out=keys, dtype=np.uint64, casting="unsafe")
 
 
 def sum_up(keys: KeyArray, counts: IntArray) -> tuple[KeyArray, IntArray]:
@@ -114,7 +116,7 @@ class Numbering:
         for place, column in enumerate(columns):
             every[place, n_known:] = column.astype(np.int64)
         self._known, numbers = number_rows(every)
-        return numbers[n_known:].astype(np.int32)
+        return numbers[n_known:]
 
     def tuples(self) -> CodeArray:
         """Return (count, n_columns) the codes of each number."""

@@ -172,7 +172,7 @@ def read_people(
     if distinct.shape[1] != n_classes:
         return _SPELLED
     return Records(
-        owner=owner,
+        owner=owner.astype(np.int64),
         people=who,
         words={name: np.concatenate([own[name] for own in words]) for name in words[0]},
         texts={name: {key: text for own in texts for key, text in own[name].items()} for name in words[0]},

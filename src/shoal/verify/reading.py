@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,7 +34,7 @@ FAULTS = (
     LookupError,
 )
 BATCH = 1 << 18  # rows
-_BLOCK = 16 << 20
+_BLOCK, _SHORT_BLOCK = 16 << 20, 1 << 16  # bytes of a CSV file that are parsed at a time; to know its columns only
 _CODES = pa.dictionary(pa.int32(), pa.string())
 _FORMULAS = (r"[=@\t\r]", r"[+-].*[(|!\"']")  # what a spreadsheet may run, from its first character on
 
@@ -72,15 +73,20 @@ class CsvRows(PublishedRows):
         self._path = path
         self._style = data.csv
         self._dictionary = dictionary
-        with self._open(None) as reader:
-            self.columns = tuple(reader.schema.names)
+        self.columns = self._read_names()
         self.schema = pa.schema([(name, pa.string()) for name in self.columns])
 
-    def _open(self, columns: Sequence[str] | None) -> pa_csv.CSVStreamingReader:
+    def _read_names(self) -> tuple[str, ...]:
+        with suppress(pa.ArrowInvalid), self._open(None, _SHORT_BLOCK) as reader:  # unless a row is longer
+            return tuple(reader.schema.names)
+        with self._open(None) as reader:
+            return tuple(reader.schema.names)
+
+    def _open(self, columns: Sequence[str] | None, block: int = _BLOCK) -> pa_csv.CSVStreamingReader:
         kinds = {name: _CODES if name in self._dictionary else pa.string() for name in columns or ()}
         return pa_csv.open_csv(
             self._path,
-            read_options=pa_csv.ReadOptions(encoding=self._style.encoding, block_size=_BLOCK),
+            read_options=pa_csv.ReadOptions(encoding=self._style.encoding, block_size=block),
             parse_options=pa_csv.ParseOptions(
                 delimiter=self._style.delimiter,
                 quote_char=self._style.quote,

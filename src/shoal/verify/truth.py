@@ -236,5 +236,5 @@ def judge_truth(manifest: Manifest, false_rows: int = 0) -> Check:
     if false_rows:
         return Check("truth", False, f"{false_rows} published rows cover no source row of their own{by}")
     if not traced:
-        return Check("truth", True, "no column follows from the source, so no row can be told from another")
+        return Check("truth", True, "no column follows from the source, so rows cannot be distinguished")
     return Check("truth", True, f"every published row covers a source row of its own{by}")

@@ -245,7 +245,7 @@ class Person:
         """Run the policy and wait for the page of results."""
         self.goes_to("Run")
         if quickly:
-            self.page.get_by_label("Measures of what is left").select_option("quick")
+            self.page.get_by_label("Utility measures").select_option("quick")
         self.page.get_by_role("button", name="Start the run").click()
         self.expect(self.page.get_by_role("heading", level=1)).to_contain_text("Results: ")
 

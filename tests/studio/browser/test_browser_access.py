@@ -131,7 +131,7 @@ def test_from_a_file_to_the_download_without_a_mouse(person, visits, tmp_path):
     tabs_to(page, "On to the run")
     page.keyboard.press("Enter")
     expect(heading).to_have_text("Run")
-    tabs_to(page, "Measures of what is left")
+    tabs_to(page, "Utility measures")
     page.keyboard.press("ArrowDown")
     tabs_to(page, "Start the run")
     page.keyboard.press("Space")

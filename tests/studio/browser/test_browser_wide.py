@@ -70,7 +70,7 @@ def test_from_opening_to_a_run_in_fifteen_clicks(person, encounters):
             )
         )
     click(person.steps.get_by_role("link", name="Run", exact=True))
-    page.get_by_label("Measures of what is left").select_option("quick")
+    page.get_by_label("Utility measures").select_option("quick")
     click.n += 1
     click(page.get_by_role("button", name="Start the run"))
     expect(page.get_by_role("region", name="Run under way")).to_be_visible()
@@ -102,3 +102,17 @@ def test_by_keyboard_single_roles_filters_and_the_details_of_one_column(person, 
     expect(page.locator("main")).to_contain_text("Suggested quasi: by its name (40 values)")
     page.get_by_role("link", name="Show every column with its values").click()
     expect(page.locator(".columns-table tbody tr[id]")).to_have_count(50)
+
+
+def test_a_role_that_is_set_before_the_scripts_are_there_is_saved(person, encounters):
+    page, held = person.page, []
+    person.opens(encounters)
+    page.wait_for_load_state()
+    page.route("**/static/studio.js", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    page.get_by_label("Role of lab_03").select_option("identifier")
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    person.is_told("lab_03 is identifier now")
+    assert person.waits_for_policy(lambda policy: policy["attributes"]["lab_03"]["role"] == "identifier")

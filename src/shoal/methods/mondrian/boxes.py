@@ -65,7 +65,9 @@ class Items:
         ]
         self._population_columns = _distinct_columns([r.population for r in problem.requirements])
         self._everyone = bool(self._population_columns)  # labels cover the population, too
-        weights = _stack([problem.cells.counts, *self._population_columns], n, np.int64)
+        counted = [problem.cells.counts, *self._population_columns]
+        most = max(int(column.max(initial=0)) for column in counted)
+        weights = _stack(counted, n, np.int32 if most < 1 << 31 else np.int64)
         values = _stack(self._value_columns, n, np.int32)
         cells = np.arange(n, dtype=np.int32)
         self.arrays = kernels.Items(codes, weights, values, cells, np.zeros(n, dtype=np.int32))
@@ -101,13 +103,14 @@ class Items:
         self._run(kernels.number_parts, boxes, attribute, cut, n_parts)
         return Parts(attribute, cut, np.concatenate([[0], np.cumsum(n_parts)]))
 
-    def part_widths(self, boxes: Boxes, parts: Parts) -> FloatArray:
-        """Return (n_parts,) the width of what each part publishes on the attribute that is cut; 0 without records."""
+    def measure_parts(self, boxes: Boxes, parts: Parts) -> tuple[IntArray, FloatArray]:
+        """Return (n_parts,) the records of each part, and the width that it publishes on the attribute that is cut."""
         low, high = (np.full(int(parts.first[-1]), end, dtype=np.int32) for end in (2147483647, -1))
-        kernels.find_extents(self.arrays, boxes, parts.attribute, parts.first, low, high)
+        sizes = np.zeros(len(low), dtype=np.int64)
+        kernels.measure_parts(self.arrays, boxes, parts.attribute, parts.first, sizes, low, high)
         widths, some = np.zeros(len(low)), high >= 0
         widths[some] = measure_labels(self.trees, parts.attribute[parts.box[some]], low[some], high[some])
-        return widths
+        return sizes, widths
 
     def widths(self, boxes: Boxes, attribute: CodeArray) -> FloatArray:
         """Return (n,) the width of what boxes publish on one attribute each."""
@@ -219,7 +222,10 @@ def _measure_entropy(problem: Problem, place: int) -> FloatArray:
 
 def _stack(columns: Sequence[AnyIntArray], n: int, dtype: Any) -> Any:
     """Return (n, n_columns) in the order of rows."""
-    return np.ascontiguousarray(np.array(columns, dtype=dtype).reshape(len(columns), n).T)
+    out = np.empty((n, len(columns)), dtype=dtype)
+    for place, column in enumerate(columns):
+        out[:, place] = column
+    return out
 
 
 def _distinct_columns(columns: Sequence[AnyIntArray | None]) -> list[AnyIntArray]:

@@ -54,7 +54,7 @@ class Items(NamedTuple):
     """The items in the order of their boxes; loops that part boxes move them."""
 
     codes: AnyIntArray  # (n_items, d)
-    weights: IntArray  # (n_items, w)
+    weights: AnyIntArray  # (n_items, w)
     values: CodeArray  # (n_items, n_columns) sensitive values
     cells: CodeArray  # (n_items,)
     part: CodeArray  # (n_items,)
@@ -261,15 +261,16 @@ def tally_parts(
 
 
 @kernel
-def find_extents(
-    items: Items, boxes: Boxes, attribute: CodeArray, first: IntArray, low: CodeArray, high: CodeArray
+def measure_parts(
+    items: Items, boxes: Boxes, attribute: CodeArray, first: IntArray, sizes: IntArray, low: CodeArray, high: CodeArray
 ) -> None:
-    """Widen ``low`` and ``high``, both inclusive, to the leaves of each part's records on the attribute that is cut."""
+    """Count the records of each part; widen ``low`` and ``high``, both inclusive, to their leaves on its attribute."""
     for box in range(len(boxes.starts)):
         j = attribute[box]
         for item in range(boxes.starts[box], boxes.stops[box]):
             if items.weights[item, 0] > 0:
                 at, code = first[box] + items.part[item], np.int32(items.codes[item, j])
+                sizes[at] += items.weights[item, 0]
                 low[at] = min(low[at], code)
                 high[at] = max(high[at], code)
 

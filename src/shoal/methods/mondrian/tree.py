@@ -30,13 +30,15 @@ class Cuts:
     rest: IntArray  # (n,) parts that stay together as the rest
     score: FloatArray  # (n,) 0: no cut
     withheld: IntArray  # (n,) records of the rest, if that is not published
+    stale: BoolArray  # (n,) whether items are no longer marked with these parts, but with those of another cut
 
     @classmethod
     def of_parts(cls, parts: Parts) -> Cuts:
         """Nothing is decided yet."""
         n, n_parts = len(parts.attribute), int(parts.first[-1])
         nothing = np.zeros(n, dtype=np.int64)
-        return cls(parts, np.zeros(n_parts, dtype=np.int32), nothing, np.zeros(n), nothing.copy())
+        piece, stale = np.zeros(n_parts, dtype=np.int32), np.zeros(n, dtype=np.bool_)
+        return cls(parts, piece, nothing, np.zeros(n), nothing.copy(), stale)
 
 
 class MondrianTree:
@@ -184,6 +186,8 @@ class MondrianTree:
             cuts = self._try_cut(boxes.take(tried), attribute, cut[tried, attribute], publish_rest=publish_rest)
             better = cuts.score > best[tried]
             best[tried[better]], chosen[tried[better]] = cuts.score[better], len(attempts)
+            for before, earlier in attempts:
+                earlier.stale[np.isin(before, tried, assume_unique=True)] = True
             attempts.append((tried, cuts))
         return attempts, chosen
 
@@ -205,7 +209,10 @@ class MondrianTree:
     def _decide(self, boxes: Boxes, parts: Parts, publish_rest: bool) -> Cuts:
         """Cut off the parts that hold; the others are the rest, which takes back the smallest until it holds."""
         first, box, n_parts = parts.first, parts.box, np.diff(parts.first)
-        holds, sizes = self._judge(boxes, parts, np.arange(int(first[-1])), int(first[-1]))
+        sizes, widths = self._items.measure_parts(boxes, parts)
+        large = sizes >= self._smallest  # smaller ones do not hold, whatever their values
+        holds, row_of = np.zeros(len(sizes), dtype=np.bool_), np.where(large, np.cumsum(large) - 1, -1)
+        holds[large] = self._judge(boxes, parts, row_of, int(large.sum()))
         order = np.lexsort((sizes, holds, box))  # those that fail come first, small ones before large ones
         rank = np.arange(len(order)) - first[box]
         rest = np.add.reduceat((~holds).astype(np.int64), first[:-1])
@@ -217,7 +224,7 @@ class MondrianTree:
         own, kept = sizes[order], rank >= rest[box]
         cuts.piece[order] = np.where(kept, rank - rest[box] + (rest > 0)[box], 0)
         cuts.rest[:] = rest
-        narrower = self._items.widths(boxes, parts.attribute)[box] - self._items.part_widths(boxes, parts)[order]
+        narrower = self._items.widths(boxes, parts.attribute)[box] - widths[order]
         gain = np.add.reduceat(np.where(kept, own * narrower, 0.0), first[:-1])
         left = np.add.reduceat(np.where(kept, 0, own), first[:-1])
         possible = (rest < n_parts) & (gain > 0.0)
@@ -252,19 +259,18 @@ class MondrianTree:
             inside = np.arange(len(order)) - first[parts.box] < rest[parts.box]
             row[order[inside]] = for_box[parts.box[inside]]
             some = Parts(parts.attribute[pending], parts.cut[pending], first[pending])
-            holds, _ = self._judge(boxes.take(pending), some, row, len(pending))
+            holds = self._judge(boxes.take(pending), some, row, len(pending))
             pending = pending[~holds]
             rest[pending] += 1 + step // 8  # a few at a time, after a while
             step += 1
 
-    def _judge(self, boxes: Boxes, parts: Parts, row_of: IntArray, n_rows: int) -> tuple[BoolArray, IntArray]:
-        """Return (n_rows,) whether parts, or several together, meet every requirement, and their records."""
+    def _judge(self, boxes: Boxes, parts: Parts, row_of: IntArray, n_rows: int) -> BoolArray:
+        """Return (n_rows,) whether parts, or several together, meet every requirement."""
         holds, tallies = np.ones(n_rows, dtype=np.bool_), dict[int, Tally]()
         for requirement, whole in zip(self._problem.requirements, self._wholes, strict=True):
             classes = self._items.histograms(boxes, parts, (row_of, n_rows), requirement, tallies)
             holds &= requirement.model.holds(classes, whole)
-        sizes, _ = next(iter(tallies.values()))
-        return holds, sizes[:, 0]
+        return holds
 
     def _carry_out(
         self, boxes: Boxes, where: IntArray, attempt: tuple[IntArray, Cuts], *, publish_rest: bool = True
@@ -273,8 +279,10 @@ class MondrianTree:
         tried, cuts = attempt
         at = np.searchsorted(tried, where)
         some = boxes.take(where)
-        parts = self._items.parts(some, cuts.parts.attribute[at], cuts.parts.cut[at])
-        lengths = np.diff(parts.first)
+        lengths = np.diff(cuts.parts.first)[at]
+        parts = Parts(cuts.parts.attribute[at], cuts.parts.cut[at], np.concatenate([[0], np.cumsum(lengths)]))
+        again = cuts.stale[at]  # whose items a later attempt has marked
+        self._items.parts(some.take(again), parts.attribute[again], parts.cut[again])
         source = np.repeat(cuts.parts.first[at] - parts.first[:-1], lengths) + np.arange(int(parts.first[-1]))
         starts, stops = self._items.split(some, parts, cuts.piece[source])
         box = parts.box

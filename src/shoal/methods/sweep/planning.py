@@ -45,7 +45,7 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
         with progress.step("improving", None), suppress(UnreachableError):  # then it stays as it is
             better, moved = _with_last_class(sweep, swept_classes, improve(sweep, swept_classes, swept))
         more = _information(problem, better, moved) - _information(problem, classes, parts)
-        if more > 0:  # who was pulled out of the last class may be missing there, so this is not certain
+        if more > 1e-12:  # more than rounding: who was pulled out of the last class may be missing there
             gain, classes, parts = more, better, moved
         classes, parts = exchange(sweep, classes, parts)
     plan = _as_plan(sweep, classes, parts)
@@ -138,7 +138,7 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
         blocking = _why_beyond_cap(problem, everyone)
         if blocking and n_dissolved == n:
             raise UnreachableError(blocking)
-        values = np.dot(information_of(problem.sensitive, everyone.nodes), everyone.records)
+        values = (information_of(problem.sensitive, everyone.nodes) * everyone.records).sum()
         return None if blocking else (float(told_before[begin] + told[n] * records.sum() + values), found)
 
     n_dissolved, best = 0, attempt(0) if n_left else None
@@ -183,7 +183,7 @@ def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
     shown = parts.take(parts.owner >= 0)
     kept = information_of(problem.quasi, classes.nodes)[shown.owner] + information_of(problem.sensitive, shown.nodes)
     whole = problem.cells.n_records * sum(attribute.weight for attribute in (*problem.quasi, *problem.sensitive))
-    return float(np.dot(kept, shown.records)) / whole
+    return float((kept * shown.records).sum()) / whole  # no dot product: its rounding depends on the processor
 
 
 def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool) -> bool:

@@ -50,7 +50,7 @@ def start(visit: Visit) -> Response:
     chosen = [name for name in visit.form.getlist("attack") if name in discover("shoal.attacks", Attack)]
     targets = visit.form.get("targets").strip()
     if not (targets.isascii() and targets.isdigit() and FEWEST <= int(targets) <= 1_000_000):
-        raise UsageError(f"attacks are tried on a number of people, at least {FEWEST}")
+        raise UsageError(f"the number of people must be at least {FEWEST}")
     arguments: list[str | Path] = ["attack", folder_of(run), "--source", project.source]
     arguments += ["-p", run.memory["policy file"]]
     for name in chosen:

@@ -48,7 +48,7 @@ TYPES: dict[ColumnType, str] = {
     "weekday": "days of the week",
     "age": "ages in years",
     "postcode": "postcodes",
-    "prefix": "codes whose first characters say the most",
+    "prefix": "codes whose first characters matter most",
     "truth": "yes or no",
     "ordered": "steps of a scale, in order",
     "category": "categories, without an order",
@@ -60,18 +60,18 @@ ROLES: tuple[tuple[WrittenRole, str, str], ...] = (
     (
         "quasi",
         "Quasi-identifier",
-        "Others may know it about a person, such as age or town; it is published less exactly.",
+        "Others may know it about a person, such as age or town; it is published less precisely.",
     ),
     (
         "sensitive",
         "Sensitive",
         "Must not be learned about a person, such as a diagnosis; it is published and protected.",
     ),
-    ("insensitive", "Insensitive", "Nobody knows it about others and it harms nobody; it is published as it is."),
+    ("insensitive", "Insensitive", "Nobody knows it about others and it harms nobody; it is published unchanged."),
     (
         "weight",
         "Survey weight",
-        "How many people of the population a record of a survey stands for; it is used, and not published.",
+        "How many people in the population a survey record represents; it is used but not published.",
     ),
 )
 PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
@@ -134,7 +134,7 @@ def change_table(visit: Visit) -> Response:
     """Answer what is asked about the whole table."""
     document = visit.project.document
     if (missing := visit.form.get("missing")) not in ("category", "drop"):
-        raise UsageError("choose what becomes of records with missing values")
+        raise UsageError("choose how to treat records with missing values")
     document["missing"] = missing
     visit.project.change(visit.form.revision, document)
     return visit.to(visit.at("/columns"))
@@ -317,7 +317,7 @@ def with_role(
     result = {**document, "attributes": attributes}
     if role != "identifier" and document.get("unit") == column.name:
         result = {key: value for key, value in result.items() if key not in ("unit", "sample")}
-        said = "; ".join(filter(None, [said, "records are counted now, not people"]))
+        said = "; ".join(filter(None, [said, "records are now counted, not people"]))
     if privacy is not None:
         result["privacy"] = privacy
     return result, said

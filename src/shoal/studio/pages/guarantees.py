@@ -29,7 +29,7 @@ _HERE = "/guarantees"
 _VERDICTS = {
     "possible": ("Possible", "good"),
     "open": ("Not known yet", ""),
-    "costly": ("Likely to cost much", "warning"),
+    "costly": ("Probably costly", "warning"),
     "impossible": ("Impossible", "problem"),
 }
 
@@ -132,7 +132,7 @@ def change(visit: Visit) -> Response:
     where = _place(visit.form, len(promises))
     name, given = promises[where]
     if name not in _models():
-        raise UsageError("the policy names a guarantee that there is not; change it in the YAML text")
+        raise UsageError("the policy names a guarantee that does not exist; change it in the YAML text")
     promises[where] = name, _read(visit.form, list_parameters(_models()[name]), given)
     return _change_promises(visit, promises)
 
@@ -147,7 +147,7 @@ def remove(visit: Visit) -> Response:
 def _place(form: Form, n_promises: int) -> int:
     text = form.get("place")
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < n_promises):
-        raise UsageError("there is no such guarantee any more; reload this page")
+        raise UsageError("this guarantee no longer exists; reload this page")
     return int(text)
 
 
@@ -188,7 +188,9 @@ def choose_options(visit: Visit) -> Response:
     try:
         document["max_withheld"] = int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise UsageError("the share of records that may be withheld is a number from 0 to below 1, like 0.01") from None
+        raise UsageError(
+            "the share of records that may be withheld must be at least 0 and below 1, such as 0.01"
+        ) from None
     document["missing"] = visit.form.get("missing")
     return _keep(visit, document)
 
@@ -313,7 +315,7 @@ def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]
             try:
                 value = load_with_lines(texts[-1].strip(), field.name)[0]
             except PolicyError:
-                raise PolicyError(f"{field.name}: this is no YAML; write it like [1, 2] or {{age: 2}}") from None
+                raise PolicyError(f"{field.name}: this is not valid YAML; write it like [1, 2] or {{age: 2}}") from None
         else:
             value = texts[-1].strip()
         if field.required or _format(field.shape, value) != field.default:

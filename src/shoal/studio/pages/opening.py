@@ -99,7 +99,7 @@ async def _receive_project(visit: Visit, name: str) -> Response:
     async for part in visit.request.stream():
         body += part
         if len(body) > LARGEST:
-            raise InputError(f"{name} is larger than {LARGEST >> 20} MB, which no project file is")
+            raise InputError(f"{name} is larger than {LARGEST >> 20} MB, too large for a project file")
     saved = read_project(body.decode("utf-8", "replace"), name)
     return JSONResponse({"location": f"/?project={visit.studio.keep_waiting(saved)}"})
 
@@ -124,9 +124,9 @@ async def _write_body(visit: Visit, path: Path, name: str) -> None:
             async for part in visit.request.stream():
                 await run_in_threadpool(file.write, part)
     except ClientDisconnect:
-        raise InputError(f"the upload of {name} was cut off; nothing of it is kept") from None
+        raise InputError(f"the upload of {name} was interrupted; nothing was kept") from None
     except OSError as error:
-        raise InputError(f"{name} could not be kept: {error.strerror}") from None
+        raise InputError(f"{name} could not be stored: {error.strerror}") from None
 
 
 def plain_name(given: str) -> str:
@@ -147,7 +147,9 @@ def _refuse_too_large(visit: Visit, folder: Path) -> None:
     length = visit.request.headers.get("content-length", "0")
     free = shutil.disk_usage(folder).free
     if int(length) + _SPARE > free:
-        raise UsageError(f"the table has {int(length):,} bytes, and the disk of temporary files has {free:,} left")
+        raise UsageError(
+            f"the table has {int(length):,} bytes, but the disk for temporary files has only {free:,} left"
+        )
 
 
 @contextlib.contextmanager
@@ -164,7 +166,7 @@ async def attach(visit: Visit) -> Response:
     """Keep a file under its plain name; one that is cut off leaves nothing behind."""
     name = unquote(visit.request.headers.get("shoal-name", ""))
     if not is_plain(name):
-        raise InputError("this is no name for a file here; use letters and digits, and no folder")
+        raise InputError("this is not a valid file name; use letters and digits, and no folder")
     waiting = visit.project.new_folder("attach")
     try:
         await _write_body(visit, waiting / "body", name)

@@ -40,12 +40,12 @@ def options(form: Form) -> list[str]:
     found: list[str] = []
     if form.get("format"):
         if form.get("format") not in _FORMATS:
-            raise UsageError("the format is csv or parquet")
+            raise UsageError("the format must be csv or parquet")
         found += ["--format", form.get("format")]
     seed = form.get("seed").strip()
     if seed:
         if not (seed.isascii() and seed.isdigit() and len(seed) < 20):
-            raise UsageError("a seed is a whole number from 0 on; leave it empty for chance of the operating system")
+            raise UsageError("a seed must be a whole number of at least 0; leave it empty for a random one")
         found += ["--seed", seed]
     if form.get("utility") == "full":
         found += ["--utility", "full"]

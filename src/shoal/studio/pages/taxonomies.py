@@ -97,7 +97,7 @@ def _take(visit: Visit, content: bytes) -> Response:
 def _attach(project: Project, name: str, content: bytes) -> str:
     """Keep a file, under another name if one of its name is there already: that one may be in use, or be undone to."""
     if not is_plain(name):
-        raise EntryError(f"{name[:100]!r} is no name for a file; use letters and digits, and no folder", "file")
+        raise EntryError(f"{name[:100]!r} is not a valid file name; use letters and digits, and no folder", "file")
     own, number = Path(name), 1
     while name in project.list_attached():
         if (project.files / name).read_bytes() == content:

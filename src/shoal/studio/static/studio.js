@@ -176,8 +176,8 @@ function altered(field) {
   if (field.options) return [...field.options].some((option) => option.defaultSelected && !option.selected);
   return field.type !== "hidden" && field !== document.activeElement && field.value !== field.defaultValue;
 }
-for (const form of document.querySelectorAll('form[data-swap][data-send][autocomplete="off"]')) {
-  if ([...form.elements].some((field) => "name" in field && field.name && field.type !== "submit" && altered(field))) send(form);
+for (const form of document.querySelectorAll('form[data-swap][autocomplete="off"]')) {
+  if ([...form.elements].some((field) => field.name && field.type !== "submit" && field.closest("[data-send]") && altered(field))) send(form);
 }
 
 // Parts that take a while are asked for once the page is there.

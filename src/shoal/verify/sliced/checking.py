@@ -105,7 +105,7 @@ def verify_sliced(
         # Of rows that match nothing nobody knows what is believed.
         lost = int(records[~(adversary.are_matched(tuples) if matched is None else matched)].sum())
         strangers = lost > absent and f"{lost} source rows match no bucket"
-        checks.append(Check.of("matching", strangers, "every source row that is told matches a bucket"))
+        checks.append(Check.of("matching", strangers, "every published source row matches a bucket"))
     return Answer(checks, guarantees, release.labels)
 
 
@@ -178,7 +178,7 @@ def _check_truth(
     if located:
         homeless = int(np.logical_or.reduce(located).sum())
         fault = homeless > absent and f"{homeless} source rows lie in no region of some part"
-        yield Check.of("located", fault, "every source row that is told lies in one region of each part")
+        yield Check.of("located", fault, "every published source row lies in one region of each part")
     yield from _compare_buckets(release, original) if with_witness else _compare_bounds(release, original, absent)
 
 
@@ -253,7 +253,9 @@ def _compare_bounds(release: Release, original: Original, absent: int) -> Iterat
     yield _check_parts(changed, len(interners))
     forced, available, lost = count_bounds(lists, kinds, records)
     if lost > absent:
-        yield Check("truth", False, f"{lost} source rows are in no bucket, {absent} are said not to be told")
+        yield Check(
+            "truth", False, f"{lost} source rows are in no bucket, but only {absent} are declared as unpublished"
+        )
         return
     wrong = (lists.times > available) | (complete & (lists.times < forced))
     places = len(np.unique(lists.bucket[wrong]))
