@@ -133,6 +133,36 @@ def test_verdicts_are_figures_in_plain_words(sides: BeforeAfter, release: Any) -
     assert re.search(r"The mean, read from the middles of ranges, is about [\d.]+ \([\d.]+ to [\d.]+\); it was", said)
 
 
+def test_a_label_that_covers_one_value_of_the_table_is_not_that_value() -> None:
+    table = pa.table({"age": [20, 20, 40, 40] * 3, "code": ["100", "100", "207", "207"] * 3})
+    attributes = {
+        "age": {"role": "quasi", "taxonomy": {"numbers": {}}},
+        "code": {"role": "quasi", "taxonomy": {"mask": {"length": 3}}},
+    }
+    made = shoal.anonymize(table, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}, seed=1)
+    sides = BeforeAfter.read(
+        Policy.load({"attributes": attributes, "privacy": []}),
+        open_source(table),
+        open_source(made.data),
+        read_form(made.manifest),
+    )
+    assert sides.judge("age") == sides.judge("code") == "Published as it was."
+    wider = {
+        "age": {"[20, 29]": {"from": 20, "below": 30}, "40": {"from": 40, "below": 41}},
+        "code": {"1**": {"prefixes": ["1"]}, "207": {"values": ["207"]}},
+    }
+    entries = {name: made.manifest["attributes"][name] | {"labels": labels} for name, labels in wider.items()}
+    data = pa.table({"age": ["[20, 29]", "40"] * 6, "code": ["1**", "207"] * 6})
+    form = read_form(made.manifest | {"attributes": entries})
+    sides = BeforeAfter.read(
+        Policy.load({"attributes": attributes, "privacy": []}), open_source(table), open_source(data), form
+    )
+    assert sides.judge("age").startswith("Published as it was for 50% and in ranges of 10 for 50% of the records.")
+    assert sides.judge("code").startswith(
+        "Published as it was for 50% and in groups of 1 value for 50% of the records."
+    )
+
+
 def test_the_smallest_classes_are_those_of_the_published_file(sides: BeforeAfter, release: Any) -> None:
     rows = list(zip(release.data.column("age").to_pylist(), release.data.column("town").to_pylist(), strict=True))
     sizes = Counter(rows)

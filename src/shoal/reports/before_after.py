@@ -171,7 +171,7 @@ class BeforeAfter:
         counted = np.stack([groups.gather(counts) for counts in self._count(one, groups.edges)])  # (3, n_groups)
         shown = [at for at in range(len(groups.names)) if counted[:, at].any() or at < len(groups.names) - _REST]
         rows = [(groups.names[at], *(count_text(round(each)) for each in counted[:, at].tolist())) for at in shown]
-        heads = (name, "records before", "records after", "of these, known to be so")
+        heads = (name, "records before", "records after", "of these, not spread")
         shares = counted[:2] / np.maximum(counted[:2].sum(axis=1, keepdims=True), 1e-9)
         named = {groups.names[at]: (float(shares[0, at]), float(shares[1, at])) for at in shown}
         if ends is None:
@@ -227,10 +227,19 @@ class BeforeAfter:
         one = self._column(name)
         published = self._read(one)
         share = sum_weights(published.item, self.records[1], len(published.texts)) / max(self.records[1].sum(), 1e-9)
-        lo, hi, owner = one.find_runs(published.covers or ())
+        covers = published.covers or []
+        lo, hi, owner = one.find_runs(covers)
         leaves = sum_weights(owner, (hi - lo).astype(np.float64), len(share))
-        exact, nothing = leaves == 1, leaves >= one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
-        nothing &= ~exact
+        nothing = np.array(["any" in cover for cover in covers], dtype=np.bool_)
+        if one.places is None:  # a label that covers one value is not that value, if others could have been there
+            labels = np.array([*one.taxonomy.labels[: one.taxonomy.n_leaves], ""], dtype=object)
+            first = np.full(len(share), one.unknown)
+            np.minimum.at(first, owner, lo)
+            exact = (leaves == 1) & (labels[first] == np.array(published.texts.to_pylist(), dtype=object))
+            nothing |= leaves >= max(one.taxonomy.n_leaves - (one.taxonomy.missing is not None), 2)
+        else:
+            exact = (published.bounds[:, 0] == published.bounds[:, 1]) & (leaves == 1)
+        exact |= np.array([cover == {"missing": True} for cover in covers], dtype=np.bool_)
         ranged = ~exact & ~nothing & (share > 0)
         if share[~exact].sum() == 0:
             return f"{changed}Published as it was."
@@ -322,7 +331,7 @@ class BeforeAfter:
         return self.tables.bin_published(one, column, self.form.manifest, edges, self.records[1])
 
     def _count(self, one: Compared, edges: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return (n_bins,) the records of each bin before and after, and of these the ones that are surely in it."""
+        """Return (n_bins,) the records of each bin before and after, and of these the ones under labels of this bin."""
         bins = np.searchsorted(edges, one.encode(self.source.column(one.name)), side="right") - 1
         binned = self._bin(one, edges)
         items = sum_weights(binned.item, self.records[1], len(binned.shares))
@@ -439,7 +448,7 @@ def _describe_sizes(sizes: FloatArray, shares: FloatArray, one: str, unit: str) 
     parts = sum_weights(which, shares, len(distinct))
     texts = [number(size) for size in distinct.tolist()]
     if len(distinct) == 1:
-        return f"{one} of {texts[0]}{unit}"
+        return f"{one} of {texts[0]}{unit.removesuffix('s') if distinct[0] == 1 else unit}"
     if len(distinct) <= _FEW:
         named = join_words([f"{text} ({percent(part)})" for text, part in zip(texts, parts.tolist(), strict=True)])
         return f"{one} of {named}{unit}"
