@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import tables
 
 import shoal
-from shoal.core.errors import UnreachableError
+from shoal.core.errors import PolicyError, UnreachableError
 from shoal.core.progress import Silent
 from shoal.methods.incognito import Incognito, groups, search, solve
 from shoal.methods.incognito.groups import Groupings
@@ -297,3 +297,31 @@ def test_the_search_stays_internal_and_levels_are_published() -> None:
     assert search["complete"]
     assert search["measure"] == "loss"
     assert search["lattice"] == 5 * 2 * 6
+
+
+def test_levels_by_hand_are_published_or_refused() -> None:
+    """They are judged as those that the search finds: of the node it takes, the plan is the same."""
+    problem = table_of([(0, 0, 0), (1, 0, 0), (3, 3, 0)], [3, 3, 1], max_withheld=1)
+    found = plan_of(problem)
+    plan = plan_of(problem, levels={"q0": found.levels["q0"]})
+    assert plan.levels == found.levels == {"q0": 0, "q1": 0}
+    assert (plan.n_withheld, plan.sizes.tolist()) == (1, found.sizes.tolist())
+    assert plan.search == {"measure": "loss", "chosen": found.search["optimum"], "levels": found.levels}
+    coarse = plan_of(problem, levels={"q0": 2, "q1": 2})
+    assert (coarse.n_withheld, coarse.sizes.tolist()) == (0, [7])
+    with pytest.raises(UnreachableError, match="do not keep k-anonymity with at most 0 records withheld"):
+        plan_of(table_of([(0, 0, 0), (1, 0, 0), (3, 3, 0)], [3, 3, 1]), levels={"q0": 1})
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [({"q2": 1}, "'q2' is not a quasi attribute of the policy; did you mean"), ({"q0": 3}, "the levels 0 to 2, and 3")],
+)
+def test_levels_by_hand_that_there_are_not_are_errors(levels: dict[str, int], said: str) -> None:
+    with pytest.raises(PolicyError, match=said):
+        Incognito(levels=levels).refuses(many(2))
+
+
+def test_levels_by_hand_and_recoding_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="leave out recode or levels"):
+        Incognito(levels={"q0": 1}, recode=True)

@@ -21,6 +21,7 @@ from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, ShoalError, UnreachableError
 from shoal.core.kernels import pack
 from shoal.core.progress import Silent
+from shoal.core.registry import discover
 from shoal.engines.local import LocalEngine
 from shoal.methods.base import Method, failing_as_one_class, refuse_unreachable
 from shoal.models.base import TableModel
@@ -128,7 +129,8 @@ class Looked:
         plain, table = unfold_baskets(policy, opened)
         quasi, sensitive = plain.names("quasi"), plain.names("sensitive")
         engine, silent = LocalEngine(), Silent()
-        counted = engine.count(table, (*sensitive, *quasi), silent)
+        persons = tuple(dict.fromkeys(plain.counted_units.values()))
+        counted = engine.count(table, (*persons, *sensitive, *quasi), silent)
         people = {path: engine.count(other, quasi, silent) for path, other in open_populations(plain).items()}
         changed = bool(policy.techniques) or policy.sample is not None
         return cls(counted, people, make_trees(counted, plain, people), plain.attributes, changed)
@@ -161,10 +163,11 @@ def pass_key(document: Mapping[str, Any]) -> str:
         if isinstance(parameters, Mapping)
     ]
     method = document.get("method", "mondrian")
-    parts = {key: document.get(key) for key in ("attributes", "source", "missing", "sample")}
+    parts = {key: document.get(key) for key in ("attributes", "source", "missing", "sample", "unit", "household")}
     named = sorted({str(path) for path in populations if path is not None})
     name = method if isinstance(method, str) else next(iter(method), "") if isinstance(method, Mapping) else ""
-    return json.dumps([parts, named, name], sort_keys=True, default=str)
+    kind = discover("shoal.methods", Method).get(name)
+    return json.dumps([parts, named, kind is not None and kind.draws_rows], sort_keys=True, default=str)
 
 
 def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
@@ -191,6 +194,8 @@ def _judge(
     looked: Looked, problem: Problem, method: Method, requirement: Requirement, failure: str | None
 ) -> tuple[Verdict, str]:
     """Return what is known of a requirement and why; *failure* says why the table as one class does not meet it."""
+    if requirement.people is not None and (failure is not None or find_form(method.form).as_they_are):
+        return "open", _UNKNOWN
     if failure is None:
         if find_form(method.form).as_they_are:
             columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
@@ -221,14 +226,16 @@ def _judge(
 def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: True) -> Costs | None:
     """Count the records that are below the promises at the finest level, by each attribute and without it.
 
-    Models on a population, and on all classes together, are left out: they show only in the run. None if nothing else
-    is promised, or once it is not *wanted* any more.
+    Models on a population, on people, and on all classes together are left out: they show only in the run. None if
+    nothing else is promised, or once it is not *wanted* any more.
     """
     problem = looked.problem(policy)
     asked = [
         requirement
         for requirement in problem.requirements
-        if requirement.population is None and not isinstance(requirement.model, TableModel)
+        if requirement.population is None
+        and requirement.people is None
+        and not isinstance(requirement.model, TableModel)
     ]
     if not asked:
         return None
@@ -293,9 +300,8 @@ class Forecast:
 
     def ask(self, project: Project, patience: float = PATIENCE) -> Known:
         """Return what is known of the newest policy within *patience* seconds."""
-        attached = tuple((name, (project.files / name).stat().st_mtime_ns) for name in project.list_attached())
         with self._lock:
-            question = (project.revision, attached)
+            question = (project.revision, list_versions(project))
             if question != self._question:
                 self._question, self._first, self._whole = question, Future(), Future()
                 arguments = (project, question, project.document, self._first, self._whole)
@@ -329,6 +335,11 @@ class Forecast:
                 found = Known(problem=_UNKNOWN)
             whole.set_result(found)
 
+    def look(self, project: Project, document: dict[str, Any], policy: Policy) -> Looked:
+        """Return the table as it was counted for a policy, or one that a pass over it serves as well."""
+        with self._working:
+            return self._look(project, document, policy, list_versions(project))
+
     def _look(self, project: Project, document: dict[str, Any], policy: Policy, attached: object) -> Looked:
         key = f"{pass_key(document)} {attached}"
         held = self._looked
@@ -347,6 +358,11 @@ class Forecast:
     def let_go(self) -> None:
         """Free what was counted; the next question counts again."""
         self._looked = None
+
+
+def list_versions(project: Project) -> tuple[tuple[str, int], ...]:
+    """Return the attached files with the times of their last change."""
+    return tuple((name, (project.files / name).stat().st_mtime_ns) for name in project.list_attached())
 
 
 _LATEST: deque[weakref.ref[Forecast]] = deque()  # those that counted a table last

@@ -17,6 +17,7 @@ PAGES = {
     "intervals": "{project}/taxonomies/1",
     "tree": "{project}/taxonomies/4",
     "guarantees": "{project}/guarantees",
+    "levels": "{project}/levels",
     "run": "{project}/run",
     "results": "{project}/results",
     "compare": "{project}/compare",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from shoal.core.errors import PolicyError, did_you_mean
 from shoal.core.progress import Progress
 from shoal.methods.base import Method, refuse_unreachable
 from shoal.models.base import TableModel
@@ -41,9 +42,21 @@ class Incognito(Method):
     round_suppression: float = Field(
         default=1.0, gt=0, le=1, description="with recode: the share of its records that a round may leave to the next"
     )
+    levels: dict[str, Annotated[int, Field(ge=0, strict=True)]] = Field(
+        default={},
+        description="levels chosen by hand, 0 being the original values, as for attributes that are not named; "
+        "without any, the best are searched for",
+    )
+
+    @model_validator(mode="after")
+    def _choose_or_recode(self) -> Self:
+        if self.levels and self.recode:
+            raise ValueError("levels by hand are the same for all records; leave out recode or levels")
+        return self
 
     def refuses(self, problem: Problem) -> str | None:
-        """Labels of several rounds overlap, and only some models bear that."""
+        """Names and levels that there are not are errors. Labels of rounds overlap, which only some models bear."""
+        self.find_levels(problem)
         for requirement in problem.requirements if self.recode else ():
             model = requirement.model
             of_all = isinstance(model, TableModel) or requirement.population is not None
@@ -53,10 +66,13 @@ class Incognito(Method):
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:  # noqa: ARG002
         """Return the classes of the best node."""
-        from shoal.methods.incognito.solve import Solution, recode
+        from shoal.methods.incognito.solve import Solution, plan_levels, recode
 
         if all(requirement.merge_monotone for requirement in problem.requirements):
             refuse_unreachable(problem, problem.max_withheld)
+        chosen = self.find_levels(problem)
+        if chosen is not None:
+            return plan_levels(problem, self.measure, chosen)
         end = time.monotonic() + self.time_budget
         with progress.step("searching", unit="nodes") as step:
 
@@ -66,3 +82,15 @@ class Incognito(Method):
             if self.recode:
                 return recode(problem, solve_part, self.round_suppression)
             return solve_part(problem, problem.max_withheld).plan()
+
+    def find_levels(self, problem: Problem) -> tuple[int, ...] | None:
+        """Return the level of each quasi attribute if they are chosen by hand, else None."""
+        heights = {attribute.name: attribute.taxonomy.height for attribute in problem.quasi}
+        for name, level in self.levels.items():
+            if name not in heights:
+                found = f"{name!r} is not a quasi attribute of the policy{did_you_mean(name, heights)}"
+                raise PolicyError(f"method {self.name}: levels: {found}")
+            if level > heights[name]:
+                found = f"the taxonomy of {name!r} has the levels 0 to {heights[name]}, and {level} is asked for"
+                raise PolicyError(f"method {self.name}: levels: {found}")
+        return tuple(self.levels.get(name, 0) for name in heights) if self.levels else None

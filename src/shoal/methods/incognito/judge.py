@@ -102,14 +102,14 @@ class Judge:
             return Verdict(levels, Finding.FAILS, True, plain)  # a table of one class is like itself: no protection
         return Verdict(levels, Finding.HOLDS, True, plain, self.measure.cost(grouping, suppressed), suppressed)
 
-    def find_failing(self, grouping: Grouping) -> list[tuple[Requirement, Whole]]:
-        """Return the requirements that some groups fail, nothing being suppressed."""
+    def find_failing(self, grouping: Grouping) -> list[tuple[Requirement, Whole, BoolArray]]:
+        """Return the requirements that some groups fail, nothing being suppressed, and (n_groups,) which these are."""
         found = []
         for requirement, whole in self.asked:
             failing = np.zeros(grouping.n_groups, dtype=np.bool_)
             self._judge(grouping, requirement, whole, failing)
             if failing.any():
-                found.append((requirement, whole))
+                found.append((requirement, whole, failing))
         return found
 
     def _surely_fails(self, grouping: Grouping) -> bool:

@@ -5,12 +5,13 @@ With local recoding, what one search suppresses is generalized again, by levels 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from shoal.core.arrays import IntArray
+from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
 from shoal.methods.base import failing_as_one_class, find_blocking, name_together
@@ -35,9 +36,7 @@ class Solution:
     @classmethod
     def of(cls, problem: Problem, measure: str, budget: int, seconds: float, step: Step) -> Solution:
         """Search the lattice of a problem with at most *budget* records suppressed."""
-        groupings = Groupings(problem)
-        judge = Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
-        return cls(problem, Search.of(judge, seconds, step))
+        return cls(problem, Search.of(make_judge(problem, measure, budget), seconds, step))
 
     @property
     def found(self) -> bool:
@@ -46,19 +45,10 @@ class Solution:
 
     def plan(self) -> Plan:
         """Return the best node's classes, with the search's figures, or raise what stands in the way."""
-        best, groupings = self.search.best, self.search.judge.groupings
+        best, figures = self.search.best, self.search.as_dict()
         if best is None or best.suppressed is None:
             raise UnreachableError(self._why_none())
-        grouping = groupings.at(best.levels)
-        published = (grouping.sizes > 0) & ~best.suppressed
-        number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
-        lo, hi = groupings.ladders.ranges(grouping.keys[published], best.levels)
-        people = {name: groupings.people(grouping, name)[published] for name in groupings.population_names}
-        class_of = number[groupings.group_of_cells(grouping)]
-        plan = Plan.of_cells(lo, hi, class_of, self.problem.cells.counts, people)
-        levels = dict(zip((attribute.name for attribute in self.problem.quasi), best.levels, strict=True))
-        figures = self.search.as_dict()
-        plan = replace(plan, levels=levels, search={**figures, "levels": levels})
+        plan = _plan_node(self.problem, self.search.judge.groupings, best.levels, best.suppressed, figures)
         if self.search.complete:
             return plan
         return plan.warn(
@@ -109,10 +99,47 @@ class Solution:
         grouping = judge.groupings.at(levels)
         failing = judge.find_failing(grouping) if np.count_nonzero(grouping.sizes) > 1 else []
         reached = []
-        for requirement, whole in failing:
+        for requirement, whole, _ in failing:
             blocks = judge.groupings.blocks(grouping, requirement, grouping.sizes > 0)
             reached.append((requirement, max(requirement.model.worst(classes, whole) for _, classes in blocks)))
         return reached
+
+
+def _plan_node(
+    problem: Problem, groupings: Groupings, levels: Levels, suppressed: BoolArray, figures: Mapping[str, Any]
+) -> Plan:
+    """Return the classes of a node without those that are suppressed."""
+    grouping = groupings.at(levels)
+    published = (grouping.sizes > 0) & ~suppressed
+    number = np.where(published, np.cumsum(published) - 1, WITHHELD).astype(np.int32)
+    lo, hi = groupings.ladders.ranges(grouping.keys[published], levels)
+    people = {name: groupings.people(grouping, name)[published] for name in groupings.population_names}
+    class_of = number[groupings.group_of_cells(grouping)]
+    named = dict(zip((attribute.name for attribute in problem.quasi), levels, strict=True))
+    plan = Plan.of_cells(lo, hi, class_of, problem.cells.counts, people)
+    return replace(plan, levels=named, search={**figures, "levels": named})
+
+
+def plan_levels(problem: Problem, measure: str, levels: Levels) -> Plan:
+    """Return the classes of levels that were chosen by hand, or raise why they do not keep the requirements."""
+    judge = make_judge(problem, measure, problem.max_withheld)
+    verdict = judge.check(levels)
+    if verdict.suppressed is None:
+        failing = judge.find_failing(judge.groupings.at(levels))
+        names = ", ".join(dict.fromkeys(requirement.model.subject for requirement, _, _ in failing))
+        raise UnreachableError(
+            f"the levels that the policy chooses do not keep {names or 'every requirement'} with at most "
+            f"{problem.max_withheld} records withheld; choose higher levels, withhold more, or leave levels out to "
+            "have the best ones found"
+        )
+    figures = {"measure": measure, "chosen": judge.measure.value(verdict.cost)}
+    return _plan_node(problem, judge.groupings, levels, verdict.suppressed, figures)
+
+
+def make_judge(problem: Problem, measure: str, budget: int) -> Judge:
+    """Return who checks the nodes of a problem's lattice, with at most *budget* records suppressed."""
+    groupings = Groupings(problem)
+    return Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
 
 
 Solve = Callable[[Problem, int], Solution]

@@ -17,7 +17,6 @@ from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
-from shoal.reports.plots import Plot
 from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
 from shoal.studio.pages.guarantees import list_parameters, start_of
@@ -32,7 +31,7 @@ from shoal.studio.pages.run import (
 from shoal.studio.project import Project
 
 _HERE = "/compare"
-_KIND = "compare"
+KIND = "compare"
 _USUAL = {"k-anonymity.k": "5, 10, 25", "column-frequency.k": "5, 10, 25", "max_withheld": "0, 0.01, 0.05"}
 
 
@@ -57,10 +56,10 @@ def sweepable(project: Project) -> list[str]:
 def show(visit: Visit) -> Response:
     """Show what can be compared, how far a comparison is, and what the newest one found."""
     project = visit.project
-    jobs = project.jobs_of(_KIND)
+    jobs = project.jobs_of(KIND)
     newest = next((job for job in jobs if job.state == "done"), None)
     last = jobs[0].memory if jobs else {"form": {}, "methods": []}
-    rows = [] if newest is None else _rank_rows(newest)
+    rows = [] if newest is None else rank_rows(newest)
     promises = project.document.get("privacy")
     return visit.render(
         "compare.html",
@@ -75,12 +74,12 @@ def show(visit: Visit) -> Response:
         **describe_jobs(jobs),
         newest=newest,
         rows=rows,
-        plot=_plot(rows),
+        plot=frontier(points) if (points := list_points(rows)) else None,
         solutions=[*map(describe_solution, list_solutions(project)), *project.earlier],
     )
 
 
-def _rank_rows(job: Job) -> list[dict[str, Any]]:
+def rank_rows(job: Job) -> list[dict[str, Any]]:
     """Return the rows of a comparison, the best first; those that were not made come last."""
     rows = [
         {**row, "place": place, "promises": describe_promises(row)}
@@ -89,22 +88,22 @@ def _rank_rows(job: Job) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row.get("rank") is None, row.get("rank") or 0))
 
 
-def _plot(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
-    points = [
+def list_points(rows: Sequence[Mapping[str, Any]], page: str = "") -> list[Point]:
+    """Return the points of ranked rows, which lead to the rows of the table on this *page*."""
+    return [
         Point(
             str(row["name"]),
             row["risk"],
             row["kept"],
             bool(row["dominated_by"]),
             row["rank"],
-            f"#row-{row['place']}",
+            f"{page}#row-{row['place']}",
             row.get("risk_low"),
             row.get("risk_high"),
         )
         for row in rows
         if row.get("rank") is not None
     ]
-    return frontier(points) if points else None
 
 
 def arguments(form: Form, names: list[str]) -> list[str]:
@@ -120,15 +119,21 @@ def arguments(form: Form, names: list[str]) -> list[str]:
         found += ["--methods", ",".join(map(_write_method, methods))]
     if not found:
         raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
-    weights = {part: form.get(f"weight {part}").strip() for part in PARTS}
+    return found + list_settings(form)
+
+
+def list_settings(form: Mapping[str, str]) -> list[str]:
+    """Return the options of ``shoal compare`` that all rows share: the weights, and whom it is tried on."""
+    found: list[str] = []
+    weights = {part: form.get(f"weight {part}", "").strip() for part in PARTS}
     changed = [
         f"{part}={weight}" for part, weight in weights.items() if weight not in ("", f"{DEFAULT_WEIGHTS[part]:g}")
     ]
     if changed:
         found += ["--weights", ",".join(changed)]
     for name in ("hold-out", "targets"):
-        if form.get(name).strip():
-            found += [f"--{name}", form.get(name).strip()]
+        if form.get(name, "").strip():
+            found += [f"--{name}", form.get(name, "").strip()]
     return found
 
 
@@ -151,13 +156,13 @@ def start(visit: Visit) -> Response:
         "methods": visit.form.getlist("method"),
         "document": project.document,
     }
-    visit.studio.jobs.start(project, _KIND, command, **kept)
+    visit.studio.jobs.start(project, KIND, command, **kept)
     return visit.to(visit.at(_HERE))
 
 
 def take(visit: Visit) -> Response:
     """Make the policy of one row the project's policy."""
-    job = find_job(visit, kind=_KIND)
+    job = find_job(visit, kind=KIND)
     number, rows = visit.form.get("row"), job.answer.get("rows", [])
     if not (number.isascii() and number.isdigit() and int(number) < len(rows)):
         raise HTTPException(404)

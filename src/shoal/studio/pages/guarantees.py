@@ -34,7 +34,8 @@ _VERDICTS = {
 }
 
 
-def _ready(project: Project) -> str | None:
+def require_quasi(project: Project) -> str | None:
+    """Return None if there is a quasi-identifier, else what to do first."""
     roles = [entry.get("role") for entry in _attributes(project.document).values() if isinstance(entry, Mapping)]
     return None if "quasi" in roles else "give at least one column the role quasi first"
 
@@ -363,7 +364,7 @@ def start_of(kind: type[PrivacyModel | Method], fields: Iterable[Parameter]) -> 
     return {field.name: kind.usual.get(field.name, field.least or 1) for field in fields if field.required}
 
 
-place = Place("Guarantees", _HERE, 30, _ready)
+place = Place("Guarantees", _HERE, 30, require_quasi)
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),

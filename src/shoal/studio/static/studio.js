@@ -191,7 +191,8 @@ function follow(place) {
     if (!place.isConnected || (state && state !== "running")) {
       clearInterval(timer);
       if (state === "done" && place.isConnected && place.dataset.then) location.assign(place.dataset.then);
-      if (state) announce({ done: "Done", failed: "Failed", cancelled: "Cancelled" }[state] ?? "");
+      const said = { done: "Done", failed: "Failed", cancelled: "Cancelled" }[state];
+      if (said) announce(said);
       return;
     }
     const answer = await fetch(place.dataset.poll, { headers: { "Shoal-Swap": "1" } }).catch(() => null);

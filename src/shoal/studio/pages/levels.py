@@ -1,0 +1,278 @@
+"""Levels: the lattice of full-domain generalization by sliders and as a drawing, to choose a combination and run it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+
+from shoal.core.errors import ShoalError, UsageError
+from shoal.core.wording import count_noun, parameters_text, percent
+from shoal.methods.incognito import Incognito
+from shoal.methods.incognito.groups import Levels
+from shoal.policy.drafting import flow
+from shoal.reports.frontier import Point as Release
+from shoal.reports.frontier import frontier
+from shoal.reports.plots import Plot, draw
+from shoal.reports.svg import TEXT, WIDTH, Scale, diamond, element, line, place_text, text, tooltip
+from shoal.studio.answers import Place, Visit, page, require_policy
+from shoal.studio.levels import Explorer, Lattices, Point, full_domain
+from shoal.studio.pages.compare import KIND as COMPARED
+from shoal.studio.pages.compare import list_points, list_settings, rank_rows
+from shoal.studio.pages.guarantees import require_quasi
+from shoal.studio.pages.run import describe_jobs, refuse_problems
+from shoal.studio.project import Project
+
+_HERE = "/levels"
+_KIND = "levels"
+_CHOSEN = "chosen levels"
+_PATIENCE = 1.0  # seconds that the page waits for the table and the search
+_MOST_LISTED = 50
+_MOST_DRAWN = 4096
+_LEFT, _TOP, _RIGHT, _BOTTOM = 62.0, 30.0, WIDTH - 16.0, 300.0
+
+
+def _ready(project: Project) -> str | None:
+    needed = require_policy(project) or require_quasi(project)
+    return needed or (None if project.document.get("privacy") else "add a guarantee first")
+
+
+def show(visit: Visit) -> Response:
+    """Show the sliders and everything about the levels that they stand at."""
+    return visit.render("levels.html", **_describe(visit, _PATIENCE), **_describe_frontier(visit.project))
+
+
+def show_part(visit: Visit) -> Response:
+    """Show the same as a part of the page, once the table was counted."""
+    return visit.render("levels_part.html", **_describe(visit, 0.1))
+
+
+def _describe(visit: Visit, patience: float) -> dict[str, Any]:
+    refusal = _ready(visit.project)
+    explorer = None
+    try:
+        explorer = None if refusal else Lattices.of(visit.project).ask(visit.project, patience)
+    except ShoalError as error:
+        refusal = str(error)
+    if explorer is None:
+        return {"explorer": None, "refusal": refusal}
+    levels = _current(visit.project, explorer)
+    changed = bool(visit.project.document.get("sample")) or "technique" in json.dumps(visit.project.document)
+    return {
+        "explorer": explorer,
+        "refusal": None,
+        "changed": changed,
+        "examples": explorer.examples(),
+        **_describe_node(explorer, levels),
+        **_describe_lattice(explorer, levels),
+    }
+
+
+def _current(project: Project, explorer: Explorer) -> Levels:
+    """Return the levels looked at last, else those of the policy, else the optimum, else the highest."""
+    try:
+        return explorer.read_levels(project.memory.get(_CHOSEN, ()))
+    except UsageError:
+        method = project.document.get("method")
+        own = method.get(Incognito.name) if isinstance(method, dict) else None
+        named = own.get("levels") if isinstance(own, dict) else None
+        best = explorer.survey.optimum or explorer.ladders.top
+        return explorer.read_levels(str(named.get(name, 0)) for name in explorer.names) if named else best
+
+
+def _require(visit: Visit) -> tuple[Explorer, Levels]:
+    """Return the lattice, and the levels that a form asks for."""
+    explorer = Lattices.of(visit.project).ask(visit.project, _PATIENCE)
+    if explorer is None:
+        raise UsageError("the policy was changed, and the table is being counted again; reload this page")
+    return explorer, explorer.read_levels(visit.form.getlist("level"))
+
+
+def show_node(visit: Visit) -> Response:
+    """Show what the levels of the sliders cost and leave."""
+    explorer, levels = _require(visit)
+    visit.project.memory[_CHOSEN] = visit.form.getlist("level")
+    return visit.render("levels_node.html", **_describe_node(explorer, levels))
+
+
+def show_around(visit: Visit) -> Response:
+    """Show the combinations one level up or down."""
+    explorer, levels = _require(visit)
+    examples, around = explorer.examples(), []
+    for one in explorer.look_around(levels):
+        where = next(place for place, level in enumerate(one.levels) if level != levels[place])
+        level = one.levels[where]
+        shown = {"place": where, "name": explorer.names[where], "level": level, "up": level > levels[where]}
+        around.append({**shown, "example": examples[where][level][0], "point": one})
+    return visit.render("levels_around.html", explorer=explorer, around=around)
+
+
+def show_lattice(visit: Visit) -> Response:
+    """Show the drawing of all combinations, as far as they were looked at."""
+    explorer = Lattices.of(visit.project).ask(visit.project, 0.0)
+    if explorer is None:
+        raise UsageError("the policy was changed; reload this page")
+    return visit.render("levels_lattice.html", **_describe_lattice(explorer, _current(visit.project, explorer)))
+
+
+def _describe_node(explorer: Explorer, levels: Levels) -> dict[str, Any]:
+    node = explorer.look(levels)
+    side = node.published if node.holds and node.published else node.everything
+    x, y = _scales(explorer)
+    models = {one.number: one.model for one in explorer.problem.requirements}
+    said = {
+        number: parameters_text({key: value for key, value in given.items() if value not in ([], None)})
+        for number, model in models.items()
+        if (given := model.model_dump(mode="json", exclude_unset=True))
+    }
+    return {
+        "explorer": explorer,
+        "levels": levels,
+        "node": node,
+        "optimum": explorer.survey.optimum,
+        "guarantees": [(m.name, said.get(i, ""), node.failing.get(i, 0)) for i, m in sorted(models.items())],
+        "place": (place_text(x.place(side["loss"])), place_text(y.place(math.log10(side["prosecutor_mean"])))),
+    }
+
+
+def _describe_lattice(explorer: Explorer, levels: Levels) -> dict[str, Any]:
+    survey = explorer.survey
+    holding = sorted((one for one in survey.points.values() if one.holds), key=lambda one: _rank(explorer, one))
+    drawn = [*holding, *(one for one in survey.points.values() if not one.holds)][:_MOST_DRAWN]
+    x, y = _scales(explorer)
+    places = [(x.place(one.loss), y.place(math.log10(one.mean_risk))) for one in drawn]
+    nodes = [[round(a), round(b), ",".join(map(str, one.levels))] for one, (a, b) in zip(drawn, places, strict=True)]
+    return {
+        "explorer": explorer,
+        "survey": survey,
+        "levels": levels,
+        "listed": holding[:_MOST_LISTED],
+        "n_holding": len(holding),
+        "nodes": json.dumps(nodes, separators=(",", ":")),
+        "plot": _draw(explorer, drawn, places) if survey.figures else None,
+    }
+
+
+def _rank(explorer: Explorer, one: Point) -> tuple[bool, float, int]:
+    more = explorer.judge.measure.name == "um"
+    return one.levels != explorer.survey.optimum, -one.loss if more else one.loss, sum(one.levels)
+
+
+def _scales(explorer: Explorer) -> tuple[Scale, Scale]:
+    """Return the axis of loss, from the finest node to the coarsest, and that of mean risk, by powers of ten."""
+    low, high = sorted(explorer.ends)
+    lowest = math.floor(math.log10(1 / max(explorer.problem.cells.n_records, 10)))
+    return Scale(low, high if high > low else low + 1, _LEFT, _RIGHT), Scale(lowest, 0, _BOTTOM, _TOP)
+
+
+def _draw(explorer: Explorer, drawn: Sequence[Point], places: Sequence[tuple[float, float]]) -> Plot:
+    """Draw nodes by what they lose and by their mean risk: full where they hold, the optimum as a diamond."""
+    x, y = _scales(explorer)
+    parts = []
+    for tick in range(round(y.low), 1):
+        parts.append(line(_LEFT, y.place(tick), _RIGHT, y.place(tick), "plot-grid"))
+        parts.append(text(_LEFT - 7, y.place(tick) + TEXT / 3, percent(10.0**tick), "plot-soft", anchor="end"))
+    for mark in x.ticks():
+        parts.append(line(x.place(mark), _TOP, x.place(mark), _BOTTOM, "plot-grid"))
+        parts.append(text(x.place(mark), _BOTTOM + TEXT + 4, f"{mark:,.4g}", "plot-soft", anchor="middle"))
+    parts += [line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "plot-axis"), line(_LEFT, _TOP, _LEFT, _BOTTOM, "plot-axis")]
+    measure = explorer.judge.measure.name
+    better = "more" if measure == "um" else "less"
+    parts.append(text(4, TEXT + 2, "mean risk of being found (less is better)", "plot-soft"))
+    below = f"{measure}: what is {'kept' if measure == 'um' else 'lost'} ({better} is better)"
+    parts.append(text((_LEFT + _RIGHT) / 2, _BOTTOM + 2 * TEXT + 12, below, "plot-soft", anchor="middle"))
+    for holds, look in ((False, "levels-fails"), (True, "levels-holds")):
+        dots = [
+            f"M{place_text(a)} {place_text(b)}h0"
+            for one, (a, b) in zip(drawn, places, strict=True)
+            if bool(one.holds) == holds
+        ]
+        parts.append(element("path", d="".join(dots), class_=look) if dots else "")
+    best = explorer.survey.optimum
+    for one, (a, b) in zip(drawn, places, strict=True):
+        if one.levels == best:
+            parts.append(diamond(a, b, 8, "plot-before", tooltip(f"the optimum: {name_levels(explorer, one.levels)}")))
+    parts.append(element("circle", tooltip("the levels of the sliders"), id="here", r=9.0, class_="levels-here"))
+    words = _words(explorer, sum(bool(one.holds) for one in explorer.survey.points.values()))
+    return draw("Combinations of levels", words, parts, _BOTTOM + 2 * TEXT + 20, (), ())
+
+
+def name_levels(explorer: Explorer, levels: Levels) -> str:
+    """Write ``age 2, sex 0``."""
+    return ", ".join(f"{name} {level}" for name, level in zip(explorer.names, levels, strict=True))
+
+
+def _words(explorer: Explorer, n_holding: int) -> str:
+    survey, figures = explorer.survey, explorer.survey.figures
+    seen, every = len(survey.points), explorer.n_nodes
+    which = "All" if seen == every else f"{seen:,} of"
+    words = f"{which} {count_noun(every, 'combination')} of levels {'were' if seen != 1 else 'was'} looked at; "
+    words += f"{n_holding:,} of these {'keeps' if n_holding == 1 else 'keep'} every guarantee."
+    if survey.optimum is None:
+        return f"{words} {'None does.' if figures.get('complete') else 'None was found yet.'}"
+    words += f" The optimum is {name_levels(explorer, survey.optimum)} ({figures['measure']} {figures['optimum']:.4g})"
+    return words + (
+        ", which is proven." if figures["complete"] else f"; no other is better than {figures['bound']:.4g}."
+    )
+
+
+def run(visit: Visit) -> Response:
+    """Put the levels of the sliders into the policy, and go to the run."""
+    explorer, levels = _require(visit)
+    if not explorer.look(levels).holds:
+        raise UsageError(
+            "these levels do not keep every guarantee; choose others, or allow more records to be withheld"
+        )
+    chosen = dict(zip(explorer.names, levels, strict=True))
+    visit.project.change(visit.form.revision, full_domain(visit.project.document, chosen))
+    return visit.to(visit.at("/run"))
+
+
+def _describe_frontier(project: Project) -> dict[str, Any]:
+    """Return the frontier of the newest comparison, with the levels that were measured since as points of it."""
+    jobs = project.jobs_of(_KIND)
+    compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)
+    if compared is None:
+        return {"frontier": None, **describe_jobs(jobs)}
+    points = list_points(rank_rows(compared), f"/projects/{project.id}/compare")
+    for job in jobs:
+        for row in job.answer.get("rows", ()) if job.state == "done" else ():
+            if row.get("rank") is not None:
+                worse = any(one.risk <= row["risk"] and one.kept >= row["kept"] for one in points)
+                ends = row.get("risk_low"), row.get("risk_high")
+                points.append(Release(job.memory["name"], row["risk"], row["kept"], worse, None, None, *ends))
+    return {"frontier": frontier(points) if points else None, **describe_jobs(jobs)}
+
+
+def compare(visit: Visit) -> Response:
+    """Measure the levels of the sliders as the newest comparison measured its releases, of the same people."""
+    explorer, levels = _require(visit)
+    project = visit.project
+    refuse_problems(project)
+    compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)
+    if compared is None:
+        raise UsageError("make a comparison first")
+    chosen = dict(zip(explorer.names, levels, strict=True))
+    method = full_domain(project.document, chosen)["method"][Incognito.name]
+    command: list[str | Path] = ["compare", project.source, "-p", project.write_policy()]
+    command += ["--methods", f"{Incognito.name}{flow(method)}", *list_settings(compared.memory["form"])]
+    command += ["--cache", project.folder / "comparisons"]
+    visit.studio.jobs.start(project, _KIND, command, name=f"levels {'-'.join(map(str, levels))}")
+    return visit.to(visit.at(f"{_HERE}#frontier"))
+
+
+place = Place("Levels", _HERE, 37, _ready)
+_PATH = f"/projects/{{project}}{_HERE}"
+routes = [
+    page(_PATH, show),
+    page(f"{_PATH}/part", show_part),
+    page(f"{_PATH}/lattice", show_lattice),
+    page(f"{_PATH}/node", show_node, "POST"),
+    page(f"{_PATH}/around", show_around, "POST"),
+    page(f"{_PATH}/run", run, "POST"),
+    page(f"{_PATH}/compare", compare, "POST"),
+]
