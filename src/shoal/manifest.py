@@ -257,6 +257,14 @@ class Sample(StrictEntry):
         return self
 
 
+class About(StrictEntry):
+    """What the data holder states about the release to everybody who receives it."""
+
+    title: str | None = None
+    owner: str | None = None
+    purpose: str | None = None
+
+
 class People(StrictEntry):
     """The source's columns that name people."""
 
@@ -360,6 +368,7 @@ class Manifest(StrictEntry):
     agreed: AgreedFile | None = None
     techniques: dict[str, dict[str, Any]] = {}  # of changed columns
     sample: Sample | None = None
+    about: About = About()
     reading: Reading | None = None  # of the source, where it was not read as it is
     people: People = People()
     claims: Listed[Claim] = ()

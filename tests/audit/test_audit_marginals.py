@@ -95,6 +95,10 @@ def test_of_many_rows_a_random_sample_is_looked_at() -> None:
     drawn = np.sort(np.asarray(sample.table().column("number")))
     assert (len(drawn), len(np.unique(drawn)), sample.n_rows) == (1000, 1000, 50_000)
     assert abs(drawn.mean() - 25_000) < 5 * 50_000 / np.sqrt(12 * 1000)  # 5 standard errors; the seed is fixed
+    texts = RowSample(10)
+    for start in range(0, 4000, 500):
+        texts.add(pa.record_batch({"text": pa.array([f"{n}" for n in range(start, start + 500)]).dictionary_encode()}))
+    assert sum(len(batch.column(0).dictionary) for batch in texts._batches) <= 2 * 20 + 2 * len(texts._batches)
     few = RowSample(1000)
     few.add(numbers.slice(0, 900).to_batches()[0])
     assert few.table().num_rows == 900

@@ -319,7 +319,7 @@ def test_the_picture_is_drawn_and_says_nothing_of_the_day(small: Comparison, suf
     assert first.read_bytes() == second.read_bytes()
     if suffix == ".svg":
         drawn = first.read_text(encoding="utf-8")
-        for text in ("original", "k-anonymity", "risk: singling out", "not rated", "kept: score of marginals"):
+        for text in ("original", "k-anonymity", "risk: singling out", "not rated", "100%: tables as in the source"):
             assert f">{text}<" in drawn
         assert ">differential-privacy<" not in drawn  # it has no release
 

@@ -191,7 +191,7 @@ def test_public_pages_have_the_dictionary_the_labels_and_the_losses(
             itself = cover_text(cover) == label  # what stands for itself needs no explanation
             assert (f'<th scope="row">{html.escape(label)}</th><td>' in page) != itself, label
     losses = manifest["utility"].get("attribute-loss", {})
-    assert ("Information lost by attribute" in page) == bool(losses)
+    assert ("Precision by attribute" in page) == bool(losses)
     if name not in ("agreed", "synthetic"):
         assert "as &lt;registered&gt;" in page
     assert ("no row is a person" in page.lower()) == (name == "synthetic")

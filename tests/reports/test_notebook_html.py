@@ -58,7 +58,7 @@ def test_a_release_shows_promises_plots_and_utility(release: shoal.Release) -> N
     assert "Release, verified 200 of 200 records" in stated
     assert f"k-anonymity k = 5 {reached:g} holds" in stated
     assert "Risk of being found" in stated
-    assert "Information lost by attribute" in stated
+    assert "Precision by attribute" in stated
     assert f"{release.utility['um']:,.6g}" in stated
     assert "for the data holder" in stated
     assert repr(release) == "Release(mondrian, 200 rows, verified=True, folder=None)"

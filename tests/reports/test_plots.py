@@ -17,10 +17,10 @@ from shoal.reports.plots import (
     Plot,
     associations,
     attack_risks,
-    attribute_loss,
     class_sizes,
     histogram,
     plot_style,
+    precision,
     risks,
     sensitive_shares,
 )
@@ -51,7 +51,7 @@ def of_name(name: str) -> list[Plot]:
     return [
         class_sizes(BEFORE, AFTER),
         risks(RISK_BEFORE, RISK_AFTER),
-        attribute_loss({name: 0.5, "b": 0.0}),
+        precision({name: 0.5, "b": 0.0}),
         sensitive_shares(name, [{"value": name, "whole": 0.2, "lowest": 0.1, "highest": 0.4}]),
         associations([{"pair": [name, "b"], "before": 0.8, "after": 0.3}]),
         frontier([Point(name, 0.1, 0.8, href=name, rank=1), Point("b", 0.2, 0.7, dominated=True)]),
@@ -62,7 +62,7 @@ def of_name(name: str) -> list[Plot]:
 
 EMPTY = [
     class_sizes([], []),
-    attribute_loss({}),
+    precision({}),
     sensitive_shares("x", []),
     associations([]),
     frontier([]),
@@ -131,7 +131,7 @@ def test_nothing_to_show_is_said(plot: Plot) -> None:
 
 def test_a_long_name_is_cut_and_told_whole() -> None:
     name = "the attribute of an attribute " * 4
-    plot = attribute_loss({name: 0.5})
+    plot = precision({name: 0.5})
     label = next(
         each for each in ElementTree.fromstring(plot.drawing).iter(f"{SVG}text") if "…" in "".join(each.itertext())
     )
@@ -169,12 +169,12 @@ def test_risks_are_drawn_on_a_scale_to_one() -> None:
     assert "1 record before and 5 records after" in plot.description
 
 
-def test_losses_are_ordered() -> None:
-    plot = attribute_loss({"sex": 0.0, "age": 0.25, "zip": 0.75})
-    assert plot.rows == (("zip", "75%"), ("age", "25%"), ("sex", "0%"))
+def test_the_least_precise_come_first() -> None:
+    plot = precision({"sex": 0.0, "age": 0.25, "zip": 0.75})
+    assert plot.rows == (("zip", "25%"), ("age", "75%"), ("sex", "100%"))
     lengths = bars(plot, "plot-after")
-    assert lengths == pytest.approx([lengths[0], lengths[0] / 3, 0], abs=0.1)
-    assert plot.description == "zip loses most (75%), age least of those that change (25%); 1 is exact."
+    assert lengths == pytest.approx([lengths[2] / 4, lengths[2] * 3 / 4, lengths[2]], abs=0.1)
+    assert plot.description == "zip is least precise (25%), age most of those that change (75%); 1 is exact."
 
 
 def test_at_most_twenty_sensitive_values_are_shown_and_the_rest_is_told() -> None:

@@ -60,6 +60,28 @@ def test_the_readme_tells_every_column_promise_and_label(release: Any) -> None:
     assert all(f"`{label}`" in text for label in list(labels)[:40])
 
 
+def test_public_pages_have_the_title_the_owner_and_the_purpose_and_nothing_else_that_is_stated(tmp_path: Path) -> None:
+    stated = {"title": "Stays <2024>", "owner": "The [registry](x)", "recipient": "Anna", "purpose": "Research"}
+    policy = {
+        "attributes": {"age": {"role": "quasi"}},
+        "privacy": [{"k-anonymity": {"k": 2}}],
+        "release": stated | {"threshold": 0.731},
+    }
+    made = shoal.anonymize(pa.table({"age": [1, 1, 2, 2]}), policy, out=tmp_path / "out")
+    assert made.manifest["about"] == {key: stated[key] for key in ("title", "owner", "purpose")}
+    readme, page = ((tmp_path / "out" / "public" / name).read_text() for name in ("README.md", "report.html"))
+    assert readme.startswith("# Stays &lt;2024>\n\n- Responsible for the data: The \\[registry\\](x)\n")
+    assert "<h1>Stays &lt;2024&gt;</h1>" in page
+    assert "Responsible for the data" in page
+    for text in (readme, page, json.dumps(made.manifest)):
+        assert "Research" in text
+        assert not re.search("Anna|0.731|73.1", text)
+    assert shoal.verify(tmp_path / "out").verified
+    written = tmp_path / "out" / "public" / "manifest.json"
+    written.write_text(written.read_text().replace('"title": ', '"threshold": 0.5, "title": '))
+    assert not shoal.verify(tmp_path / "out").verified
+
+
 def test_tables_of_the_readme_have_even_rows(release: Any) -> None:
     wide = [line for line in public_readme(release.manifest).splitlines() if line.startswith("|")]
     widths = {len(re.split(r"(?<!\\)\|", line)) for line in wide}

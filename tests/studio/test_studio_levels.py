@@ -229,5 +229,5 @@ def test_levels_are_measured_as_the_comparison_was(browser, people, monkeypatch:
     answer = {"rows": [{**row, "name": "incognito", "risk": 0.2, "kept": 0.7}]}
     people.jobs.append(SimpleNamespace(kind="levels", answer=answer, state="done", memory=memory))
     text = browser.get(f"{path}/levels").text
-    assert f"{memory['name']}: 20% risk, 700 of 1,000 kept, dominated" in text
+    assert f"{memory['name']}: 20% risk, 70% kept, dominated" in text
     assert f'href="{path}/compare#row-0"' in text

@@ -6,8 +6,9 @@ import csv
 import re
 
 from shoal.sources.opening import open_source
+from shoal.studio.pages import results
 from shoal.studio.pages.run import folder_of
-from shoal.studio.tables import bars_of, first_rows, label_order, open_released
+from shoal.studio.tables import first_rows, open_released
 
 
 def test_the_page_tells_what_was_achieved(solved) -> None:
@@ -19,7 +20,7 @@ def test_the_page_tells_what_was_achieved(solved) -> None:
         assert f"<td>{promise['achieved']:.6g}</td>" in text
     for check in ("truth", "manifest"):
         assert check in text
-    assert "not the person beside it" in text
+    assert "not the same person as the row on the left" in text
     assert text.count('<figure class="plot-figure">') >= 5
     assert " style=" not in text
     assert solved.browser.get(solved.at("/results")).text.count("First try") == text.count("First try")
@@ -42,32 +43,41 @@ def test_rows_are_those_that_have_the_text(solved) -> None:
     assert "<b>" not in nothing
 
 
-def test_values_are_counted_before_and_after(solved) -> None:
-    path = solved.at(f"/results/{solved.run.id}/values")
-    text = solved.browser.post(path, {"column": "disease"}, swap=True).text
+def test_every_column_has_a_verdict_and_can_be_looked_at(solved) -> None:
+    text = solved.browser.get(solved.at(f"/results/{solved.run.id}")).text
+    assert re.search("<strong>Published as they were:</strong>[^<]* disease", text)
+    assert "<strong>Not published:</strong> patient" in text
+    assert 'value="age">age</button>' in text
+    assert "Published as it was for" in text
+    path = solved.at(f"/results/{solved.run.id}/column")
+    shown = solved.browser.post(path, {"column": "disease"}, swap=True).text
     with solved.table.open(encoding="utf-8") as file:
         diseases = [row["disease"] for row in csv.DictReader(file)]
     for disease in set(diseases):
-        assert text.count(f'<th scope="row">{disease}</th><td class="number">{diseases.count(disease)}</td>') == 2
+        cells = f'<td class="number">{diseases.count(disease)}</td>' * 3
+        assert f'<th scope="row">{disease}</th>{cells}' in shown
     assert "figure" not in solved.browser.post(path, {"column": "patient"}, swap=True).text
 
 
-def test_counts_of_many_numbers_are_in_intervals_and_add_up(solved) -> None:
-    found = bars_of(open_source(solved.table), "age")
-    assert sum(found.counts) == 120
-    assert len(found.labels) == 20
-    released, manifest = open_released(folder_of(solved.run))
-    after = bars_of(released.source, "age", label_order(manifest["attributes"]["age"]))
-    assert sum(after.counts) == 120 or after.n_others
+def test_two_columns_are_crossed_and_the_smallest_classes_listed(solved) -> None:
+    path = solved.at(f"/results/{solved.run.id}")
+    shown = solved.browser.post(f"{path}/cross", {"first": "sex", "second": "disease"}, swap=True).text
+    assert "of this table is kept" in shown
+    assert shown.count("→") == 8
+    same = solved.browser.post(f"{path}/cross", {"first": "sex", "second": "sex"}, swap=True).text
+    assert "Choose two different columns" in same
+    listed = solved.browser.post(f"{path}/classes", {"page": "0"}, swap=True).text
+    smallest = solved.run.answer["guarantees"][0]["achieved"]
+    assert f'<td class="number">{smallest:.0f}</td>' in listed
+    assert "<tr><th" not in solved.browser.post(f"{path}/classes", {"page": "99"}, swap=True).text.split("<tbody>")[1]
+    assert solved.browser.post(f"{path}/classes", {"page": "-1"}, swap=True).status_code == 200
 
 
-def test_labels_are_in_the_order_of_what_they_cover() -> None:
-    labels = {
-        "[30, 40)": {"from": 30, "below": 40},
-        "< 5": {"from": None, "below": 5},
-        "[9, 30)": {"from": 9, "below": 30},
-    }
-    assert label_order({"labels": {**labels, "*": {"any": True}}}) == ("< 5", "[9, 30)", "[30, 40)", "*")
+def test_a_large_table_is_compared_after_the_page_is_there(solved, monkeypatch) -> None:
+    monkeypatch.setattr(results, "_AT_ONCE", 10)
+    path = solved.at(f"/results/{solved.run.id}")
+    assert "data-load" in solved.browser.get(path).text
+    assert "What became of each column" in solved.browser.post(f"{path}/compared", {}, swap=True).text
 
 
 def test_only_the_first_rows_are_read(solved) -> None:

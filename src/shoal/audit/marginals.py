@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,12 +72,12 @@ class RowSample:
         if share == 1:
             return batch
         if self._cluster is None:
-            return batch.filter(pa.array(self._rng.random(batch.num_rows) < share))
+            return _drop_unused(batch.filter(pa.array(self._rng.random(batch.num_rows) < share)))
         number = np.asarray(batch.column(self._cluster).cast(pa.int64())).astype(np.uint64)
         for factor in _SPREAD:  # the same number for the same cluster, whichever batch it is in
             number = number * factor
             number ^= number >> np.uint64(32)
-        return batch.filter(pa.array(number < self._share * 2.0**64))
+        return _drop_unused(batch.filter(pa.array(number < self._share * 2.0**64)))
 
     def table(self) -> pa.Table:
         """Return the sample."""
@@ -84,6 +85,17 @@ class RowSample:
         if held.num_rows <= self._most or self._cluster is not None:
             return held
         return held.take(pa.array(np.sort(self._rng.choice(held.num_rows, self._most, replace=False))))
+
+
+def _drop_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Let go of dictionaries that have many more values than the rows that are left."""
+    columns = [
+        column.dictionary_decode().dictionary_encode()
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > 2 * len(column)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +135,7 @@ class Compared:
         if self.places is None:
             found = self.taxonomy.encode(values)
         else:
-            numbers, valid = self._read_numbers(values)
+            numbers, valid = self.read_numbers(values)
             scale, cuts = self.taxonomy.scale, (self.places[1:] + self.places[:-1]) / 2
             if isinstance(scale, Numbers) and not scale.whole:
                 cuts = np.asarray(scale.starts[1:], dtype=np.float64)
@@ -133,7 +145,7 @@ class Compared:
 
     def encode(self, column: pa.ChunkedArray) -> CodeArray:
         """Return (n_rows,) the leaf of each row."""
-        codes, values = _factor(column)
+        codes, values = factor(column)
         return self.find_leaves(values)[codes]
 
     def spread_labels(
@@ -144,7 +156,7 @@ class Compared:
         That is done as by ``Column.read_labels`` in :mod:`shoal.utility.rows`, for labels that may cover several runs
         of leaves.
         """
-        codes, values = _factor(column)
+        codes, values = factor(column)
         shown: list[str | None] = pc.cast(values, pa.string()).to_pylist()
         lo, hi, owner = self.find_runs([{"missing": True} if text is None else labels[text] for text in shown])
         n_items, n_ends = len(shown), self.unknown + 2
@@ -161,7 +173,7 @@ class Compared:
         """Return the numbers that every published multiple of a base may have been, as everybody can read them."""
         if entry is None or self.places is None:
             return None
-        values = pc.cast(_factor(column)[1].drop_null(), pa.string())
+        values = pc.cast(factor(column)[1].drop_null(), pa.string())
         numbers, _ = decimal_numbers(values)
         apart = entry["base"] if entry["random"] else entry["base"] / 2
         ends = zip(values.to_pylist(), (numbers - apart).tolist(), (numbers + apart).tolist(), strict=True)
@@ -209,21 +221,46 @@ class Compared:
         which = [place for place, cover in enumerate(covers) if "below" in cover]
         if places is None or not which:
             return {}
-        ends = pa.array(
-            [None if (end := covers[place][key]) is None else str(end) for place in which for key in ("from", "below")],
-            pa.string(),
-        )
-        read = (decimal_numbers(ends) if self.taxonomy.scale.kind == "number" else days(ends))[0].reshape(-1, 2)
         found = {}
-        for place, ends_of in zip(which, read.astype(np.float64), strict=True):
-            first = places[0] if covers[place]["from"] is None else ends_of[0]
-            end = np.nextafter(places[-1], np.inf) if covers[place]["below"] is None else ends_of[1]
+        for place, (first, end) in zip(which, self._read_ends([covers[place] for place in which]), strict=True):
             lo, hi = np.searchsorted(places, [first, end]).tolist()
             nearest = int(np.abs(places - (first + end) / 2).argmin()) if lo >= hi else lo
             found[place] = (lo, hi) if lo < hi else (nearest, nearest + 1)
         return found
 
-    def _read_numbers(self, values: pa.Array) -> tuple[FloatArray, BoolArray]:
+    def _read_ends(self, covers: Sequence[Cover]) -> list[tuple[float, float]]:
+        """Return where intervals begin and end; an open one with the first leaf, or right behind the last one."""
+        ends = [None if (end := cover[key]) is None else str(end) for cover in covers for key in ("from", "below")]
+        texts_of = pa.array(ends, pa.string())
+        read = decimal_numbers(texts_of)[0] if self.taxonomy.scale.kind == "number" else days(texts_of)[0]
+        outer = [0.0, 0.0] if self.places is None else [self.places[0], np.nextafter(self.places[-1], np.inf)]
+        is_open = np.array([end is None for end in ends], dtype=np.bool_).reshape(-1, 2)
+        found = np.where(is_open, outer, read.astype(np.float64).reshape(-1, 2))
+        return [(low, high) for low, high in found.tolist()]
+
+    def find_bounds(self, covers: Sequence[Cover]) -> FloatArray:
+        """Return (n_covers, 2) the least and the largest number that each may stand for, NaN where there is none.
+
+        Open ends are those of the attribute.
+
+        >>> age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
+        >>> age.find_bounds([{"from": 25, "below": 35}, {"any": True}, {"values": ["30"]}]).tolist()
+        [[25.0, 34.0], [20.0, 40.0], [30.0, 30.0]]
+        """
+        scale, found = self.taxonomy.scale, np.full((len(covers), 2), np.nan)
+        step = 0.0 if isinstance(scale, Numbers) and not scale.whole else 1.0
+        ranged = [place for place, cover in enumerate(covers) if "below" in cover]
+        for place, (first, end) in zip(ranged, self._read_ends([covers[place] for place in ranged]), strict=True):
+            found[place] = first, end if covers[place]["below"] is None else max(first, end - step)
+        for place, cover in enumerate(covers):
+            if "any" in cover and self.places is not None:
+                found[place] = self.places[0], self.places[-1]
+            elif cover.get("values"):
+                numbers, valid = self.read_numbers(pa.array([str(value) for value in cover["values"]]))
+                found[place] = (numbers[valid].min(), numbers[valid].max()) if valid.any() else np.nan
+        return found
+
+    def read_numbers(self, values: pa.Array) -> tuple[FloatArray, BoolArray]:
         if self.taxonomy.scale.kind == "number":
             return decimal_numbers(values)
         found, valid = days(values, self.taxonomy.scale.reading().get("format"))
@@ -253,14 +290,14 @@ class _Ordered:
         return np.concatenate(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SourceTables:
     """The source's side of all scores: its columns in bins, and what releases of it are measured by."""
 
     columns: tuple[Compared, ...]
-    edges: tuple[IntArray, ...]  # of each column's bins
-    reference: Reference
+    bins: Bins
     weight: str | None  # the column of survey weights, if records have them
+    n_all_rows: int  # of the source; those in the bins may be a sample
 
     @classmethod
     def of(cls, policy: Policy, source: Source, names: Sequence[str]) -> SourceTables | None:
@@ -283,36 +320,56 @@ class SourceTables:
             leaves = one.encode(rows.column(one.name))
             own = sum_weights(leaves, records, one.unknown + 1)[: one.unknown]
             edges.append(np.append(find_edges(one.taxonomy, own), one.unknown + 1))
-            bins.append(np.searchsorted(edges[-1], leaves, side="right") - 1)
-        counts = np.ones(rows.num_rows, dtype=np.int64)
-        chosen = Bins(tuple(edges), tuple(bins), records)
-        reference = Reference(chosen, counts, n_all_rows=n_all_rows, weighted=weight is not None)
-        return cls(columns, tuple(edges), reference, weight)
+            bins.append((np.searchsorted(edges[-1], leaves, side="right") - 1).astype(np.int8))
+        return cls(columns, Bins(tuple(edges), tuple(bins), records), weight, n_all_rows)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What the tables of releases are measured by."""
+        counts = np.ones(len(self.bins.records), dtype=np.int64)
+        return Reference(self.bins, counts, n_all_rows=self.n_all_rows, weighted=self.weight is not None)
 
     def score(self, rows: pa.Table, form: Form) -> tuple[Marginals, ...]:
         """Return the scores of a release's rows, or of a sample of them.
 
         Labels are read as an analyst can read them; of parts that were taken apart one linking within buckets is drawn.
         """
-        table = form.complete_rows(rows, np.random.default_rng(0))
-        entries: Mapping[str, Any] = form.manifest["attributes"]
-        weighted = self.weight is not None and self.weight in table.column_names
-        records = read_weights(table.column(self.weight), str(self.weight)) if weighted else np.ones(table.num_rows)
-        techniques = form.manifest.get("techniques", {}).items()
-        rounded = {name: entry for name, entry in techniques if entry["technique"] == "rounding"}
-        columns = []
-        for one, edges in zip(self.columns, self.edges, strict=True):
-            column = table.column(one.name)
-            labels = entries[one.name].get("labels") or one.label_rounded(column, rounded.get(one.name))
-            if labels is not None:
-                columns.append(one.spread_labels(column, labels, edges, records))
-                continue
-            bins = np.searchsorted(edges, one.encode(column), side="right") - 1
-            columns.append(Binned(bins.astype(np.int32), np.eye(len(edges) - 1)))
-        return self.reference.score(Tables(tuple(columns), records))
+        return self.reference.score(self.tabulate(form.complete_rows(rows, np.random.default_rng(0)), form.manifest))
+
+    def tabulate(self, rows: pa.Table, manifest: Mapping[str, Any]) -> Tables:
+        """Return the tables of a release's whole rows over the bins of the source."""
+        records = self.weigh(rows)
+        columns = [
+            self.bin_published(one, rows.column(one.name), manifest, edges, records)
+            for one, edges in zip(self.columns, self.bins.edges, strict=True)
+        ]
+        return Tables(tuple(columns), records)
+
+    def weigh(self, rows: pa.Table) -> FloatArray:
+        """Return (n_rows,) the survey weights of a release's rows, 1 where it has none."""
+        weighted = self.weight is not None and self.weight in rows.column_names
+        return read_weights(rows.column(self.weight), str(self.weight)) if weighted else np.ones(rows.num_rows)
+
+    @staticmethod
+    def bin_published(
+        one: Compared, column: pa.ChunkedArray, manifest: Mapping[str, Any], edges: IntArray, records: FloatArray
+    ) -> Binned:
+        """Return a published column in bins between *edges*, the *records* of each label spread over what it covers."""
+        labels = list_labels(one, column, manifest)
+        if labels is not None:
+            return one.spread_labels(column, labels, edges, records)
+        bins = np.searchsorted(edges, one.encode(column), side="right") - 1
+        return Binned(bins.astype(np.int32), np.eye(len(edges) - 1))
 
 
-def _factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
+def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Mapping[str, Any]) -> Mapping[str, Cover] | None:
+    """Return what each text of a published column stands for; None if values are published as they are."""
+    labels: Mapping[str, Cover] | None = manifest["attributes"][one.name].get("labels")
+    technique = manifest.get("techniques", {}).get(one.name, {})
+    return labels or one.label_rounded(column, technique if technique.get("technique") == "rounding" else None)
+
+
+def factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
     """Return (n_rows,) codes of the rows, and the value of each; a null last if there is one."""
     whole = column.combine_chunks()
     if not pa.types.is_dictionary(whole.type):
@@ -336,6 +393,11 @@ def _build_tree(declared: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:
 def _cut_stretches(numbers: FloatArray) -> Taxonomy:
     """Cut decimal numbers where equally many distinct ones lie between."""
     edges = np.unique(np.quantile(np.unique(numbers), np.arange(_STRETCHES) / _STRETCHES, method="lower"))
-    stops = np.append(edges[1:], np.nextafter(numbers.max(), np.inf))
+    return cut_numbers(np.append(edges, np.nextafter(numbers.max(), np.inf)))
+
+
+def cut_numbers(ends: FloatArray) -> Taxonomy:
+    """Return the tree whose leaves are the stretches between some numbers."""
+    edges, stops = ends[:-1], ends[1:]
     leaves = [f"from {number_text(edge)}" for edge in edges.tolist()]
     return from_levels(leaves, [], Numbers(edges, stops, np.zeros(len(edges), dtype=np.bool_)), declared=False)

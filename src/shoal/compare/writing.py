@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.compare.result import HEADS, KEPT, RISKS, SCORES, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
-from shoal.core.wording import count_noun, join_words, percent
+from shoal.core.wording import count_noun, join_words, kept_text, percent
 from shoal.release.release import refuse_existing, write_text
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
@@ -154,11 +154,12 @@ def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None
 
 
 def _stand_cells(stand: Standing) -> list[str]:
-    return [*map(share_text, (stand.score, stand.risk.value, stand.kept)), standing_text(stand)]
+    scores = share_text(stand.score), share_text(stand.risk.value), percent(round(stand.kept, 3))
+    return [*scores, standing_text(stand)]
 
 
 def _share_cells(row: Row) -> list[str]:
-    scores = ["\N{EN DASH}" if row.kept is None else f"{getattr(row.kept, name):.0f}" for name in SCORES.values()]
+    scores = ["\N{EN DASH}" if row.kept is None else kept_text(getattr(row.kept, name)) for name in SCORES.values()]
     return [*scores, f"{row.records:,}", f"{row.seconds:.1f}"]
 
 
@@ -175,7 +176,7 @@ def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) ->
 def _notebook_cells(row: Row, label: str, stand: Standing | None) -> tuple[str, ...]:
     trials = (row.trials(risk) for risk in RISKS)
     risks = ("–" if each is None else percent(round(each.risk.value, 3)) for each in trials)
-    kept = "–" if row.kept is None else f"{row.kept.release:.0f}"
+    kept = "–" if row.kept is None else kept_text(row.kept.release)
     place = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
     return ("–" if stand is None else str(stand.rank), label, *risks, kept, row.promise, place)
 
@@ -187,8 +188,8 @@ def reading(found: Comparison) -> list[str]:
     if scored is not None:
         columns = f"{scored.size} columns" if scored.size > 1 else "1 column"
         kept = (
-            f"Kept (marginals): how near tables of {columns} are to the source, 1,000 if they are the same. Columns "
-            f"shuffled independently would score {scored.shuffled:.0f}, a fresh sample {scored.fresh:.0f}."
+            f"Kept (marginals): how near tables of {columns} are to the source, 100% if they are the same. Columns "
+            f"shuffled independently would keep {kept_text(scored.shuffled)}, a fresh sample {kept_text(scored.fresh)}."
         )
     refused = {
         f"{row.name}, {risk}: {row.risks[risk].as_dict()['refused']}."
@@ -292,7 +293,7 @@ def _draw_risks(axes: Any, rows: list[Row], risk: str) -> None:
 
 def _draw_kept(axes: Any, rows: list[Row]) -> None:
     """Draw the score of marginals, beside those of shuffled columns and of a fresh sample."""
-    axes.set_title("kept: score of marginals", fontsize=11)
+    axes.set_title("kept", fontsize=11)
     for height, row in enumerate(rows):
         if row.kept is not None:
             axes.plot([row.kept.release / 1000], [height], "D", color=_LOW, markersize=7, clip_on=False, zorder=3)
@@ -301,8 +302,8 @@ def _draw_kept(axes: Any, rows: list[Row]) -> None:
         axes.axvline(scored.shuffled / 1000, color=_GREY, linewidth=1.2, linestyle="--")
         axes.axvline(scored.fresh / 1000, color=_GREY, linewidth=1.2, linestyle=":")
     _draw_frame(axes, 0.0)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "250", "500", "750", "1,000"])
-    axes.set_xlabel("1,000: tables as in the source")
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    axes.set_xlabel("100%: tables as in the source")
 
 
 def _draw_frame(axes: Any, low: float) -> None:

@@ -18,7 +18,7 @@ from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.manifest import FIGURES, FORMAT
+from shoal.manifest import FIGURES, FORMAT, About
 from shoal.methods.base import AnyPlan
 from shoal.models.base import ValueModel
 from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
@@ -296,6 +296,8 @@ def build_manifest(publication: Publication, utility: Utility, population_digest
     }
     if reading := policy.source.reading:
         manifest["reading"] = reading
+    if about := policy.release.model_dump(include=set(About.model_fields), exclude_none=True):
+        manifest["about"] = about
     if policy.units:
         manifest["people"] = policy.units
     taxonomies = {one.name: one.taxonomy for one in (*publication.quasi, *publication.sensitive)}

@@ -95,7 +95,7 @@ def _axes(across: Scale, up: Scale) -> list[str]:
     for tick in up.ticks(7):
         y = up.place(tick)
         found.append(line(_LEFT, y, _RIGHT, y, "plot-grid"))
-        found.append(text(_LEFT - 7, y + TEXT / 3, f"{1000 * tick:,.0f}", "plot-soft", anchor="end"))
+        found.append(text(_LEFT - 7, y + TEXT / 3, percent(tick), "plot-soft", anchor="end"))
     for tick in across.ticks():
         x, words = across.place(tick), percent(tick)
         found.append(line(x, _TOP, x, _BOTTOM, "plot-grid"))
@@ -103,7 +103,7 @@ def _axes(across: Scale, up: Scale) -> list[str]:
         found.append(text(middle, _BOTTOM + TEXT + 4, words, "plot-soft", anchor="middle"))
     found.append(line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "plot-axis"))
     found.append(line(_LEFT, _TOP, _LEFT, _BOTTOM, "plot-axis"))
-    found.append(text(4, TEXT + 2, "kept: score of marginals (more is better)", "plot-soft"))
+    found.append(text(4, TEXT + 2, "kept (more is better)", "plot-soft"))
     end = (_LEFT + _RIGHT) / 2
     found.append(text(end, _BOTTOM + 2 * TEXT + 12, "risk (less is better)", "plot-soft", anchor="middle"))
     return found
@@ -128,7 +128,7 @@ def _labels(points: Sequence[Point], places: Sequence[tuple[float, float]], acro
 def _mark(point: Point, place: tuple[float, float], label: str) -> str:
     x, y = place
     state = "dominated" if point.dominated else "on the frontier"
-    tip = tooltip(f"{point.name}: {percent(point.risk)} risk, {1000 * point.kept:.0f} of 1,000 kept, {state}")
+    tip = tooltip(f"{point.name}: {percent(point.risk)} risk, {percent(round(point.kept, 3))} kept, {state}")
     kind = "plot-worse" if point.dominated else "plot-after"
     mark = element("circle", tip, cx=x, cy=y, r=_RADIUS, class_=kind)
     if point.href is None:
@@ -141,7 +141,7 @@ def _figures(point: Point) -> tuple[str, str, str]:
     interval = ""
     if point.risk_low is not None and point.risk_high is not None:
         interval = f" ({percent(point.risk_low)} to {percent(point.risk_high)})"
-    return percent(point.risk) + interval, f"{1000 * point.kept:.0f}", "dominated" if point.dominated else "yes"
+    return percent(point.risk) + interval, percent(round(point.kept, 3)), "dominated" if point.dominated else "yes"
 
 
 def _words(points: Sequence[Point], numbered: bool) -> str:
@@ -152,7 +152,7 @@ def _words(points: Sequence[Point], numbered: bool) -> str:
     words = f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {count_noun(len(points), 'release')}: "
     words += "no other that promises as much has less risk and keeps more."
     if first.rank is not None:
-        figures = f"{percent(first.risk)} risk, {1000 * first.kept:.0f} of 1,000 kept"
+        figures = f"{percent(first.risk)} risk, {percent(round(first.kept, 3))} kept"
         words += f" First in the ranking is {first.name} ({figures})."
     if len(best) < len(points):
         words += " Hollow points are dominated."

@@ -9,10 +9,11 @@ from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
 from shoal.core.wording import code, join_words
 from shoal.release.forms.base import Form, read_form
-from shoal.reports.plots import attribute_loss, plot_style
+from shoal.reports.plots import plot_style, precision
 from shoal.reports.templates import mark, render
 
 _MOST_NAMED = 20  # values under one label
+_STATED = {"owner": "Responsible for the data", "purpose": "What they may be used for"}
 _KINDS = {"category": "category", "number": "number", "date": "date", "prefix": "masked text"}
 
 
@@ -31,7 +32,7 @@ def public_report(manifest: Mapping[str, Any]) -> str:
             **content,
             marked_changes=[(name, mark(change)) for name, change in content["changes"]],
             dictionary=_dictionary(content["form"]),
-            loss_plot=attribute_loss(losses) if losses else None,
+            precision_plot=precision(losses) if losses else None,
             plot_style=plot_style(),
         )
     )
@@ -46,8 +47,11 @@ def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     for name, entry in manifest.get("techniques", {}).items():
         techniques.setdefault(entry["technique"], {})[name] = entry
     known = discover("shoal.columns", Technique) if techniques else {}
+    about = {key: " ".join(text.split()) for key, text in manifest.get("about", {}).items()}
     return {
         "manifest": manifest,
+        "title": about.get("title") or "About these data",
+        "stated": [(says, about[key]) for key, says in _STATED.items() if about.get(key)],
         "form": form,
         "origin": " ".join(filter(None, origin)),
         "own": form.own_section(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -14,6 +14,7 @@ from shoal.core.wording import attack_text, count_noun, percent, range_text
 from shoal.reports.svg import (
     TEXT,
     WIDTH,
+    Scale,
     count_text,
     diamond,
     draw_bars,
@@ -22,10 +23,13 @@ from shoal.reports.svg import (
     line,
     make_frame,
     place_text,
+    points_text,
     range_mark,
     scale,
     short_count_text,
+    swatch,
     text,
+    text_width,
     tooltip,
 )
 from shoal.reports.templates import escape_text, render
@@ -154,6 +158,62 @@ def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
     )
 
 
+def compare_bars(
+    name: str, shares: Mapping[str, Sequence[float]], heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Plot:
+    """Draw the share of each value before and after."""
+    title = "share of all records"
+    parts, height = draw_bars(shares, (BEFORE, AFTER), title=title, value_text=percent, tick_text=percent)
+    return draw(f"{name}, before and after", _describe_change(shares), parts, height, heads, rows)
+
+
+def compare_histograms(
+    name: str,
+    ends: Sequence[float],
+    shares: Mapping[str, Sequence[float]],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    tick_text: Callable[[float], str],
+) -> Plot:
+    """Draw numbers before, as bars, and after, as a line around them, over one axis between the *ends* of bins.
+
+    Shares that come after those of all bins, such as that of missing values, are told in words and in the table.
+    """
+    bins, left, bottom = list(shares.items())[: len(ends) - 1], 46.0, 230.0
+    across = Scale(ends[0], ends[-1], left, WIDTH - 14)
+    up = scale([share for _, pair in bins for share in pair], bottom, 40.0)
+    parts = []
+    for tick in up.ticks():
+        parts.append(line(left, up.place(tick), WIDTH - 14, up.place(tick), "plot-grid"))
+        parts.append(text(left - 6, up.place(tick) + TEXT / 3, percent(tick), "plot-soft", anchor="end"))
+    corners = [(left, bottom)]
+    for (label, (before, after)), low, high in zip(bins, ends, ends[1:], strict=False):
+        tip = tooltip(f"{label}: {percent(before)} before, {percent(after)} after")
+        x, right, top = across.place(low), across.place(high), up.place(before)
+        bar = {"x": x + 0.5, "y": top, "width": right - x - 1, "height": bottom - top}
+        parts.append(element("rect", tip, **bar, class_="plot-before"))
+        corners += [(x, up.place(after)), (right, up.place(after))]
+    parts.append(element("polyline", points=points_text([*corners, (WIDTH - 14, bottom)]), class_="plot-range"))
+    ticks = across.ticks(4 if text_width(tick_text(ends[-1])) > WIDTH / 10 else 6)
+    parts += [text(across.place(one), bottom + TEXT + 5, tick_text(one), "plot-soft", anchor="middle") for one in ticks]
+    parts.append(line(left, bottom, WIDTH - 14, bottom, "plot-axis"))
+    for x, kind, words in ((left, "bar plot-before", "before"), (left + 90, "line plot-range", "after")):
+        parts += [swatch(kind, x + 7, 13), text(x + 22, 18, words, "plot-label")]
+    parts.append(text(WIDTH - 14, 18, "share of all records", "plot-soft", anchor="end"))
+    return draw(f"{name}, before and after", _describe_change(shares), parts, bottom + 2 * TEXT, heads, rows)
+
+
+def _describe_change(shares: Mapping[str, Sequence[float]]) -> str:
+    """Say where the largest change is."""
+    if not shares:
+        return "There are no values."
+    label, (before, after) = max(shares.items(), key=lambda each: abs(each[1][0] - each[1][1]))
+    if abs(before - after) < 5e-4:
+        return "All shares are as they were, to a tenth of a percent."
+    return f"The largest change is that of {label}: {percent(before)} of the records before, {percent(after)} after."
+
+
 def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapping[str, int]]) -> Plot:
     """Draw the records by the size of their class or bucket; the original, if it is given, beside the release."""
     one = "bucket" if after and "buckets" in after[0] else "class"
@@ -235,32 +295,31 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     return draw("Risk of being found", description, parts, height, ("measure", "before", "after"), rows)
 
 
-def attribute_loss(losses: Mapping[str, float]) -> Plot:
-    """Draw the loss of each attribute, from 0 (values as they were) to 1 (values say nothing), largest first."""
-    ordered = sorted(losses.items(), key=lambda entry: (-entry[1], entry[0]))
+def precision(losses: Mapping[str, float]) -> Plot:
+    """Draw the precision of each attribute, 1 less its loss: 1 if values are as they were, 0 if they say nothing."""
+    ordered = sorted(((name, 1 - loss) for name, loss in losses.items()), key=lambda entry: (entry[1], entry[0]))
     parts, height = draw_bars(
-        {name: (loss,) for name, loss in ordered},
-        ((AFTER[0], "lost"),),
-        title="information lost: 0% is exact, 100% tells nothing",
+        {name: (share,) for name, share in ordered},
+        ((AFTER[0], "precision"),),
+        title="precision: 100% is as it was, 0% says nothing",
         value_text=percent,
         tick_text=percent,
         least=1.0,
     )
-    rows = [(name, percent(loss)) for name, loss in ordered]
-    return draw("Information lost by attribute", _describe_losses(ordered), parts, height, ("attribute", "lost"), rows)
+    rows = [(name, percent(share)) for name, share in ordered]
+    return draw("Precision by attribute", _describe_precision(ordered), parts, height, ("attribute", "precision"), rows)
 
 
-def _describe_losses(ordered: list[tuple[str, float]]) -> str:
+def _describe_precision(ordered: list[tuple[str, float]]) -> str:
     if not ordered:
         return "No attribute was measured."
-    lost = [(name, loss) for name, loss in ordered if loss > 0]
-    exact = len(ordered) - len(lost)
-    if not lost:
+    changed = [(name, share) for name, share in ordered if share < 1]
+    if not changed:
         return "Every attribute is exact."
-    name, loss = lost[0]
-    words = f"{name} loses most ({percent(loss)})"
-    if len(lost) > 1:
-        words += f", {lost[-1][0]} least of those that change ({percent(lost[-1][1])})"
+    words = f"{changed[0][0]} is least precise ({percent(changed[0][1])})"
+    if len(changed) > 1:
+        words += f", {changed[-1][0]} most of those that change ({percent(changed[-1][1])})"
+    exact = len(ordered) - len(changed)
     return words + (f"; {exact} {'is' if exact == 1 else 'are'} exact." if exact else ".")
 
 
@@ -360,7 +419,7 @@ def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -
 
 
 def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
-    """Return what can be drawn: risks and sizes, losses, sensitive values by class, associations kept."""
+    """Return what can be drawn: risks and sizes, precision, sensitive values by class, associations kept."""
     before, after = evidence.get("risk_before", {}), evidence.get("risk_after", {})
     found: list[Plot] = []
     if "prosecutor_highest" in before and "prosecutor_highest" in after:
@@ -369,7 +428,7 @@ def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
         found.append(class_sizes(None, after["bucket_sizes"]))
     losses = evidence.get("utility", {}).get("attribute-loss")
     if losses:
-        found.append(attribute_loss(losses))
+        found.append(precision(losses))
     group = "bucket" if "bucket_sizes" in after else "class"
     found += [
         sensitive_shares(name, entry["values"], entry["more"], group)

@@ -209,7 +209,7 @@ class Frame:
         wide = sum(36 + text_width(words) for _, words in self.legend)
         x = max(min(self.scale.start, WIDTH - wide), 2.0)
         for kind, words in self.legend:
-            found += [_swatch(kind, x + 7, _MARGIN + 7), text(x + 20, _MARGIN + 12, words, "plot-label")]
+            found += [swatch(kind, x + 7, _MARGIN + 7), text(x + 20, _MARGIN + 12, words, "plot-label")]
             x += 36 + text_width(words)
         end = self.scale.start - 8
         for place, label in enumerate(self.labels):
@@ -239,7 +239,7 @@ def _within(x: float, words: str) -> float:
     return min(max(x, half), WIDTH - half)
 
 
-def _swatch(kind: str, x: float, y: float) -> str:
+def swatch(kind: str, x: float, y: float) -> str:
     """Return the mark of a legend: its shape and class are separated by a blank."""
     shape, look = kind.split()
     if shape == "bar":

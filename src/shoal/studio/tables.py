@@ -1,4 +1,4 @@
-"""Looking at tables: a few rows, and how often a column has which value.
+"""Looking at tables: a few of their rows.
 
 Tables that were read once stay in memory, as dictionary codes, as long as they fit.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.arrays import IntArray
-from shoal.core.dictionaries import GrowingDictionary, factor_column
+from shoal.core.dictionaries import factor_column
 from shoal.release.release import find_release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.frames import ArrowSource, open_arrow
 from shoal.sources.opening import open_source
-from shoal.taxonomies.parse import decimal_numbers, texts
+from shoal.taxonomies.parse import texts
 
 MOST_BYTES = 384 << 20  # of all tables together
 MOST_TABLES = 8
-MOST_BARS = 20
 MISSING = "missing"
 
 
@@ -106,16 +103,6 @@ class Rows:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """How often a column has which value, or lies in which interval; *others* are values without a bar."""
-
-    labels: tuple[str, ...]
-    counts: tuple[int, ...]
-    n_others: int = 0
-    n_distinct: int = 0
-
-
 def open_released(folder: Path) -> tuple[OpenedTable, Mapping[str, Any]]:
     """Return the published rows of a release and its manifest."""
     found = find_release(folder)
@@ -146,58 +133,3 @@ def first_rows(table: Source, columns: Sequence[str], most: int, filters: Mappin
             break
     rows = [row for part in found for row in zip(*part, strict=True)]
     return Rows(tuple(columns), tuple(rows[:most]), more=held > most)
-
-
-def bars_of(table: Source, column: str, order: Sequence[str] = ()) -> Bars:
-    """Count the values of a column: numbers by intervals where there are many, others by frequency.
-
-    Values that *order* names come in that order, the most frequent ones of them if there are too many.
-    """
-    distinct, records, n_missing = _count_values(table, column)
-    if not order and len(distinct) > MOST_BARS:
-        numbers, numeric = decimal_numbers(distinct)
-        if numeric.all():
-            tall, edges = np.histogram(numbers, bins=MOST_BARS, weights=records)
-            ranges = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)]
-            return _make_bars(zip(ranges, tall.astype(int).tolist(), strict=True), n_missing, 0, len(distinct))
-    tally = pa.table({"name": texts(distinct), "records": records})
-    keys = [("records", "descending"), ("name", "ascending")]
-    most = tally.take(pc.select_k_unstable(tally, MOST_BARS, keys)).to_pydict()
-    frequent = list(zip(most["name"], most["records"], strict=True))
-    if order:
-        place = {name: rank for rank, name in enumerate(order)}
-        frequent.sort(key=lambda bar: (place.get(bar[0], len(place)), bar[0]))
-    return _make_bars(frequent, n_missing, len(distinct) - len(frequent), len(distinct))
-
-
-def _make_bars(found: Iterable[tuple[str, int]], n_missing: int, n_others: int, n_distinct: int) -> Bars:
-    labels, counts = zip(*found, *([(MISSING, n_missing)] if n_missing else ()), strict=True)
-    return Bars(labels, counts, n_others, n_distinct)
-
-
-def _count_values(table: Source, column: str) -> tuple[pa.Array, IntArray, int]:
-    """Return the distinct values of a column, (n_distinct,) the records of each, and those without a value."""
-    dictionary, counts = GrowingDictionary(), np.zeros(1, dtype=np.int64)
-    for batch in table.batches([column], dictionary=[column]):
-        indices, values = factor_column(batch.column(0))
-        codes = dictionary.codes(values).astype(np.int64)
-        counts = np.pad(counts, (0, dictionary.size - len(counts)))
-        present = np.bincount(indices + 1, minlength=len(values) + 1)
-        counts[codes] += np.append(present[1:], present[0])
-    used = counts[1:] > 0
-    return dictionary.values.filter(pa.array(used)), counts[1:][used], int(counts[0])
-
-
-def label_order(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the labels of an attribute of a manifest in the order of what they cover, as far as that has one."""
-    labels: Mapping[str, Mapping[str, Any]] = entry.get("labels") or {}
-
-    def lowest(label: str) -> tuple[int, float, str]:
-        start = labels[label].get("from")
-        if isinstance(start, int | float):
-            return 0, float(start), label
-        return (
-            (0, float("-inf"), label) if "below" in labels[label] and start is None else (1, 0.0, str(start or label))
-        )
-
-    return tuple(sorted(labels, key=lowest))

@@ -28,7 +28,7 @@ class Um(PooledMeasure):
     """
 
     name = "um"
-    title = "share of the original information that is kept; 1 is everything"
+    title = "mean of 1 / (values that a published value covers); 1 is everything"
     better = "higher"
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:

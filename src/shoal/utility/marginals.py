@@ -15,7 +15,7 @@ import pyarrow as pa
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.kernels import pack
-from shoal.core.wording import count_noun
+from shoal.core.wording import count_noun, kept_text
 from shoal.plan.counted import CountedCells, LocatedBatch
 from shoal.plan.problem import Attribute, Problem
 from shoal.sources.base import Source
@@ -70,8 +70,8 @@ def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what the scores of the largest sets are, given those of all sizes as JSON has them.
 
     >>> describe_marginals([Marginals(3, 10, 84, 9000, 9000, False, 729.4, 786.0, 958.6).as_dict()])[0]
-    'Tables of 3 columns score 729 of 1,000 against the source; columns shuffled independently would score 786,
-    a fresh sample 959 (10 of 84 tables compared).'
+    'Kept of tables of 3 columns: 72.9%; columns shuffled independently would keep 78.6%, a fresh sample 95.9%
+    (10 of 84 tables compared).'
     """
     if not found:
         return ["Its tables were not compared with those of the source: there is no column to compare."]
@@ -79,10 +79,10 @@ def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
     parts = (("n_sets", "n_all", "tables compared"), ("n_rows", "n_all_rows", "records, drawn at random"))
     said = [f"{last[part]:,} of {last[whole]:,} {what}" for part, whole, what in parts if last[part] < last[whole]]
     drawn = f" ({'; '.join(said)})" if said else ""
-    columns = ("columns" if last["size"] > 1 else "column") + (", by survey weights," if last["weighted"] else "")
+    columns = ("columns" if last["size"] > 1 else "column") + (", by survey weights" if last["weighted"] else "")
     headline = (
-        f"Tables of {last['size']} {columns} score {last['release']:.0f} of 1,000 against the source; columns shuffled "
-        f"independently would score {last['shuffled']:.0f}, a fresh sample {last['fresh']:.0f}{drawn}."
+        f"Kept of tables of {last['size']} {columns}: {kept_text(last['release'])}; columns shuffled independently "
+        f"would keep {kept_text(last['shuffled'])}, a fresh sample {kept_text(last['fresh'])}{drawn}."
     )
     return [headline, BELOW] if last["below_shuffled"] else [headline]
 
@@ -92,7 +92,7 @@ class Bins:
     """The bins of attributes, chosen by the source, and its tables over them."""
 
     edges: tuple[IntArray, ...]  # n_attributes x (n_bins + 1,)
-    bins: tuple[IntArray, ...]  # n_attributes x (n_cells,)
+    bins: tuple[AnyIntArray, ...]  # n_attributes x (n_cells,)
     records: FloatArray  # (n_cells,)
 
     @property

@@ -113,8 +113,8 @@ def runs_and_looks(person) -> None:
     page.get_by_label("contains", exact=True).fill("nowhere at all")
     page.get_by_role("button", name="Show these rows").click()
     expect(before).to_contain_text("no such rows")
-    page.locator("#values-column").select_option("diagnosis")
-    expect(page.locator("#values")).to_contain_text("diagnosis before")
+    page.locator("#column-name").select_option("diagnosis")
+    expect(page.locator("#column")).to_contain_text("Statistics of diagnosis")
     assert page.locator("main figure svg").count() > 3
 
 

@@ -1,4 +1,7 @@
-"""Results: what a run achieved, and the table before and after side by side."""
+"""Results: what a run achieved, what it means for every column, and the records that are easiest to find.
+
+What compares with the table, or tells which records are at risk, is shown here and written nowhere.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from shoal.reports.plots import histogram, plot_style, release_plots
+from shoal.policy.policy import Policy
+from shoal.release.forms.base import read_form
+from shoal.reports.before_after import MOST_CLASSES, BeforeAfter
+from shoal.reports.plots import Plot, plot_style, release_plots
+from shoal.reports.templates import mark
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.pages.run import (
+    KIND,
     describe_promises,
     evidence_of,
     find_solution,
@@ -21,13 +29,17 @@ from shoal.studio.pages.run import (
     require_release,
     show_solution,
 )
-from shoal.studio.tables import OpenedTable, TableCache, bars_of, first_rows, label_order, open_released
+from shoal.studio.tables import OpenedTable, TableCache, first_rows, open_released
 from shoal.utility.marginals import describe_marginals
 
 _HERE = "/results"
 _ROWS = 12
 _FIRST = "first rows"  # what is kept of a run
-_COUNTED_AT_ONCE = 200_000  # records of a table whose values are counted before anybody asks
+_COMPARED = "before and after"
+_AT_ONCE = 200_000  # records of a table that is compared before the page is shown; larger ones are right after it
+_CLASSES = 15  # on a page
+_OF_RISK = {"Risk of being found": True, "Class sizes": True, "Bucket sizes": True, "Precision by attribute": None}
+_UNCHANGED = "Published as it was."
 
 
 def show(visit: Visit) -> Response:
@@ -38,7 +50,7 @@ def show(visit: Visit) -> Response:
         if _FIRST not in run.memory:
             run.memory[_FIRST] = _list_rows(tables, run, {})
         content = run.memory[_FIRST]
-        few = evidence["source"]["rows"] <= _COUNTED_AT_ONCE
+        compared = _describe_compared(run) if evidence["source"]["rows"] <= _AT_ONCE else {}
         single = {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
         return {
             "manifest": run.answer,
@@ -48,9 +60,9 @@ def show(visit: Visit) -> Response:
             "source_rows": evidence["source"]["rows"],
             "kept": describe_marginals(evidence["marginals"]),
             "measures": list_measures(single),
-            "plots": release_plots(evidence),
+            "plots": _draw_plots(run, of_risk=False),
             **content,
-            **_count_values(tables, run, content["columns"][0] if few and content["columns"] else ""),
+            **compared,
         }
 
     return show_solution(visit, "results.html", "Results", describe)
@@ -63,12 +75,108 @@ def rows(visit: Visit) -> Response:
     return visit.render("rows_part.html", run=run, **found | {"within": visit.form.get("column")})
 
 
-def values(visit: Visit) -> Response:
-    """Show how often a column has which value, before and after."""
+def compare(visit: Visit) -> Response:
+    """Show what becomes of every column, after both sides were read."""
     run = find_solution(visit)
-    return visit.render(
-        "values_part.html", run=run, **_count_values(visit.studio.tables, run, visit.form.get("column"))
+    return visit.render("compared.html", run=run, **_describe_compared(run))
+
+
+def column(visit: Visit) -> Response:
+    """Show one column before and after."""
+    run = find_solution(visit)
+    return visit.render("column_part.html", run=run, **_describe_column(_read_sides(run), visit.form.get("column")))
+
+
+def cross(visit: Visit) -> Response:
+    """Show the table of two columns before and after."""
+    run, pair = find_solution(visit), (visit.form.get("first"), visit.form.get("second"))
+    return visit.render("cross_part.html", run=run, **_describe_pair(_read_sides(run), *pair))
+
+
+def classes(visit: Visit) -> Response:
+    """Show the next of the smallest classes."""
+    run, number = find_solution(visit), visit.form.get("page")
+    page_number = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
+    return visit.render("classes_part.html", run=run, **_describe_classes(_read_sides(run), page_number))
+
+
+def _read_sides(run: Job) -> BeforeAfter:
+    """Return the table and the release as they are held; those of one run of a project are."""
+    if _COMPARED not in run.memory:
+        for other in run.project.jobs_of(KIND):
+            other.memory.pop(_COMPARED, None)
+        policy = Policy.load(evidence_of(run)["policy"], run.project.files)
+        released, manifest = open_released(folder_of(run))
+        source = open_source(run.project.source, policy.source)
+        run.memory[_COMPARED] = BeforeAfter.read(policy, source, released.source, read_form(manifest))
+    found: BeforeAfter = run.memory[_COMPARED]
+    return found
+
+
+def _describe_compared(run: Job) -> dict[str, Any]:
+    """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
+    sides = _read_sides(run)
+    entries, losses = sides.form.manifest["attributes"], sides.form.manifest["utility"].get("attribute-loss", {})
+    found = [
+        {
+            "name": name,
+            "role": entries[name]["role"],
+            "says": sides.judge(name),
+            "precision": None if name not in losses else 1 - losses[name],
+            "kept": sides.measure_kept(name),
+        }
+        for name in sides.names
+    ]
+    same = [one for one in found if one["says"] == _UNCHANGED]
+    changed = sorted(
+        (one for one in found if one["says"] != _UNCHANGED), key=lambda one: (one["precision"] or 0.0, one["kept"])
     )
+    first = [one["name"] for one in (*changed, *same)][:2]
+    return {
+        "compared": sides,
+        "verdicts": [one | {"says": mark(one["says"])} for one in changed],
+        "same": same,
+        "unpublished": [name for name in run.project.columns if name not in entries],
+        "sampled": sides.source.num_rows < sides.tables.n_all_rows or sides.published.num_rows < sides.n_published,
+        **_describe_column(sides, first[0] if first else ""),
+        **_describe_pair(sides, first[0] if first else "", first[-1] if first else ""),
+        **_describe_classes(sides, 0),
+        "risk_plots": _draw_plots(run, of_risk=True),
+    }
+
+
+def _draw_plots(run: Job, *, of_risk: bool) -> list[Plot]:
+    """Return the plots of a report that tell of the risk, or the others; the table of columns has what one tells."""
+    return [plot for plot in release_plots(evidence_of(run)) if _OF_RISK.get(plot.title, False) is of_risk]
+
+
+def _describe_column(sides: BeforeAfter, name: str) -> dict[str, Any]:
+    known = name in sides.names
+    return {
+        "column_names": sides.names,
+        "column": name if known else "",
+        "drawing": sides.draw(name) if known else None,
+        "statistics": sides.summarize(name) if known else [],
+    }
+
+
+def _describe_pair(sides: BeforeAfter, first: str, second: str) -> dict[str, Any]:
+    known = first in sides.names and second in sides.names and first != second
+    pair = sides.cross(first, second) if known else None
+    return {"column_names": sides.names, "first": first, "second": second, "pair": pair}
+
+
+def _describe_classes(sides: BeforeAfter, number: int) -> dict[str, Any]:
+    found = sides.risky_classes
+    start = number * _CLASSES
+    return {
+        "class_columns": sides.form.class_columns,
+        "classes": None if found is None else found[start : start + _CLASSES],
+        "page_number": number,
+        "more_classes": found is not None and start + _CLASSES < len(found),
+        "most_classes": MOST_CLASSES,
+        "of_people": sides.form.of_people,
+    }
 
 
 def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict[str, Any]:
@@ -82,21 +190,6 @@ def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict
         "filtered": "".join(filters.values()),
         "within": "",
     }
-
-
-def _count_values(tables: TableCache, run: Job, column: str) -> dict[str, Any]:
-    """Return how often a column has which value before and after; nothing if not both sides have it."""
-    source, released, manifest = _open_sides(run)
-    shared = _list_shared(source, released)
-    if column not in shared:
-        return {"shared": shared, "column": "", "sides": []}
-    order = label_order(manifest["attributes"].get(column, {}))
-    before, after = bars_of(tables.take(source), column), bars_of(tables.take(released), column, order)
-    sides = [
-        (bars, histogram(bars.labels, bars.counts, f"{column} {when}"))
-        for when, bars in (("before", before), ("after", after))
-    ]
-    return {"shared": shared, "column": column, "sides": sides}
 
 
 def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable, Mapping[str, Any]]:
@@ -124,6 +217,9 @@ routes = [
     page(_PATH, show),
     page(f"{_PATH}/{{run}}", show),
     page(f"{_PATH}/{{run}}/rows", rows, "POST"),
-    page(f"{_PATH}/{{run}}/values", values, "POST"),
+    page(f"{_PATH}/{{run}}/compared", compare, "POST"),
+    page(f"{_PATH}/{{run}}/column", column, "POST"),
+    page(f"{_PATH}/{{run}}/cross", cross, "POST"),
+    page(f"{_PATH}/{{run}}/classes", classes, "POST"),
     page("/static/plots.css", style),
 ]

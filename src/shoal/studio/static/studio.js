@@ -180,6 +180,9 @@ for (const form of document.querySelectorAll('form[data-swap][autocomplete="off"
   if ([...form.elements].some((field) => field.name && field.type !== "submit" && field.closest("[data-send]") && altered(field))) send(form);
 }
 
+// Parts that take a while are asked for once the page is there.
+for (const form of document.querySelectorAll("form[data-load]")) send(form);
+
 // Runs: each element with data-poll is asked twice a second until its run has ended.
 function follow(place) {
   let shown = "";

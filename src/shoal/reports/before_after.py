@@ -1,0 +1,464 @@
+"""A table and what was published of it, column by column and in pairs; the riskiest classes. For the data holder alone.
+
+Labels are spread over the values below them as the score of marginals does it, and *kept* has one meaning for a column,
+a pair and a release: 1 less the total variation distance of the table of counts from that of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shoal.audit.marginals import Compared, RowSample, SourceTables, cut_numbers, factor, list_labels
+from shoal.columns.base import read_traces
+from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
+from shoal.core.kernels import same_rows
+from shoal.core.wording import join_words, percent
+from shoal.policy.policy import Policy
+from shoal.policy.preparing import unfold_baskets
+from shoal.release.forms.base import Form
+from shoal.release.sliced.table import BUCKET
+from shoal.reports.pages import explain_change
+from shoal.reports.plots import Plot, compare_bars, compare_histograms
+from shoal.reports.svg import count_text, tick_step
+from shoal.reports.templates import number
+from shoal.sources.base import Source
+from shoal.taxonomies.parse import decimal_numbers
+from shoal.taxonomies.scales import Numbers
+from shoal.taxonomies.tree import Cover, free_label
+from shoal.utility.marginals import measure_distance
+from shoal.utility.rows import Binned, Tables, spread_records, sum_weights
+
+MOST_ROWS = 1_000_000
+FEWEST_ROWS = 100_000
+_MOST_CELLS = 10_000_000  # rows times columns that are held of each side
+_MOST_TEXTS = 20_000  # different texts of a column whose values are published as they are
+_BARS, _BINS, _GROUPS = 12, 24, 10  # of categories, of numbers, and of each side of a table
+_TAIL = 0.005  # of the records that may lie beyond the first and the last bin of numbers
+_REST = 3  # groups that stand behind all others: other values, missing ones, what is no value
+_FEW = 3  # widths of ranges that are named one by one
+MOST_CLASSES = 500
+_MOST_NAMED = 5  # rows of a class
+_DEVIATION = "standard deviation"
+_QUARTILES = {"first quartile": 0.25, "median": 0.5, "third quartile": 0.75}
+_UNITS = {"number": "", "date": " days"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Groups of an attribute's leaves: the bins between *edges*, each in the group that ``group`` names by its number.
+
+    The last three are other values, missing ones, and what is no value of the table.
+    """
+
+    edges: IntArray  # (n_bins + 1,)
+    group: IntArray  # (n_bins,)
+    names: tuple[str, ...]
+
+    def gather(self, counts: FloatArray, axis: int = 0) -> FloatArray:
+        """Add up the bins of each group along an axis."""
+        found = np.zeros((len(self.names), *np.delete(counts.shape, axis)))
+        np.add.at(found, self.group, np.moveaxis(counts, axis, 0))
+        return np.moveaxis(found, 0, axis)
+
+
+class Published(NamedTuple):
+    """A published column: which text each row has, what that stands for, and between which numbers."""
+
+    item: AnyIntArray  # (n_rows,)
+    texts: pa.Array  # (n_items,)
+    covers: list[Cover] | None  # (n_items,) None if values are as they are
+    bounds: FloatArray  # (n_items, 2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contingency:
+    """A table of two columns, in shares of all records, and how much of it is kept."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    before: FloatArray  # (n_rows, n_columns)
+    after: FloatArray
+    kept: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RiskyClass:
+    """Records that are alike in what is published: how many, their values, and their rows in the published file."""
+
+    records: int
+    values: tuple[str, ...]
+    rows: tuple[int, ...]  # from 1 on, the first ones
+
+
+@dataclass(frozen=True, eq=False)
+class BeforeAfter:
+    """The rows of a table and those of its release, or large random samples of them, held in memory."""
+
+    form: Form
+    tables: SourceTables
+    source: pa.Table
+    published: pa.Table  # whole records
+    n_published: int  # rows of the release
+    texts: tuple[str, ...]  # columns with too many different texts to be compared
+
+    @classmethod
+    def read(cls, policy: Policy, source: Source, released: Source, form: Form) -> BeforeAfter:
+        """Read both sides once; of tables that are too large a random sample is held."""
+        policy, source = unfold_baskets(policy, source)
+        entries = form.manifest["attributes"]
+        hidden = {name for name, trace in read_traces(form.manifest).items() if trace.hidden}
+        hidden |= {*policy.names("identifier"), policy.survey_weight or ""}
+        names = [name for name in entries if name in source.schema.names and name not in hidden]
+        most = min(max(_MOST_CELLS // max(len(names), 1), FEWEST_ROWS), MOST_ROWS)
+        before, after = RowSample(most), RowSample(most)
+        read = list(filter(None, [*names, policy.survey_weight]))
+        for batch in source.batches(read, dictionary=read):
+            before.add(batch)
+        columns = released.schema.names
+        texts = [name for name in columns if name != BUCKET or form.whole_records]
+        cluster = None if len(texts) == len(columns) else BUCKET
+        for _ in after.watch(released.batches(columns, dictionary=texts), cluster):
+            pass
+        rows, whole = before.table(), form.complete_rows(after.table(), np.random.default_rng(0))
+        long = tuple(name for name in names if "labels" not in entries[name] and _has_texts(rows.column(name)))
+        names = [name for name in names if name not in long]
+        tables = SourceTables.of_rows(policy, rows, names, before.n_rows)
+        return cls(form, tables, rows, whole, after.n_rows, long)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are compared."""
+        return tuple(one.name for one in self.tables.columns)
+
+    @cached_property
+    def found(self) -> Tables:
+        """The release's tables over the bins of the source."""
+        return self.tables.tabulate(self.published, self.form.manifest)
+
+    @cached_property
+    def records(self) -> tuple[FloatArray, FloatArray]:
+        """What each row counts, before and after: as many as all rows have together, if these are a sample."""
+        one, other = self.tables.bins.records, self.tables.weigh(self.published)
+        times = self.tables.n_all_rows / max(len(one), 1), self.n_published / max(len(other), 1)
+        return one * times[0], other * times[1]
+
+    def measure_kept(self, *names: str) -> float:
+        """Return what is kept of the table of one column or several: 1 is all of it."""
+        places = [self.names.index(name) for name in names]
+        return 1 - measure_distance(self.found.expect(places), self.tables.bins.count(places))
+
+    # One column: its distribution, its statistics, and a verdict.
+
+    def draw(self, name: str) -> Plot:
+        """Draw the shares of a column's values before and after over one axis."""
+        one = self._column(name)
+        ends = None if one.places is None else self._choose_ends(one)
+        if ends is None:
+            groups = self._choose_groups(one, _BARS)
+        else:
+            if self._read(one).covers is None and isinstance(one.taxonomy.scale, Numbers):
+                taxonomy = cut_numbers(np.append(ends[:-1], np.inf))
+                taxonomy = taxonomy if one.taxonomy.missing is None else taxonomy.with_missing()
+                one = Compared(name, taxonomy, ends[:-1])
+            groups = _cut_groups(one, ends)
+        counted = np.stack([groups.gather(counts) for counts in self._count(one, groups.edges)])  # (3, n_groups)
+        shown = [at for at in range(len(groups.names)) if counted[:, at].any() or at < len(groups.names) - _REST]
+        rows = [(groups.names[at], *(count_text(round(each)) for each in counted[:, at].tolist())) for at in shown]
+        heads = (name, "records before", "records after", "of these, not spread")
+        shares = counted[:2] / np.maximum(counted[:2].sum(axis=1, keepdims=True), 1e-9)
+        named = {groups.names[at]: (float(shares[0, at]), float(shares[1, at])) for at in shown}
+        if ends is None:
+            return compare_bars(name, named, heads, rows)
+        text = _write_date if one.taxonomy.scale.kind == "date" else number
+        return compare_histograms(name, ends.tolist(), named, heads, rows, tick_text=text)
+
+    def summarize(self, name: str) -> list[tuple[str, str, str]]:
+        """Return statistics of a column before and after; those of ranges are of their middles, with their bounds."""
+        one = self._column(name)
+        codes, values = factor(self.source.column(name))
+        before = sum_weights(codes, self.records[0], len(values))
+        published = self._read(one)
+        after = sum_weights(published.item, self.records[1], len(published.texts))
+        rows = [("records", count_text(round(before.sum())), count_text(round(after.sum())))]
+        if one.places is None:
+            sides = []
+            for texts, counts, covers in ((values, before, None), (published.texts, after, published.covers)):
+                known = texts.is_valid().to_numpy(zero_copy_only=False)
+                if covers is not None:
+                    known = np.array([cover != {"missing": True} for cover in covers], dtype=np.bool_)
+                most = int(np.where(known, counts, -1.0).argmax()) if known.any() else None
+                mode = "–" if most is None else f"{texts[most]} ({percent(counts[most] / max(counts.sum(), 1e-9))})"
+                distinct = int((counts[known] > 0).sum())
+                sides.append((count_text(round(counts[~known].sum())), f"{distinct:,}", mode))
+            rows += zip(("missing", "different values", "most frequent"), *sides, strict=True)
+            return rows
+        numbers, valid = one.read_numbers(values)
+        known = ~np.isnan(published.bounds[:, 0])
+        rows.append(("missing", count_text(round(before[~valid].sum())), count_text(round(after[~known].sum()))))
+        low, high = published.bounds[known].T
+        true = _describe_numbers(numbers[valid], before[valid])
+        middle, lowest, highest = (_describe_numbers(each, after[known]) for each in ((low + high) / 2, low, high))
+        dated = one.taxonomy.scale.kind == "date"
+        for what, value in true.items():
+            write = _write_date if dated and what != _DEVIATION else number
+            text = write(middle[what])
+            if (low < high).any():  # the deviations of the ends bound nothing
+                bounds = "" if what == _DEVIATION else f" ({write(lowest[what])} to {write(highest[what])})"
+                text = f"about {text}{bounds}"
+            rows.append((what, write(value), text))
+        return rows
+
+    def judge(self, name: str) -> str:
+        """Say in plain words what was published of a column, in Markdown, by figures alone."""
+        manifest = self.form.manifest
+        entry = manifest.get("techniques", {}).get(name)
+        changed = "" if entry is None else f"Changed before anything else: {explain_change(entry)} "
+        if "labels" not in manifest["attributes"][name] or name not in self.names:
+            made = self.form.describe_values(name).removesuffix("; see below")
+            same = made in ("as in the original table", "changed: see above")
+            return f"{changed}{'' if changed else 'Published as it was.'}" if same else f"{changed}Published: {made}."
+        one = self._column(name)
+        published = self._read(one)
+        share = sum_weights(published.item, self.records[1], len(published.texts)) / max(self.records[1].sum(), 1e-9)
+        covers = published.covers or []
+        lo, hi, owner = one.find_runs(covers)
+        leaves = sum_weights(owner, (hi - lo).astype(np.float64), len(share))
+        nothing = np.array(["any" in cover for cover in covers], dtype=np.bool_)
+        if one.places is None:  # a label that covers one value is not that value, if others could have been there
+            labels = np.array([*one.taxonomy.labels[: one.taxonomy.n_leaves], ""], dtype=object)
+            first = np.full(len(share), one.unknown)
+            np.minimum.at(first, owner, lo)
+            exact = (leaves == 1) & (labels[first] == np.array(published.texts.to_pylist(), dtype=object))
+            nothing |= leaves >= max(one.taxonomy.n_leaves - (one.taxonomy.missing is not None), 2)
+        else:
+            exact = (published.bounds[:, 0] == published.bounds[:, 1]) & (leaves == 1)
+        exact |= np.array([cover == {"missing": True} for cover in covers], dtype=np.bool_)
+        ranged = ~exact & ~nothing & (share > 0)
+        if share[~exact].sum() == 0:
+            return f"{changed}Published as it was."
+        parts = [f"as it was for {percent(share[exact].sum())}"] if share[exact].sum() else []
+        if ranged.any():
+            step = 0.0 if isinstance(one.taxonomy.scale, Numbers) and not one.taxonomy.scale.whole else 1.0
+            sizes = leaves if one.places is None else published.bounds[:, 1] - published.bounds[:, 0] + step
+            what = ("groups", " values") if one.places is None else ("ranges", _UNITS[one.taxonomy.scale.kind])
+            parts.append(
+                f"in {_describe_sizes(sizes[ranged], share[ranged], *what)} for {percent(share[ranged].sum())}"
+            )
+        parts += [f"not at all for {percent(share[nothing].sum())}"] if share[nothing].sum() else []
+        text = f"{changed}Published {join_words(parts)} of the records."
+        means = {row[0]: row[1:] for row in self.summarize(name)}.get("mean")
+        if means is not None:
+            text += f" The mean, read from the middles of ranges, is {means[1]}; it was {means[0]}."
+        return text
+
+    # Two columns, and the classes that are easiest to find.
+
+    def cross(self, first: str, second: str) -> Contingency:
+        """Return the table of two columns before and after, in at most some groups each."""
+        ones = [self._column(name) for name in (first, second)]
+        groups = [
+            self._choose_groups(one, _GROUPS) if one.places is None else self._merge_bins(one, _GROUPS) for one in ones
+        ]
+        bins = [
+            (np.searchsorted(each.edges, one.encode(self.source.column(one.name)), side="right") - 1, one, each)
+            for one, each in zip(ones, groups, strict=True)
+        ]
+        shape = [len(each.group) for each in groups]
+        key = np.ravel_multi_index([own for own, _, _ in bins], shape)
+        before = sum_weights(key, self.records[0], shape[0] * shape[1]).reshape(shape)
+        after = spread_records([self._bin(one, each.edges) for _, one, each in bins], self.records[1])
+        sides = []
+        for table in (before, after):
+            merged = groups[1].gather(groups[0].gather(table), axis=1)
+            sides.append(merged / max(merged.sum(), 1e-9))
+        used = [(sides[0] + sides[1]).sum(axis=1 - axis) > 0 for axis in (0, 1)]
+        names = [tuple(np.array(each.names, dtype=object)[own]) for each, own in zip(groups, used, strict=True)]
+        cut = [side[np.ix_(*used)] for side in sides]
+        return Contingency(names[0], names[1], cut[0], cut[1], self.measure_kept(first, second))
+
+    @cached_property
+    def risky_classes(self) -> tuple[RiskyClass, ...] | None:
+        """The smallest classes of the published file, at most so many; None where rows are no records, or a sample."""
+        names = self.form.class_columns
+        if (
+            not (self.form.of_people and self.form.whole_records and names)
+            or self.published.num_rows < self.n_published
+        ):
+            return None
+        first, group = same_rows([factor(self.published.column(name))[0] for name in names])
+        sizes = np.bincount(group, minlength=len(first))
+        smallest = np.argsort(sizes, kind="stable")[:MOST_CLASSES]
+        wanted = np.zeros(len(first), dtype=np.bool_)
+        wanted[smallest] = True
+        members = np.flatnonzero(wanted[group])
+        members = members[np.argsort(group[members], kind="stable")]
+        start = np.searchsorted(group[members], smallest)
+        values = self.published.select(names).take(pa.array(first[smallest])).to_pylist()
+        return tuple(
+            RiskyClass(
+                size,
+                tuple(_show(row[name]) for name in names),
+                tuple((members[at : at + min(size, _MOST_NAMED)] + 1).tolist()),
+            )
+            for size, at, row in zip(sizes[smallest].tolist(), start.tolist(), values, strict=True)
+        )
+
+    def _column(self, name: str) -> Compared:
+        return self.tables.columns[self.names.index(name)]
+
+    def _read(self, one: Compared) -> Published:
+        """Return what a column publishes, text by text."""
+        item, texts = factor(self.published.column(one.name))
+        labels = list_labels(one, self.published.column(one.name), self.form.manifest)
+        if labels is None:
+            numbers, valid = (
+                one.read_numbers(texts) if one.places is not None else (np.zeros(len(texts)), texts.is_valid())
+            )
+            return Published(item, texts, None, np.repeat(np.where(valid, numbers, np.nan)[:, np.newaxis], 2, axis=1))
+        shown = pc.cast(texts, pa.string()).to_pylist()
+        covers = [{"missing": True} if text is None else labels[text] for text in shown]
+        return Published(item, texts, covers, one.find_bounds(covers))
+
+    def _bin(self, one: Compared, edges: IntArray) -> Binned:
+        column = self.published.column(one.name)
+        return self.tables.bin_published(one, column, self.form.manifest, edges, self.records[1])
+
+    def _count(self, one: Compared, edges: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return (n_bins,) the records of each bin before and after, and of these the ones under labels of this bin."""
+        bins = np.searchsorted(edges, one.encode(self.source.column(one.name)), side="right") - 1
+        binned = self._bin(one, edges)
+        items = sum_weights(binned.item, self.records[1], len(binned.shares))
+        sure = binned.shares > 1 - 1e-9
+        return sum_weights(bins, self.records[0], len(edges) - 1), items @ binned.shares, items @ sure
+
+    def _choose_ends(self, one: Compared) -> FloatArray | None:
+        """Return round numbers between which bins lie; None if all numbers are the same, or there are none."""
+        codes, values = factor(self.source.column(one.name))
+        numbers, valid = one.read_numbers(values)
+        counts = sum_weights(codes, self.records[0], len(values))
+        if not valid.any() or np.ptp(numbers[valid]) == 0:
+            return None
+        low, high = _find_quantiles(numbers[valid], counts[valid], [_TAIL, 1 - _TAIL])
+        low, high = (low, high) if low < high else (numbers[valid].min(), numbers[valid].max())
+        step = tick_step(high - low, _BINS)
+        step = step if isinstance(one.taxonomy.scale, Numbers) and not one.taxonomy.scale.whole else max(step, 1.0)
+        return np.arange(np.floor(low / step), np.floor(high / step) + 2) * step
+
+    def _choose_groups(self, one: Compared, most: int) -> Groups:
+        """Return the most frequent values of a column, each alone, in their order if there are no others."""
+        leaves = sum_weights(one.encode(self.source.column(one.name)), self.records[0], one.unknown + 1)
+        n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
+        own = leaves[:n_values]
+        chosen = np.argsort(-own, kind="stable")[:most]
+        chosen = chosen[own[chosen] > 0]
+        if own[chosen].sum() < own.sum() / 2 and (groups := _find_level(one, n_values, most)) is not None:
+            return groups
+        if (own > 0).sum() <= most:
+            chosen = np.sort(chosen)
+        edges = np.unique([0, *chosen, *(chosen + 1), n_values, one.taxonomy.n_leaves, one.unknown + 1])
+        rank = {leaf: place for place, leaf in enumerate(chosen.tolist())}
+        group = [rank.get(edge, len(rank)) for edge in edges[:-1].tolist()]
+        names = [one.taxonomy.labels[leaf] for leaf in chosen.tolist()]
+        return _end_groups(one, edges, group, names)
+
+    def _merge_bins(self, one: Compared, most: int) -> Groups:
+        """Return the bins of numbers that scores are made of, several together."""
+        n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
+        edges = self.tables.bins.edges[self.names.index(one.name)]
+        edges = edges[edges < n_values][:: max(1, -(-int((edges < n_values).sum()) // most))]
+        stops = np.append(edges[1:], n_values)
+        names = [one.taxonomy.label(*ends) for ends in zip(edges.tolist(), stops.tolist(), strict=True)]
+        edges = np.append(edges, [n_values, one.taxonomy.n_leaves, one.unknown + 1])
+        return _end_groups(one, np.unique(edges), list(range(len(names))), names)
+
+
+def _end_groups(one: Compared, edges: IntArray, group: Sequence[int], names: Sequence[str]) -> Groups:
+    """Add the groups of other values, of missing ones and of what is no value."""
+    n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
+    group = [own for own, edge in zip([*group, 0, 0], edges[:-1].tolist(), strict=False) if edge < n_values]
+    last = [len(names) + (2 if edge == one.unknown else 1) for edge in edges[:-1].tolist() if edge >= n_values]
+    named = list(names)
+    for rest in ("other values", "missing", "no value of the table"):
+        named.append(free_label(rest, named))
+    return Groups(edges, np.array([*group, *last]), tuple(named))
+
+
+def _cut_groups(one: Compared, ends: FloatArray) -> Groups:
+    """Return the leaves between some numbers; the first and the last group have all that lie beyond."""
+    n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
+    places = np.zeros(0) if one.places is None else one.places[:n_values]
+    inner = np.searchsorted(places, ends[1:-1])
+    write = _write_date if one.taxonomy.scale.kind == "date" else number
+    edges = np.concatenate([[0], inner, [n_values]])
+    group = [place for place in range(len(ends) - 1) if edges[place] < edges[place + 1]]
+    names = [
+        f"{write(low)} to below {write(high)}" for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    ]
+    names[0], names[-1] = f"below {write(ends[1])}", f"{write(ends[-2])} or more"
+    return _end_groups(one, np.unique([*edges, one.taxonomy.n_leaves, one.unknown + 1]), group, names)
+
+
+def _find_level(one: Compared, n_values: int, most: int) -> Groups | None:
+    """Return the groups of the lowest level of the tree that has no more than *most*; None if only the root has."""
+    for height in range(1, one.taxonomy.height):
+        nodes = one.taxonomy.node_at(height)[:n_values]
+        edges = np.flatnonzero(np.diff(nodes, prepend=-1))
+        if 1 < len(edges) <= most:
+            names = [one.taxonomy.labels[node] for node in nodes[edges].tolist()]
+            whole = np.unique([*edges, n_values, one.taxonomy.n_leaves, one.unknown + 1])
+            return _end_groups(one, whole, list(range(len(names))), names)
+    return None
+
+
+def _has_texts(column: pa.ChunkedArray) -> bool:
+    """Whether a column has very many different texts that are no numbers."""
+    values = factor(column)[1]
+    return len(values) > _MOST_TEXTS and not decimal_numbers(values.drop_null())[1].all()
+
+
+def _find_quantiles(numbers: FloatArray, counts: FloatArray, wanted: Sequence[float]) -> list[float]:
+    """Return the least numbers that such shares of the records do not exceed."""
+    order = np.argsort(numbers)
+    below = np.cumsum(counts[order])
+    places = np.searchsorted(below, np.array(wanted) * below[-1] - 1e-9)
+    return [float(each) for each in numbers[order][np.minimum(places, len(order) - 1)]]
+
+
+def _describe_numbers(numbers: FloatArray, counts: FloatArray) -> dict[str, float]:
+    """Return mean, standard deviation and quartiles; nothing if there are no records."""
+    if not counts.sum() > 0:
+        return dict.fromkeys(("mean", _DEVIATION, *_QUARTILES), float("nan"))
+    mean = float(np.average(numbers, weights=counts))
+    deviation = float(np.sqrt(np.average((numbers - mean) ** 2, weights=counts)))
+    return {"mean": mean, _DEVIATION: deviation} | dict(
+        zip(_QUARTILES, _find_quantiles(numbers, counts, list(_QUARTILES.values())), strict=True)
+    )
+
+
+def _describe_sizes(sizes: FloatArray, shares: FloatArray, one: str, unit: str) -> str:
+    """Say how wide ranges are, or how large groups, and of how many records if they differ."""
+    distinct, which = np.unique(sizes.round(6), return_inverse=True)
+    parts = sum_weights(which, shares, len(distinct))
+    texts = [number(size) for size in distinct.tolist()]
+    if len(distinct) == 1:
+        return f"{one} of {texts[0]}{unit.removesuffix('s') if distinct[0] == 1 else unit}"
+    if len(distinct) <= _FEW:
+        named = join_words([f"{text} ({percent(part)})" for text, part in zip(texts, parts.tolist(), strict=True)])
+        return f"{one} of {named}{unit}"
+    half = number(_find_quantiles(distinct, parts, [0.5])[0])
+    return f"{one} of {texts[0]} to {texts[-1]}{unit} (half of them of at most {half})"
+
+
+def _write_date(day: float) -> str:
+    return "–" if np.isnan(day) else str(np.datetime64(round(day), "D"))
+
+
+def _show(value: object) -> str:
+    return "missing" if value is None else str(value)
