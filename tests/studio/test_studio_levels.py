@@ -193,6 +193,24 @@ def test_the_table_is_counted_once_for_guarantees_and_levels(people, monkeypatch
     assert len(looks) == 1
 
 
+def test_few_lattices_are_held_at_once(people, open_in, table: Path) -> None:
+    first = Lattices.of(people).ask(people, 60)
+    for _ in range(2):
+        other = open_in(table)
+        other.change(other.revision, document_of("k"))
+        assert Lattices.of(other).ask(other, 60).searched.wait(60)
+    assert Lattices.of(people).ask(people, 60) is not first
+
+
+def test_a_table_that_a_run_changes_first_is_told(browser, people) -> None:
+    path = f"/projects/{people.id}/levels"
+    assert Lattices.of(people).ask(people, 60)
+    assert "the run may find others" not in browser.get(path).text
+    people.change(people.revision, {**people.document, "sample": {"share": 0.5}})
+    assert Lattices.of(people).ask(people, 60)
+    assert "the run may find others" in browser.get(path).text
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -61,11 +61,9 @@ def _describe(visit: Visit, patience: float) -> dict[str, Any]:
     if explorer is None:
         return {"explorer": None, "refusal": refusal}
     levels = _current(visit.project, explorer)
-    changed = bool(visit.project.document.get("sample")) or "technique" in json.dumps(visit.project.document)
     return {
         "explorer": explorer,
         "refusal": None,
-        "changed": changed,
         "examples": explorer.examples(),
         **_describe_node(explorer, levels),
         **_describe_lattice(explorer, levels),
