@@ -193,6 +193,33 @@ def test_the_table_is_counted_once_for_guarantees_and_levels(people, monkeypatch
     assert len(looks) == 1
 
 
+def test_the_sliders_start_where_the_policy_is_if_such_levels_exist(browser, people) -> None:
+    explorer = Lattices.of(people).ask(people, 60)
+    assert explorer.searched.wait(60)
+    for named, levels in (({"age": 2}, (2, 0, 0)), ({"age": 99}, explorer.survey.optimum)):
+        people.change(people.revision, {**people.document, "method": {"incognito": {"levels": named}}})
+        text = browser.get(f"/projects/{people.id}/levels").text
+        assert tuple(int(level) for level in re.findall(r'name="level" [^>]*?value="(\d+)"', text)) == levels
+
+
+def test_few_lattices_are_held_at_once(people, open_in, table: Path) -> None:
+    first = Lattices.of(people).ask(people, 60)
+    for _ in range(2):
+        other = open_in(table)
+        other.change(other.revision, document_of("k"))
+        assert Lattices.of(other).ask(other, 60).searched.wait(60)
+    assert Lattices.of(people).ask(people, 60) is not first
+
+
+def test_a_table_that_a_run_changes_first_is_told(browser, people) -> None:
+    path = f"/projects/{people.id}/levels"
+    assert Lattices.of(people).ask(people, 60)
+    assert "the run may find others" not in browser.get(path).text
+    people.change(people.revision, {**people.document, "sample": {"share": 0.5}})
+    assert Lattices.of(people).ask(people, 60)
+    assert "the run may find others" in browser.get(path).text
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -11,6 +11,8 @@ import json
 import math
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -29,7 +31,7 @@ from shoal.methods.incognito.measures import MEASURES, NcpCost
 from shoal.methods.incognito.search import Search, nodes_above, nodes_below
 from shoal.plan.problem import Problem
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import Forecast, list_versions, pass_key
+from shoal.studio.feasibility import MOST_LOOKED, Forecast, list_versions, pass_key
 from shoal.studio.project import Project
 
 MOST_NODES = 4096  # of a lattice whose nodes are all looked at
@@ -96,9 +98,9 @@ class _Watching(Judge):
 class Explorer:
     """The lattice of one problem; requests ask for nodes while a thread searches."""
 
-    def __init__(self, problem: Problem, measure: str) -> None:
-        """Group the cells."""
-        self.problem = problem
+    def __init__(self, problem: Problem, measure: str, *, changed: bool = False) -> None:
+        """Group the cells; *changed* says that a run will change the table first."""
+        self.problem, self.changed = problem, changed
         groupings = Groupings(problem)
         self.ladders = groupings.ladders
         self._people = next((one.people for one in problem.requirements if one.people is not None), None)
@@ -272,11 +274,12 @@ class Lattices:
     ) -> None:
         try:
             policy = Policy.load(document, project.files)
-            problem = Forecast.of(project).look(project, document, policy).problem(policy)
+            looked = Forecast.of(project).look(project, document, policy)
+            problem = looked.problem(policy)
             refusal = policy.method.refuses(problem)
             if refusal is not None:
                 raise UsageError(refusal)
-            explorer = Explorer(problem, str(getattr(policy.method, "measure", "loss")))
+            explorer = Explorer(problem, str(getattr(policy.method, "measure", "loss")), changed=looked.changed)
         except ShoalError as error:
             made.set_exception(error)
             return
@@ -284,7 +287,20 @@ class Lattices:
             made.set_exception(UsageError("the levels of this table could not be counted; the run will tell why"))
             return
         made.set_result(explorer)
+        _LATEST.append(weakref.ref(self))
+        while len(_LATEST) > MOST_LOOKED:
+            earlier = _LATEST.popleft()()
+            if earlier is not None and not any(other() is earlier for other in _LATEST):
+                earlier.let_go()
         explorer.search(lambda: question == self._question)
+
+    def let_go(self) -> None:
+        """Free what was counted; the next question counts again."""
+        with self._lock:
+            self._question, self._made = (), Future()
+
+
+_LATEST: deque[weakref.ref[Lattices]] = deque()  # those that were asked last
 
 
 def full_domain(document: Mapping[str, Any], levels: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -61,27 +62,25 @@ def _describe(visit: Visit, patience: float) -> dict[str, Any]:
     if explorer is None:
         return {"explorer": None, "refusal": refusal}
     levels = _current(visit.project, explorer)
-    changed = bool(visit.project.document.get("sample")) or "technique" in json.dumps(visit.project.document)
     return {
         "explorer": explorer,
         "refusal": None,
-        "changed": changed,
         "examples": explorer.examples(),
         **_describe_node(explorer, levels),
-        **_describe_lattice(explorer, levels),
+        **_describe_lattice(explorer),
     }
 
 
 def _current(project: Project, explorer: Explorer) -> Levels:
     """Return the levels looked at last, else those of the policy, else the optimum, else the highest."""
-    try:
-        return explorer.read_levels(project.memory.get(_CHOSEN, ()))
-    except UsageError:
-        method = project.document.get("method")
-        own = method.get(Incognito.name) if isinstance(method, dict) else None
-        named = own.get("levels") if isinstance(own, dict) else None
-        best = explorer.survey.optimum or explorer.ladders.top
-        return explorer.read_levels(str(named.get(name, 0)) for name in explorer.names) if named else best
+    method = project.document.get("method")
+    own = method.get(Incognito.name) if isinstance(method, dict) else None
+    named = own.get("levels") if isinstance(own, dict) else None
+    chosen = [str(named.get(name, 0)) for name in explorer.names] if named else []
+    for given in (project.memory.get(_CHOSEN, []), chosen):
+        with contextlib.suppress(UsageError):  # they were those of other taxonomies
+            return explorer.read_levels(given)
+    return explorer.survey.optimum or explorer.ladders.top
 
 
 def _require(visit: Visit) -> tuple[Explorer, Levels]:
@@ -116,7 +115,7 @@ def show_lattice(visit: Visit) -> Response:
     explorer = Lattices.of(visit.project).ask(visit.project, 0.0)
     if explorer is None:
         raise UsageError("the policy was changed; reload this page")
-    return visit.render("levels_lattice.html", **_describe_lattice(explorer, _current(visit.project, explorer)))
+    return visit.render("levels_lattice.html", **_describe_lattice(explorer))
 
 
 def _describe_node(explorer: Explorer, levels: Levels) -> dict[str, Any]:
@@ -139,7 +138,7 @@ def _describe_node(explorer: Explorer, levels: Levels) -> dict[str, Any]:
     }
 
 
-def _describe_lattice(explorer: Explorer, levels: Levels) -> dict[str, Any]:
+def _describe_lattice(explorer: Explorer) -> dict[str, Any]:
     survey = explorer.survey
     holding = sorted((one for one in survey.points.values() if one.holds), key=lambda one: _rank(explorer, one))
     drawn = [*holding, *(one for one in survey.points.values() if not one.holds)][:_MOST_DRAWN]
@@ -149,7 +148,6 @@ def _describe_lattice(explorer: Explorer, levels: Levels) -> dict[str, Any]:
     return {
         "explorer": explorer,
         "survey": survey,
-        "levels": levels,
         "listed": holding[:_MOST_LISTED],
         "n_holding": len(holding),
         "nodes": json.dumps(nodes, separators=(",", ":")),
