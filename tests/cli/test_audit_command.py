@@ -27,7 +27,7 @@ def policy_file(tmp_path, stay_file):
     result = RUNNER.invoke(app, ["init", str(stay_file), "-o", str(path)])
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
-    assert "questions are open" in result.stderr
+    assert "open questions. Check every role" in result.stderr
     assert "shoal audit" in result.stderr
     return path
 
@@ -36,7 +36,7 @@ def test_init_prints_the_policy_alone(stay_file):
     result = RUNNER.invoke(app, ["init", str(stay_file)])
     assert result.exit_code == 0
     assert result.stdout.startswith("# Draft policy for stays.csv: 2,000 records, 9 columns.\n")
-    assert "questions are open" in result.stderr
+    assert "open questions. Check every role" in result.stderr
 
 
 def test_init_never_overwrites(stay_file, policy_file):
