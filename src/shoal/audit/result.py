@@ -320,10 +320,10 @@ def _warning(name: str, role: Role, unique: int, share: float, newly: float, hid
         return None
     if role == "insensitive":
         return (
-            f"{found}, and no model covers it: whoever knows it needs nothing else; make it quasi with a taxonomy, "
+            f"{found}, and no model covers it: anybody who knows it needs nothing else; make it quasi with a taxonomy, "
             "round it (a technique), or make it an identifier"
         )
-    return f"{found}: whoever knows it needs nothing else; coarsen it, or make it quasi"
+    return f"{found}: anybody who knows it needs nothing else; coarsen it, or make it quasi"
 
 
 def missing_values(raw: RawTable) -> tuple[MissingValues, ...]:
