@@ -95,8 +95,8 @@ class Audit:
             found.append(f"{', '.join(by_records)} count records, not people, and may look better than they are")
         if self.not_applied:
             found.append(
-                f"the policy changes the table first ({', '.join(self.not_applied)}), and this is about the table as "
-                "it is; what is left after that, shoal attack measures"
+                f"the policy changes the table first ({', '.join(self.not_applied)}), but this audit describes the "
+                "original table; shoal attack measures the risk after the changes"
             )
         return tuple(found)
 
