@@ -132,7 +132,7 @@ def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> No
     for attack in (SinglingOutAttack(N), InferenceAttack(N), MembershipAttack(N), LinkabilityAttack(N)):
         found = try_widely(attack, control)
         assert found.risk.low > 0.3, attack.name
-        assert "people are taken to be known by 'visits', 'code', too, which the release shows" in found.notes
+        assert "people are assumed to be known by 'visits', 'code', too, which the release shows" in found.notes
         assert attack.name == "singling-out" or found.variants["quasi-identifiers only"].risk.low <= 0
     assert try_widely(SinglingOutAttack(N), control).success == Tally(N, N)
     lacking = try_widely(SinglingOutAttack(N), strangers(2))  # the control group lacks the column

@@ -107,6 +107,6 @@ def test_a_folder_is_not_named_by_an_address(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["anonymize", "people.csv", "-p", "policy.yaml", "-o", ADDRESSES[0]])
     assert done.exit_code == 2
     assert done.stderr == (
-        "shoal: an address of a database stands in place of a folder; name a folder, and the address by --to\n"
+        "shoal: a database address was given instead of a folder; give a folder, and the address with --to\n"
     )
     assert {path.name for path in tmp_path.iterdir()} == {"people.csv", "policy.yaml"}

@@ -75,7 +75,7 @@ def test_what_cannot_be_masked_is_refused() -> None:
         Masking(kind="name", length=3)
     attributes = {"name": {"role": "identifier", "technique": {"masking": {"kind": "name"}}}, "age": {"role": "quasi"}}
     people = pa.table({"name": ["Ann"] * 4, "age": [1, 1, 2, 2]})
-    with pytest.raises(PolicyError, match="leaves nothing to tell people apart by"):
+    with pytest.raises(PolicyError, match="leaves nothing by which to distinguish people"):
         shoal.anonymize(people, {"attributes": attributes, "unit": "name", "privacy": [{"k-anonymity": {"k": 2}}]})
     attributes["age"]["technique"] = {"masking": {"kind": "number"}}
     with pytest.raises(PolicyError, match="role identifier, not quasi"):

@@ -109,7 +109,7 @@ def test_releases_of_before_are_added(place: Path) -> None:
     ("words", "message"),
     [
         (["show", "nothing.db"], "there is no ledger nothing.db"),
-        (["check", "people.csv"], "people.csv is no ledger"),
+        (["check", "people.csv"], "people.csv is not a ledger"),
         (["show", "ledger.db", "--population", "everybodi"], "did you mean 'everybody'?"),
         (["floor", "ledger.db", "--floor", "0"], "at least 1"),
         (["add", "ledger.db", "people.csv"], "there is no release people.csv"),

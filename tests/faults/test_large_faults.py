@@ -106,8 +106,8 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
             f"3,{SECRET}\0\n".encode() + BLOCK,
             ("--json",),
             (
-                f"people.csv has a NUL byte in line {LATE}: it is no delimited text, or its encoding is not utf-8; set "
-                "`encoding`"
+                f"people.csv has a NUL byte in line {LATE}: it is not delimited text, or its encoding is not utf-8; "
+                "set `encoding`"
             ),
         ),
         (

@@ -608,14 +608,14 @@ def test_what_auditors_get_has_no_rows_and_no_places(place: Path, ending: str) -
 def test_what_is_no_ledger_is_refused_before_work_begins(place: Path) -> None:
     ledger = place / "ledger.db"
     ledger.write_text("dear diary, " * 100)
-    with pytest.raises(InputError, match="is no ledger"):
+    with pytest.raises(InputError, match="is not a ledger"):
         publish(place, "rows", "x")
     ledger.unlink()
     with sqlite3.connect(ledger) as connection:
         connection.execute("CREATE TABLE mine (a)")
     connection.close()
     before = ledger.read_bytes()
-    with pytest.raises(InputError, match="is no ledger"):
+    with pytest.raises(InputError, match="is not a ledger"):
         publish(place, "rows", "x")
     assert ledger.read_bytes() == before
     ledger.unlink()

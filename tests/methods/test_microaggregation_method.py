@@ -379,7 +379,7 @@ def test_strata_must_be_quasi_attributes_of_enough_records() -> None:
         "privacy": [{"k-anonymity": {"k": 4}}],
         "method": {"microaggregation": {"strata": ["twon"]}},
     }
-    with pytest.raises(ShoalError, match=r"strata names 'twon', which is no quasi attribute; did you mean 'town'\?"):
+    with pytest.raises(ShoalError, match=r"strata names 'twon', which is not a quasi attribute; did you mean 'town'\?"):
         shoal.anonymize(people, policy)
     policy["method"] = {"microaggregation": {"strata": ["town"]}}
     with pytest.raises(UnreachableError, match=r"2 records .* are in strata of too few"):

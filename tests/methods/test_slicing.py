@@ -62,7 +62,7 @@ def with_a_blocking_record() -> pa.Table:
         ({"parts": [["age", "sex", "town", "job"]]}, "one part hides nothing"),
         ({"parts": [["age", "sex"], ["sex", "town", "job"]]}, "sex in several parts; say overlapping: true"),
         ({"parts": [["age", "sx"], ["town", "job"]]}, "did you mean 'sex'"),
-        ({"parts": [["age", "note"], ["sex", "town", "job"]]}, "'note' is no attribute that is published"),
+        ({"parts": [["age", "note"], ["sex", "town", "job"]]}, "'note' is not a published attribute"),
         ({"parts": [["age", "age"], ["sex", "town", "job"]]}, "same attribute twice"),
         ({"parts": [["age", "sex", "town", "job"], []]}, "has no attributes"),
         ({"parts": [["age"], ["sex", "town", "job"]], "alpha": 2}, "leave nothing for alpha"),

@@ -142,7 +142,7 @@ def test_rows_as_they_are_are_judged_together() -> None:
         if ok:
             assert shoal.anonymize(table, policy, seed=1).verification.verified
         else:
-            with pytest.raises(UnreachableError, match="the rows as they are do not meet it"):
+            with pytest.raises(UnreachableError, match="the unchanged rows do not meet it"):
                 shoal.anonymize(table, policy, seed=1)
 
 

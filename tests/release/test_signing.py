@@ -91,7 +91,7 @@ def test_keys(tmp_path: Path) -> None:
         shoal.anonymize(PEOPLE, POLICY, sign=key)
     bad = tmp_path / "bad.key"
     bad.touch(0o600)
-    with pytest.raises(InputError, match="no key for signing"):
+    with pytest.raises(InputError, match="is not a signing key"):
         shoal.anonymize(PEOPLE, POLICY, out=tmp_path / "out", sign=bad)
     key.chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):

@@ -218,7 +218,7 @@ def test_overlaps_that_cannot_be_linked_are_refused() -> None:
     parts = [["a", "b"], ["b", "c"], ["c", "a"]]
     rows = pa.table({name: [1, 1] for name in ("bucket", "a", "b", "b (2)", "c", "c (2)", "a (2)")})
     circle = Release({"parts": parts, "attributes": {}}, {}, None, data=rows)
-    with pytest.raises(UsageError, match="circle"):
+    with pytest.raises(UsageError, match="cycle"):
         circle.sample_table()
     rows = pa.table({"bucket": [1, 1], "a": [1, 2], "b": [1, 1], "b (2)": [1, 2], "c": [1, 1]})
     torn = Release({"parts": parts[:2], "attributes": {}}, {}, None, data=rows)

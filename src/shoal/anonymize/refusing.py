@@ -17,7 +17,7 @@ def refuse_units(policy: Policy) -> None:
     """Refuse what cannot be promised about people, where one person may have many records (docs/adr/0036-people.md)."""
     if policy.units and policy.sample is not None and policy.sample.one_per is None:
         raise PolicyError(
-            "sample: a share of the records is no share of the people that the policy counts; take one record of each "
+            "sample: a share of the records is not a share of the people that the policy counts; take one of each "
             f"with sample: {{one_per: {next(iter(policy.units))}}}, or leave out the sample"
         )
     for key, column in policy.counted_units.items():

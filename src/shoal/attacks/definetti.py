@@ -38,7 +38,7 @@ class DeFinettiAttack(LearnedAttack):
         """Return why not: quasi attributes must stand apart from the sensitive one, in buckets."""
         reason = super().refuses(view)
         if reason is None and view.sliced is None:
-            return "rows are published whole: there are no buckets in which values are kept apart"
+            return "rows are published whole: there are no buckets that separate values"
         if reason is None and not any(_apart(view, secret) for secret in view.secrets.values()):
             return "all quasi attributes stand in one part with the sensitive attribute: nothing is kept apart from it"
         return reason or not_their_own(view)

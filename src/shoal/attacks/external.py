@@ -52,7 +52,7 @@ class ExternalAttack(SecretAttack):
     def note(self, view: ReleaseView, secret: Secret, targets: People) -> str | None:
         """Say who the register is."""
         if self.register is None:
-            return "no register was given: everybody of the source is taken to be in one with all quasi attributes"
+            return "no register was given: everybody in the source is assumed to be in one with all quasi attributes"
         ranges = super().note(view, secret, targets)
         found = f"{len(targets):,} people of the source are in the register"
         return found if ranges is None else f"{found}; {ranges}"

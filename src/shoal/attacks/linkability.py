@@ -46,7 +46,7 @@ class LinkabilityAttack(Attack):
         splits = np.stack([rng.permutation(n_known) < n_known // 2 for _ in range(SPLITS)])
         inside = _link(view, members, splits, rng)
         found = inside.try_beside(None if others is None else _link(view, others, splits, rng), self.name, view)
-        notes, variants = [f"each time one of {CANDIDATES} candidates is right"], {"halves": found}
+        notes, variants = [f"one of {CANDIDATES} candidates is right each time"], {"halves": found}
         copy = _copy_source(view, targets) if self.with_variants else None
         if copy is not None:
             success = Tally.of(_link(copy, copy.recode(members), splits, rng).guess == 0)

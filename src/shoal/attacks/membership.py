@@ -54,7 +54,7 @@ class MembershipAttack(Attack):
             trials = attack_tuples(contents, people, others[0] if others else None, self.n_targets, rng, known)
         elif control is None:
             raise UsageError(
-                "who is called a member can only be judged beside people who are not in the data: give a control table"
+                "membership can only be tested against people who are not in the data: give a control table"
             )
         else:
             members, strangers = self._draw(targets, control, rng)
@@ -100,8 +100,8 @@ def attack_tuples(
         note = f"others are {strangers.shape[1]:,} fake tuples, drawn evenly from all distinct ones"
         if strangers.shape[1] < FEWEST:
             raise UsageError(
-                "there are next to no fake tuples: whoever matches a bucket is in the data; give a control table to "
-                "measure how often people who are not in it match none"
+                "there are hardly any fake tuples: anybody who matches a bucket is in the data; give a control table "
+                "to measure how often people who are not in it match none"
             )
     else:
         strangers, note = others, OF_CONTROL

@@ -45,7 +45,7 @@ class MinimalityAttack(LearnedAttack):
             return reason
         method, chosen = view.manifest.get("method"), view.manifest.get("method_parameters", {})
         if method == "sweep":
-            return "classes of the sweep overlap, so who is in which is not known; decoding tries what its labels tell"
+            return "classes of the sweep overlap, so it is not known who is in which; decoding tries its labels"
         if method != "incognito" or chosen.get("recode"):
             return "it is about full-domain generalization, which stops where nothing finer holds"
         if view.treatments.of_quasi:

@@ -134,7 +134,7 @@ def try_attack(attack: Attack, known: Known, wide: Known, seeds: Sequence[int] |
         fewer = copy(attack)
         fewer.n_targets, fewer.with_variants = min(attack.n_targets, OF_VARIANT), False
         names = ", ".join(repr(name) for name in wide.view.known if name not in known.view.known)
-        note = f"people are taken to be known by {names}, too, which the release shows"
+        note = f"people are assumed to be known by {names}, too, which the release shows"
         both = zip(find(fewer, known), find(attack, wide), strict=True)
         columns = [_join(narrow, found, note) for narrow, found in both]
     reasons = {column.reason if isinstance(column, Refusal) else None for column in columns}

@@ -31,7 +31,7 @@ class SimilarityAttack(SecretAttack):
         """Return why not: it must be known which values are alike."""
         reason = super().refuses(view)
         if reason is None and any(categories(view, secret) is None for secret in view.secrets.values()):
-            return "no taxonomy of the sensitive values tells which of them are alike; give the policy"
+            return "no taxonomy shows which sensitive values are similar; give the policy"
         return reason
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:

@@ -62,7 +62,7 @@ class Treatments:
 
     def notes(self, known: Sequence[str]) -> list[str]:
         """Return what to know of an attack on such columns, given the attributes that people are known by."""
-        notes = [f"nobody is looked up by {name!r}: its tokens tell nothing without their key" for name in self.tokens]
+        notes = [f"nobody is looked up by {name!r}: its tokens say nothing without their key" for name in self.tokens]
         notes += [f"{name!r} was hashed without a salt, so whoever knows a name has its hash" for name in self.named]
         for name in known:
             if self.is_unlinked(name):

@@ -154,7 +154,7 @@ def find_decodable_labels(table: PublishedTable) -> Iterator[Finding]:
             (name,),
             f"{records:,} of {made.n_rows:,} records ({records / made.n_rows:.1%}) publish a label instead of a "
             "value, and the labels are not defended: the method generalizes records of the most frequent values "
-            "alone, so that whoever knows the method can infer most values behind a label.",
+            "alone, so anybody who knows the method can infer most values behind a label.",
             "Remove defend: false from the method sweep.",
         )
 
@@ -201,8 +201,8 @@ def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
                 "isolating-columns",
                 "high" if name in isolating else "medium",
                 (name,),
-                f"{_unique(count, rows)} by their published {kind} of {name}: whoever knows this {kind} of a "
-                "person finds the record.",
+                f"{_unique(count, rows)} by their published {kind} of {name}: anybody who knows a person's "
+                f"{kind} finds the record.",
                 _FIX_ISOLATING,
             )
     for part in rows.joint:
@@ -257,8 +257,8 @@ def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
                 "medium",
                 (name,),
                 f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are alone in their class, with a "
-                f"label instead of their value of {name}: whoever knows a person's quasi-identifiers finds the "
-                "record, and learns what else it says.",
+                f"label instead of their value of {name}: anybody who knows a person's quasi-identifiers "
+                "finds the record and everything else in it.",
                 "Ask for k-anonymity beside the model of values, or remove defend: false from the method sweep.",
             )
 
@@ -290,7 +290,7 @@ def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
                 "high",
                 (name,),
                 f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are in {table.form.plural} in which "
-                f"all records have the same value of {name}: whoever knows a person's quasi-identifiers knows it.",
+                f"all records have the same value of {name}: anybody who knows a person's quasi-identifiers learns it.",
                 f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
             )
 
@@ -311,7 +311,7 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
             f"Every combination of values that occurs has a multiple of {times} records, as in a table that was given "
             f"{times} times: the people would be {table.rows.n_rows // times:,} rather than {table.rows.n_rows:,}, and "
             "what is promised about records need not hold for them.",
-            "Give every record once, and name the column that tells people apart with --unit.",
+            "Give every record once, and name the column that identifies people with --unit.",
         )
     policy, *_, given = table.given[0], *layers(table.given[1])
     left_out = set(policy.names("identifier")) - {policy.survey_weight}  # a weight that is not published names nobody

@@ -95,8 +95,8 @@ class Audit:
             found.append(f"{', '.join(by_records)} count records, not people, and may look better than they are")
         if self.not_applied:
             found.append(
-                f"the policy changes the table first ({', '.join(self.not_applied)}), and this is about the table as "
-                "it is; what is left after that, shoal attack measures"
+                f"the policy changes the table first ({', '.join(self.not_applied)}), but this audit describes the "
+                "original table; shoal attack measures the risk after the changes"
             )
         return tuple(found)
 
@@ -320,10 +320,10 @@ def _warning(name: str, role: Role, unique: int, share: float, newly: float, hid
         return None
     if role == "insensitive":
         return (
-            f"{found}, and no model covers it: whoever knows it needs nothing else; make it quasi with a taxonomy, "
+            f"{found}, and no model covers it: anybody who knows it needs nothing else; make it quasi with a taxonomy, "
             "round it (a technique), or make it an identifier"
         )
-    return f"{found}: whoever knows it needs nothing else; coarsen it, or make it quasi"
+    return f"{found}: anybody who knows it needs nothing else; coarsen it, or make it quasi"
 
 
 def missing_values(raw: RawTable) -> tuple[MissingValues, ...]:

@@ -225,7 +225,7 @@ def search_sets(
     alone after two of them and need not be looked at again. With *only_single* the sets' classes are not counted.
     """
     if not columns:
-        raise UsageError("there are no attributes to look at")
+        raise UsageError("there are no attributes to examine")
     if largest < 1:
         raise UsageError(f"sets have at least one attribute; received a largest set of {largest}")
     largest = min(largest, len(columns))

@@ -79,7 +79,7 @@ def compare(
     weighed = read_weights(weights)
     share = _share(control, hold_out)
     if targets < FEWEST:
-        raise UsageError(f"{targets} targets tell nothing; ask for at least {FEWEST}")
+        raise UsageError(f"{targets} targets are too few; give at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
     asked = [] if chosen else list_rows(policy_names(policies), loaded, axes, kinds)
     kept, notes = _open_cache(cache)

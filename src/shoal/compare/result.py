@@ -98,7 +98,7 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
     if not any(found[name] for name in RISKS):
         raise UsageError(f"all risks have the weight 0; {', '.join(RISKS)}: one needs more")
     if not found[KEPT]:
-        raise UsageError(f"{KEPT} has the weight 0, and is all that tells what is kept; it needs more")
+        raise UsageError(f"{KEPT} has weight 0, but it is the only measure of utility; give it more")
     return found
 
 

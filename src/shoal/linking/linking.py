@@ -148,7 +148,7 @@ def _check_target(target: Mapping[str, str], quasi: Collection[str]) -> Collecti
     for name in target:
         if name not in quasi:
             raise UsageError(
-                f"the target names {name!r}, which is no quasi attribute of the releases{did_you_mean(name, quasi)}"
+                f"the target names {name!r}, which is not a quasi attribute of the releases{did_you_mean(name, quasi)}"
             )
     return target.keys()
 

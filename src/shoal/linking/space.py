@@ -190,7 +190,7 @@ def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers
     formats = {column.format for column in columns if column.format is not None}
     lengths = {column.length for column in columns if column.length is not None}
     if len(formats) > 1 or len(lengths) > 1:
-        raise InputError(f"the releases do not write {name!r} alike: formats or lengths differ")
+        raise InputError(f"the releases write {name!r} differently: formats or lengths differ")
     covers = [_fold_cover(cover) if folded else cover for column in columns for cover in column.covers]
     entry: dict[str, Any] = {
         "name": name,
@@ -220,7 +220,7 @@ def _in_common_form(column: LinkColumn) -> LinkColumn:
             for cover in column.covers
         )
     except ValueError:
-        raise InputError(f"a release has values of {column.name!r} that are no dates of its own format") from None
+        raise InputError(f"a release has values of {column.name!r} that are not dates in its own format") from None
     return replace(column, covers=covers, format=None)
 
 

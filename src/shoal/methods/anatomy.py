@@ -40,7 +40,7 @@ class Anatomy(Method):
     """
 
     name = "anatomy"
-    title = "publish quasi values as they are, and apart from them the sensitive values of small buckets"
+    title = "publish quasi values unchanged, separately from the sensitive values of small buckets"
     form = "slices"
     makes_parts = True
 

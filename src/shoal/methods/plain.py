@@ -55,7 +55,7 @@ class Plain(Method):
                     holds = bool(model.holds(classes, whole).all())
                 if not holds:
                     raise UnreachableError(
-                        f"{requirement.model.subject}: the rows as they are do not meet it; use a method that makes "
+                        f"{requirement.model.subject}: the unchanged rows do not meet it; use a method that makes "
                         "classes (mondrian, sweep, slicing), or promise nothing with an empty privacy list"
                     )
             step.advance(problem.cells.n_records)

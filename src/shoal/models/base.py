@@ -31,7 +31,7 @@ SKEWNESS = (
     "It does not compare classes with the table: a value that is rare in the table may be frequent in a class, so the "
     "chance of somebody having it can rise a lot."
 )
-SIMILARITY = "It tells values apart by their names only: different values of a class may mean much the same."
+SIMILARITY = "It distinguishes values only by name: different values of a class may mean nearly the same."
 RULED_OUT = "Somebody who can rule some values out has fewer left than promised."
 PRESENCE = "It does not hide that somebody is in the table."
 

@@ -38,7 +38,7 @@ class ConfidenceBounding(ValueModel):
     bounded_by = "most"
 
     most: float = Field(gt=0, le=1, description="largest share of a harmful value in a class")
-    harmless: tuple[str, ...] = Field(default=(), description="values (or items) that may be as frequent as they are")
+    harmless: tuple[str, ...] = Field(default=(), description="values (or items) that may have any frequency")
     separator: str | None = Field(
         default=None, min_length=1, description="text between the items of a value; then each item is bounded"
     )

@@ -32,7 +32,7 @@ class EntropyLDiversity(ValueModel):
     name = "entropy-l-diversity"
     title = "the sensitive values of every class are as uncertain as l equally frequent ones"
     explanation = "The sensitive values of a class are, taken together, as uncertain as l equally frequent ones."
-    example = "With l = 3 the class tells no more than if three diagnoses were equally likely."
+    example = "With l = 3, the class reveals no more than if three diagnoses were equally likely."
     usual: ClassVar = {"l": 2}
     weaknesses = f"It bounds uncertainty as a whole, not the share of each value. {SKEWNESS}"
     achieved_is = "at least"

@@ -22,8 +22,8 @@ class KAnonymity(PrivacyModel):
 
     name = "k-anonymity"
     title = "every record shares its quasi values with at least k - 1 others"
-    explanation = "Nobody can be told apart from at least k - 1 others by the columns that others may know."
-    example = "With k = 10 whoever knows somebody's quasi values finds ten records that fit, or more."
+    explanation = "Nobody can be distinguished from at least k - 1 others by the columns that others may know."
+    example = "With k = 10, somebody who knows a person's quasi values finds at least ten matching records."
     usual: ClassVar = {"k": 5}
     weaknesses = SAYS_NOTHING_OF_VALUES
     sees = "sizes"

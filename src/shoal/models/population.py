@@ -175,7 +175,7 @@ def _estimate(name: Estimator, model: Callable[[Spectrum], float], spectrum: Spe
     except NoEstimateError as refusal:
         return Estimate(name, None, str(refusal))
     if not np.isfinite(uniques) or not 0 <= uniques <= spectrum.population:
-        return Estimate(name, None, "its solution is no number of people in the population")
+        return Estimate(name, None, "its solution is not a possible number of people in the population")
     return Estimate(name, uniques)
 
 
@@ -185,7 +185,7 @@ def _choose(fraction: float, estimates: dict[Estimator, Estimate]) -> tuple[Esti
     if fraction <= SMALL_FRACTION:
         if pitmans is not None:
             return "pitman", f"the sample is at most {SMALL_FRACTION:.0%} of the population"
-        return "zayatz", "Pitman's model, which such small samples ask for, has no solution"
+        return "zayatz", "Pitman's model, which suits such small samples, has no solution"
     if slide is None or plain is None:
         return "zayatz", "the slide negative binomial model has no solution"
     if plain < slide:

@@ -35,7 +35,7 @@ class TCloseness(ValueModel):
 
     name = "t-closeness"
     title = "the sensitive values of every class are distributed as in the table, to a distance of t"
-    explanation = "Looking somebody up teaches little beyond what the table as a whole tells."
+    explanation = "Looking somebody up reveals little beyond what the table as a whole shows."
     example = "With t = 0.2 at most a fifth of a class would have to change its value to look like the whole table."
     usual: ClassVar = {"t": 0.3}
     weaknesses = (
@@ -50,7 +50,7 @@ class TCloseness(ValueModel):
 
     t: float = Field(ge=0, le=1, description="largest earth mover's distance to the whole table")
     distance: Literal["equal", "ordered", "hierarchical"] = Field(
-        default="equal", description="how far two values are apart: all alike, by rank, or by the taxonomy"
+        default="equal", description="the distance between two values: equal for all, by rank, or by the taxonomy"
     )
 
     @model_validator(mode="after")

@@ -352,7 +352,7 @@ def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
     if scale is not None:
         return Guess({"flat": {"values": list(scale)}}, "a scale, in its order")
     question = (
-        f"which of its {how_many(column)} belong together? Without groups a value is published as it is or as *; "
+        f"which of its {how_many(column)} belong together? Without groups, a value is published unchanged or as *; "
         "group them by a taxonomy, from a file or a tree."
     )
     many = column.kind == "text" and column.n_distinct > FEW_TEXTS

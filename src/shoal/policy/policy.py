@@ -132,7 +132,7 @@ class AttributeOptions(Parameters):
 
     role: WrittenRole = Field(
         description="identifier: never published; quasi: known to others; sensitive: to be protected; "
-        "insensitive: published as it is; weight: how many people of the population a record of a survey stands for"
+        "insensitive: published unchanged; weight: how many people in the population a survey record represents"
     )
     publish: Literal["none", "rounded", "as-is"] | None = Field(
         default=None, description="whether a survey weight is published: none is usual; rounded needs a technique"

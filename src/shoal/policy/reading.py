@@ -208,7 +208,7 @@ class PolicyReader:
         changes += [f"the items of {name!r}" for name, one in attributes.items() if one.items is not None]
         changes += [] if sample is None else ["sample"]
         if changes:
-            self._note(("method",), f"{method.name} is about the records as they are given; take {changes[0]} out")
+            self._note(("method",), f"{method.name} needs the original records; remove {changes[0]}")
 
     def _check_items(self, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note attributes that would take the place of baskets under a name that another one has."""
@@ -234,7 +234,9 @@ class PolicyReader:
                 self._check_known((key,), name, identifiers, "an identifier of the policy", advice)
                 technique = attributes[name].technique if name in attributes else None
                 if technique is not None and not technique.consistent:
-                    self._note((key,), f"{technique.name} leaves nothing to tell people apart by; take a pseudonym")
+                    self._note(
+                        (key,), f"{technique.name} leaves nothing by which to distinguish people; use a pseudonym"
+                    )
 
     def _check_accepted(self, table: TableOptions, attributes: Mapping[str, AttributePolicy]) -> None:
         """Note what is accepted and cannot be found: findings and columns that do not exist."""

@@ -316,7 +316,7 @@ def _remove_left(parent: Path) -> None:
 def refuse_existing(destination: Path) -> None:
     """Raise if there is already something where a release shall go, or if that is no place for a folder."""
     if is_address_as_path(str(destination)):
-        raise UsageError("an address of a database stands in place of a folder; name a folder, and the address by --to")
+        raise UsageError("a database address was given instead of a folder; give a folder, and the address with --to")
     if (destination / UNVERIFIED).is_dir():
         raise UsageError(
             f"{destination} is left from a run that was stopped at its very end, and is not published: remove it. If "

@@ -60,7 +60,7 @@ def read_signing_key(path: Path) -> SigningKey:
     except (ValueError, TypeError):
         found = None
     if not isinstance(found, _package("asymmetric.ed25519").Ed25519PrivateKey):
-        raise InputError(f"{path} is no key for signing; `shoal key new --signing` makes one")
+        raise InputError(f"{path} is not a signing key; `shoal key new --signing` makes one")
     return SigningKey(found)
 
 

@@ -48,7 +48,7 @@ class Source(ABC):
         """
         wanted = list(self.schema.names if columns is None else columns)
         if not wanted:
-            raise UsageError(f"no column of {self.name} is asked for; name at least one")
+            raise UsageError(f"no column of {self.name} was requested; name at least one")
         known = self.schema.names
         for name in (*wanted, *dictionary):
             if name not in known:

@@ -302,7 +302,7 @@ class TextStream(io.RawIOBase):
         if nul >= 0:
             line = self._line + text.count(b"\n", 0, nul)
             raise InputError(
-                f"{self._name} has a NUL byte in line {line}: it is no delimited text, or its encoding is "
+                f"{self._name} has a NUL byte in line {line}: it is not delimited text, or its encoding is "
                 f"not {self._encoding}; set `encoding`"
             )
         self._line += text.count(b"\n")

@@ -45,7 +45,7 @@ def check_figures(manifest: Manifest, labels: LabelCounts) -> list[Check]:
     attributes = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
     unlisted = [attribute.name for attribute in attributes if attribute.boxed and attribute.domain is None]
     if unlisted or manifest.written.items:
-        why = f"no declared taxonomy tells how much labels of {', '.join(unlisted) or 'items'} leave open"
+        why = f"no declared taxonomy shows what labels of {', '.join(unlisted) or 'items'} cover"
         return [Check("utility", True, f"not recomputed: {why}", done=False)]
     columns = {one.name: _read_column(one, labels, manifest.rows) for one in attributes}
     quasi = [columns[attribute.name] for attribute in attributes if attribute.role == "quasi"]
@@ -63,7 +63,7 @@ def check_figures(manifest: Manifest, labels: LabelCounts) -> list[Check]:
     if stated and (set(stated) != set(losses) or not all(_same(stated[name], losses[name]) for name in stated)):
         wrong.append("attribute-loss")
     if wrong:
-        return [Check("utility", False, f"the rows have other figures than the manifest tells: {', '.join(wrong)}")]
+        return [Check("utility", False, f"the figures of the rows differ from the manifest's: {', '.join(wrong)}")]
     return [Check("utility", True, "the figures are those of the rows")]
 
 

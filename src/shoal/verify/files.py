@@ -30,7 +30,7 @@ def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDig
     allowed = {public / name for name in (*_ALLOWED, *files, *stated)}
     extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
     if extra:
-        return Check("folder", False, f"{extra} files lie in the public folder that do not belong there")
+        return Check("folder", False, f"the public folder contains {extra} files that do not belong there")
     for name, digest in stated.items():
         if not (public / name).is_file() or _digest(public / name) != digest:
             return Check("folder", False, f"{name} is not the one that the manifest was written for")

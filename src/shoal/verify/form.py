@@ -55,7 +55,7 @@ def check_labels(manifest: Manifest, labels: LabelCounts) -> Check:
     """No attribute has texts that are no labels, and none has labels that no row has."""
     unknown = [name for name, counts in labels.items() if counts[-1]]
     if unknown:
-        return Check("labels", False, f"texts in {', '.join(unknown)} are no labels of the manifest")
+        return Check("labels", False, f"values in {', '.join(unknown)} are not labels of the manifest")
     idle = {one.name: int((labels[one.name][: len(one.labels or {})] == 0).sum()) for one in manifest.labelled}
     listed = [f"{name} ({times})" for name, times in idle.items() if times]
     if listed:

@@ -211,7 +211,7 @@ def _spread(value: str | None, attribute: Attribute, weights: Mapping[str, float
         return {_MISSING: Fraction(1)}
     cover = (attribute.labels or {}).get(value)
     if cover is None:
-        raise CannotCheckError(f"{attribute.name!r} has texts that are no labels of the manifest")
+        raise CannotCheckError(f"{attribute.name!r} has values that are not labels of the manifest")
     under: list[str | None] = list(cover.get("values", ()))
     if cover.get("missing"):
         under.append(_MISSING)

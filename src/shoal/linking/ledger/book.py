@@ -343,7 +343,7 @@ def explain_failures(path: Path) -> Iterator[None]:
 def _message(path: Path, error: sqlite3.Error) -> InputError | UsageError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return InputError(f"{path} is no ledger")
+        return InputError(f"{path} is not a ledger")
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return UsageError(f"cannot read or write the ledger {path}; is there room on the disk?")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
@@ -364,7 +364,7 @@ def _touch(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         if not path.is_file():
-            raise UsageError(f"{path} is no file, so it is no ledger") from None
+            raise UsageError(f"{path} is not a file, so it is not a ledger") from None
     except OSError as error:
         raise UsageError(f"cannot make the ledger {path}: {error.strerror}") from None
 
@@ -373,7 +373,7 @@ def _bring_up(connection: sqlite3.Connection, path: Path, *, create: bool) -> No
     """Make the tables in an empty file, and refuse files of others and of other forms."""
     version, application, tables = _state(connection)
     if application != APPLICATION and (application or version or tables or not create):
-        raise InputError(f"{path} is no ledger")
+        raise InputError(f"{path} is not a ledger")
     if application == APPLICATION and version != FORM:
         age = "a newer" if version > FORM else "an older"
         raise UsageError(

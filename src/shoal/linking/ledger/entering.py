@@ -191,7 +191,7 @@ def read_release(number: int, public: Path, terms: Terms) -> Held:
     """Return a public folder as a release to be linked."""
     found = find_release(public)
     if found is None:
-        raise InputError(f"{public} is no release: it has no manifest.json")
+        raise InputError(f"{public} is not a release: it has no manifest.json")
     place, manifest = found
     return Held(number, place, manifest, terms)
 
@@ -275,8 +275,8 @@ def find_unlinked(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry]) 
     for one in linked:
         pairs = [each for each in one.evaluations if each.unlinked and len(each.releases) == 2]
         said = "; ".join(describe_set(each, _name_releases(each, earlier)) for each in pairs[:MOST_TOLD])
-        text = f"What earlier releases tell of {one.column} beside this one is not known: {said}."
-        fix = "Say what the column was called before (same_as), write values alike, or leave it out."
+        text = f"What earlier releases and this one together disclose about {one.column} is not known: {said}."
+        fix = "Give the column's earlier name (same_as), write values in the same way, or leave the column out."
         if pairs:
             found.append(Finding(UNLINKED, "high", (one.column,), text, fix, pairs[0].accepted))
     return tuple(found)

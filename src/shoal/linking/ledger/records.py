@@ -105,7 +105,7 @@ class Terms:
         """Read a policy; what was *renamed* beside it must be columns that it has."""
         if unknown := [name for name in renamed or {} if name not in policy.attributes]:
             hint = did_you_mean(unknown[0], policy.attributes)
-            raise UsageError(f"same_as names {unknown[0]!r}, which is no column of the release{hint}")
+            raise UsageError(f"same_as names {unknown[0]!r}, which is not a column of the release{hint}")
         same_as = {name: each.same_as for name, each in policy.attributes.items() if each.same_as is not None}
         same_as.update(renamed or {})
         accepted = [one for one in policy.accept if one.finding == UNLINKED]

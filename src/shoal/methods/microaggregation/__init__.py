@@ -26,7 +26,7 @@ class Microaggregation(Method):
     """
 
     name: ClassVar[str] = "microaggregation"
-    title: ClassVar[str] = "publishes each record with the averages of a group of people who are alike"
+    title: ClassVar[str] = "publishes each record with the averages of a group of similar people"
     form: ClassVar[str] = "averages"
     averages: ClassVar[bool] = True
 
@@ -44,15 +44,13 @@ class Microaggregation(Method):
     def refuses(self, problem: Problem) -> str | None:
         """Averages cover nobody of a population, and groups of one are records as they are."""
         if any(requirement.population is not None for requirement in problem.requirements):
-            return (
-                "averages stand for no people of a population, so it cannot serve a model that counts one; use mondrian"
-            )
+            return "averages do not cover people in a population, so models that count one cannot hold; use mondrian"
         if problem.smallest_class < 2:
             return "the models allow groups of one record, whose averages are its values; add k-anonymity"
         quasi = [attribute.name for attribute in problem.quasi]
         for name in self.strata:
             if name not in quasi:
-                return f"strata names {name!r}, which is no quasi attribute{did_you_mean(name, quasi)}"
+                return f"strata names {name!r}, which is not a quasi attribute{did_you_mean(name, quasi)}"
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Plan:

@@ -65,7 +65,7 @@ class Slicing(Method):
     )
     grouping: Literal["mondrian", "random", "gathered"] = Field(
         default="mondrian",
-        description="how records are put into buckets: alike ones, any, or so that people of the table and "
+        description="how records are put into buckets: similar ones, any, or so that people of the table and "
         "others match about equally many",
     )
     bucket_size: int | None = Field(
@@ -99,7 +99,7 @@ class Slicing(Method):
             if model.name == "k-anonymity":
                 return (
                     "k-anonymity would promise that at least k records share all quasi values of a person, which a "
-                    "sliced table does not tell; column-frequency is what it can promise: at least k records per "
+                    "sliced table does not show; use column-frequency instead, which promises at least k records per "
                     "bucket, and per combination of quasi values within a part"
                 )
             if not model.of_parts and not (isinstance(model, ValueModel) and model.judges_beliefs):

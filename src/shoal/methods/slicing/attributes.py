@@ -97,7 +97,7 @@ def places_by_hand(
         for name in part:
             if name not in known:
                 hint = did_you_mean(name, known) or f"; these are {', '.join(known)}"
-                raise PolicyError(f"{_WHERE}: {name!r} is no attribute that is published{hint}")
+                raise PolicyError(f"{_WHERE}: {name!r} is not a published attribute{hint}")
         if len(set(part)) < len(part):
             raise PolicyError(f"{_WHERE}: a part has the same attribute twice")
         if not part:

@@ -107,7 +107,7 @@ def find_domains(problem: Problem) -> tuple[Domain, ...]:
     domains = tuple(Domain(attribute.name, attribute.taxonomy, attribute.weight) for attribute in attributes)
     if len({domain.taxonomy.missing is None for domain in domains}) > 1:
         raise PolicyError(
-            "some attributes have a value for missing ones and others have not: that would tell of the data"
+            "some attributes have a value for missing ones and others have not, which would disclose data"
         )
     return domains
 

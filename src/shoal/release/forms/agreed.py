@@ -206,14 +206,14 @@ def parse_plan(content: bytes, name: str) -> AgreedPlan:
     try:
         document = read_json(content)
     except ValueError:
-        raise InputError(f"{name} is no JSON; fetch the plan again") from None
+        raise InputError(f"{name} is not JSON; fetch the plan again") from None
     return check_plan(document, name)
 
 
 def check_plan(document: Any, name: str) -> AgreedPlan:
     """Check a plan that was read from anywhere."""
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise InputError(f"{name} is no plan of an agency")
+        raise InputError(f"{name} is not an agency's plan")
     if document.get("format") != FORMAT:
         raise InputError(f"{name} has another format than {FORMAT}, which this version of shoal reads")
     try:

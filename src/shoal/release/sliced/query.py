@@ -131,7 +131,7 @@ def _amounts(part: SlicedPart, name: str, entry: Mapping[str, Any]) -> FloatArra
     column = part.distinct.column(name).combine_chunks()
     numbers, valid = decimal_numbers(column)
     if not (valid | column.is_null().to_numpy(zero_copy_only=False)).all():
-        raise UsageError(f"{name!r} has values that are no numbers, so it cannot be summed")
+        raise UsageError(f"{name!r} has values that are not numbers, so it cannot be summed")
     return numbers
 
 

@@ -65,9 +65,7 @@ class SlicedTable:
         parts = list_parts(manifest)
         expected = name_columns(parts)
         if table.column_names != [BUCKET, *(name for part in expected for name in part)]:
-            raise InputError(
-                "the columns are not `bucket` and those that the manifest's parts tell; is it the same release?"
-            )
+            raise InputError("the columns are not `bucket` and those of the manifest's parts; is it the same release?")
         rows = plain(table)
         bucket, n_buckets = _buckets(rows.column(BUCKET))
         return cls(bucket, n_buckets, tuple(_part(rows, *both) for both in zip(parts, expected, strict=True)))
@@ -297,7 +295,7 @@ def tree_of(parts: Sequence[Sequence[T]]) -> tuple[Link[T], ...]:
     """Return how all parts but the first are linked to those before; overlaps that form no tree are refused."""
     links = link_parts(parts)
     if links is None:
-        raise UsageError("the parts overlap in a circle, so that no rule tells how to link them")
+        raise UsageError("the parts overlap in a cycle, so they cannot be linked")
     return links
 
 

@@ -190,7 +190,7 @@ def _check_parts(changed: int, n_parts: int) -> Check:
 def _compare_buckets(release: Release, original: Original) -> Iterator[Check]:
     """Compare every bucket with the source rows that the witness puts there."""
     if original.fault is not None:
-        yield Check("witness", False, f"the file that tells each row's bucket is not to be used: {original.fault}")
+        yield Check("witness", False, f"the file with each row's bucket cannot be used: {original.fault}")
     keys, n_buckets = [coder.key for coder in release.coders], len(release.sizes)
     own, true = (
         [sum_boxes(key, rows.buckets, part, n_buckets) for key, part in zip(keys, rows.contents, strict=True)]
