@@ -182,7 +182,8 @@ def _find_codes(covers: Covers, values: pa.ChunkedArray) -> IntArray:
     """Return (n,) the code of each value among what the labels tell apart."""
     coded = values.combine_chunks().dictionary_encode()
     codes: IntArray = np.append(covers.places(coded.dictionary), covers.missing).astype(np.int64)
-    return codes[coded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
+    found: IntArray = codes[coded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
+    return found
 
 
 def _list_members(covers: Covers, shown: pa.ChunkedArray) -> BoolArray:

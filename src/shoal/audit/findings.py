@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
 from shoal.audit.evidence import measure_risks
 from shoal.core.results import SEVERITIES, UNLINKED, Finding
-from shoal.core.wording import join_words, kept_text, parameters_text
+from shoal.core.wording import join_words, write_kept, parameters_text
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.release.forms.base import Form, read_form
 from shoal.sources.base import Source, layers
@@ -112,7 +112,7 @@ def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
             "below-shuffled",
             "medium",
             (),
-            f"Of tables of {found.size} columns {kept_text(found.release)} is kept, and {kept_text(found.shuffled)} "
+            f"Of tables of {found.size} columns {write_kept(found.release)} is kept, and {write_kept(found.shuffled)} "
             f"would be if every column were shuffled independently: relations between columns "
             "are further from the truth than if there were none.",
             "Compare methods with shoal compare; make fewer columns quasi, or ask the privacy models for less.",

@@ -66,8 +66,7 @@ def plan(
         str, typer.Option(help="Per class: l-diversity (l values), k-anonymity (k records) or entropy (of ln l).")
     ] = "l-diversity",
     l: Annotated[
-        float | None,
-        typer.Option("--l", help="Sensitive values per class (at least), or effective number for entropy."),
+        float | None, typer.Option("--l", help="Sensitive values per class (at least); for entropy, effectively.")
     ] = None,
     k: Annotated[int | None, typer.Option("--k", help="Records per class (at least).")] = None,
     p: Annotated[
@@ -79,9 +78,7 @@ def plan(
         typer.Option(help="Choose p for this many records; without --p and --samples, for the number counted."),
     ] = None,
     eta: Annotated[str, typer.Option(help="Error of the distribution, in total variation.")] = "0",
-    order: Annotated[str, typer.Option(help="Order of the points: lexicographic, hilbert or taxonomy.")] = (
-        "lexicographic"
-    ),
+    order: Annotated[str, typer.Option(help="Of the points: lexicographic, hilbert or taxonomy.")] = "lexicographic",
     attributes: Annotated[
         str | None, typer.Option(help="Quasi columns by importance, separated by commas; by default, in file order.")
     ] = None,

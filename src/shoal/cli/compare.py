@@ -10,7 +10,7 @@ import typer
 from shoal.cli.console import JsonOption, answer, bars, out, plain, reporting
 from shoal.cli.publishing import DataArgument
 from shoal.core.errors import UsageError
-from shoal.core.wording import kept_text
+from shoal.core.wording import write_kept
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +135,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
             stand = stands.get(place)
             rank = "" if stand is None else f"rank {stand.rank}, score {share_text(stand.score)}: "
             lines.append(plain(rank + standing_text(stand)))
-        kept = "-" if row.kept is None else kept_text(row.kept.release)
+        kept = "-" if row.kept is None else write_kept(row.kept.release)
         made = (f"{row.records:,}", f"{row.seconds:.1f}")
         lines += [] if wide else [f"{made[0]} records, {made[1]} s"]
         table.add_row(

@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.compare.result import HEADS, KEPT, RISKS, SCORES, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
-from shoal.core.wording import count_noun, join_words, kept_text, percent
+from shoal.core.wording import count_noun, join_words, write_kept, percent
 from shoal.release.release import refuse_existing, write_text
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
@@ -159,7 +159,7 @@ def _stand_cells(stand: Standing) -> list[str]:
 
 
 def _share_cells(row: Row) -> list[str]:
-    scores = ["\N{EN DASH}" if row.kept is None else kept_text(getattr(row.kept, name)) for name in SCORES.values()]
+    scores = ["\N{EN DASH}" if row.kept is None else write_kept(getattr(row.kept, name)) for name in SCORES.values()]
     return [*scores, f"{row.records:,}", f"{row.seconds:.1f}"]
 
 
@@ -176,7 +176,7 @@ def _risk_text(row: Row, risk: str, opinion: str, unrated: str | None = None) ->
 def _notebook_cells(row: Row, label: str, stand: Standing | None) -> tuple[str, ...]:
     trials = (row.trials(risk) for risk in RISKS)
     risks = ("–" if each is None else percent(round(each.risk.value, 3)) for each in trials)
-    kept = "–" if row.kept is None else kept_text(row.kept.release)
+    kept = "–" if row.kept is None else write_kept(row.kept.release)
     place = "–" if stand is None else "dominated" if stand.dominated_by else "yes"
     return ("–" if stand is None else str(stand.rank), label, *risks, kept, row.promise, place)
 
@@ -189,7 +189,7 @@ def reading(found: Comparison) -> list[str]:
         columns = f"{scored.size} columns" if scored.size > 1 else "1 column"
         kept = (
             f"Kept (marginals): how near tables of {columns} are to the source, 100% if they are the same. Columns "
-            f"shuffled independently would keep {kept_text(scored.shuffled)}, a fresh sample {kept_text(scored.fresh)}."
+            f"shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample {write_kept(scored.fresh)}."
         )
     refused = {
         f"{row.name}, {risk}: {row.risks[risk].as_dict()['refused']}."

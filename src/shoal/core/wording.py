@@ -67,10 +67,10 @@ def percent(share: float) -> str:
     return ">99.9%" if 99.95 <= hundred < 100 else f"{hundred:.1f}%"
 
 
-def kept_text(score: float) -> str:
+def write_kept(score: float) -> str:
     """Write a score, of 1000, as the share that is kept: everywhere that people read, 100% is as it was.
 
-    >>> kept_text(729.44), kept_text(1000.0)
+    >>> write_kept(729.44), write_kept(1000.0)
     ('72.9%', '100%')
     """
     return percent(round(score / 1000, 3) if score < 999.5 else score / 1000)

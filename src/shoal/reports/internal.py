@@ -17,7 +17,7 @@ from shoal.audit.numbers import describe_linkage
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import register
 from shoal.core.registry import discover
-from shoal.core.wording import attack_text, code, join_words, kept_text, model_text, parameters_text, percent
+from shoal.core.wording import attack_text, code, join_words, write_kept, model_text, parameters_text, percent
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.reports import plots
@@ -299,7 +299,7 @@ def _describe_publication(form: Form, evidence: Document) -> Content:
         "marginals": [
             (
                 str(one["size"]),
-                *(kept_text(one[name]) for name in ("release", "shuffled", "fresh")),
+                *(write_kept(one[name]) for name in ("release", "shuffled", "fresh")),
                 f"{one['n_sets']:,} of {one['n_all']:,}",
             )
             for one in evidence["marginals"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.kernels import pack
-from shoal.core.wording import count_noun, kept_text
+from shoal.core.wording import count_noun, write_kept
 from shoal.plan.counted import CountedCells, LocatedBatch
 from shoal.plan.problem import Attribute, Problem
 from shoal.sources.base import Source
@@ -81,8 +81,8 @@ def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
     drawn = f" ({'; '.join(said)})" if said else ""
     columns = ("columns" if last["size"] > 1 else "column") + (", by survey weights" if last["weighted"] else "")
     headline = (
-        f"Kept of tables of {last['size']} {columns}: {kept_text(last['release'])}; columns shuffled independently "
-        f"would keep {kept_text(last['shuffled'])}, a fresh sample {kept_text(last['fresh'])}{drawn}."
+        f"Kept of tables of {last['size']} {columns}: {write_kept(last['release'])}; columns shuffled independently "
+        f"would keep {write_kept(last['shuffled'])}, a fresh sample {write_kept(last['fresh'])}{drawn}."
     )
     return [headline, BELOW] if last["below_shuffled"] else [headline]
 
