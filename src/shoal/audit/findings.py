@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
 from shoal.audit.evidence import measure_risks
 from shoal.core.results import SEVERITIES, UNLINKED, Finding
-from shoal.core.wording import join_words, write_kept, parameters_text
+from shoal.core.wording import join_words, parameters_text, write_kept
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.release.forms.base import Form, read_form
 from shoal.sources.base import Source, layers

@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.compare.result import HEADS, KEPT, RISKS, SCORES, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
-from shoal.core.wording import count_noun, join_words, write_kept, percent
+from shoal.core.wording import count_noun, join_words, percent, write_kept
 from shoal.release.release import refuse_existing, write_text
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
@@ -188,8 +188,9 @@ def reading(found: Comparison) -> list[str]:
     if scored is not None:
         columns = f"{scored.size} columns" if scored.size > 1 else "1 column"
         kept = (
-            f"Kept (marginals): how near tables of {columns} are to the source, 100% if they are the same. Columns "
-            f"shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample {write_kept(scored.fresh)}."
+            f"Kept (marginals): how near tables of {columns} are to the source, 100% if they are the same. "
+            f"Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
+            f"{write_kept(scored.fresh)}."
         )
     refused = {
         f"{row.name}, {risk}: {row.risks[risk].as_dict()['refused']}."

@@ -17,7 +17,7 @@ from shoal.audit.numbers import describe_linkage
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import register
 from shoal.core.registry import discover
-from shoal.core.wording import attack_text, code, join_words, write_kept, model_text, parameters_text, percent
+from shoal.core.wording import attack_text, code, join_words, model_text, parameters_text, percent, write_kept
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.reports import plots
