@@ -139,9 +139,10 @@ def test_a_label_that_covers_one_value_of_the_table_is_not_that_value() -> None:
         "age": {"role": "quasi", "taxonomy": {"numbers": {}}},
         "code": {"role": "quasi", "taxonomy": {"mask": {"length": 3}}},
     }
-    made = shoal.anonymize(table, {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}, seed=1)
+    policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}
+    made = shoal.anonymize(table, policy, seed=1)
     sides = BeforeAfter.read(
-        Policy.load({"attributes": attributes, "privacy": []}),
+        Policy.load(policy),
         open_source(table),
         open_source(made.data),
         read_form(made.manifest),
@@ -154,9 +155,7 @@ def test_a_label_that_covers_one_value_of_the_table_is_not_that_value() -> None:
     entries = {name: made.manifest["attributes"][name] | {"labels": labels} for name, labels in wider.items()}
     data = pa.table({"age": ["[20, 29]", "40"] * 6, "code": ["1**", "207"] * 6})
     form = read_form(made.manifest | {"attributes": entries})
-    sides = BeforeAfter.read(
-        Policy.load({"attributes": attributes, "privacy": []}), open_source(table), open_source(data), form
-    )
+    sides = BeforeAfter.read(Policy.load(policy), open_source(table), open_source(data), form)
     assert sides.judge("age").startswith("Published as it was for 50% and in ranges of 10 for 50% of the records.")
     assert sides.judge("code").startswith(
         "Published as it was for 50% and in groups of 1 value for 50% of the records."
