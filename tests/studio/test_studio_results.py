@@ -19,7 +19,7 @@ def test_the_page_tells_what_was_achieved(solved) -> None:
         assert f"<td>{promise['achieved']:.6g}</td>" in text
     for check in ("truth", "manifest"):
         assert check in text
-    assert "not the person beside it" in text
+    assert "not the same person as the row on the left" in text
     assert text.count('<figure class="plot-figure">') >= 5
     assert " style=" not in text
     assert solved.browser.get(solved.at("/results")).text.count("First try") == text.count("First try")
