@@ -103,7 +103,7 @@ def test_labels_of_the_sweep_are_decoded_unless_it_defends_them(defend: bool) ->
     )
     assert isinstance(found, Trials)
     assert isinstance(refused, Refusal)
-    assert refused.reason.endswith("decoding tries what its labels tell")
+    assert refused.reason.endswith("decoding tries its labels")
     if defend:
         assert found.success.success <= found.baseline.success
         assert found.risk.low <= 0 or verdict(found).endswith("no more than the promise allows")

@@ -180,7 +180,7 @@ def test_overlapping_parts_are_attacked_by_expected_copies() -> None:
 def test_bucketization_has_no_fakes_and_says_so() -> None:
     bucket, part = np.arange(300) // 10, np.arange(300, dtype=np.int32)[np.newaxis]
     contents = BucketContents.of(bucket, list(part))
-    with pytest.raises(UsageError, match="whoever matches a bucket is in the data"):
+    with pytest.raises(UsageError, match="anybody who matches a bucket is in the data"):
         attack_tuples(contents, part, None, 100, np.random.default_rng(0))
     found = attack_tuples(contents, part, part + 300, 100, np.random.default_rng(0))
     assert found.risk.value == 1.0

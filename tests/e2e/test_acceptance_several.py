@@ -85,8 +85,8 @@ def test_past_records_are_counted_as_their_counts_say(place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give --counts, or --data"),
-        (["--counts", "counts.csv", "--data", "stays.csv"], "give --counts, or --data"),
+        ([], "give either --counts, or --data"),
+        (["--counts", "counts.csv", "--data", "stays.csv"], "give either --counts, or --data"),
         (["--data", "stays.csv"], "--data needs --attributes"),
         (["--data", "stays.csv", "--attributes", "age,age"], "'age' is named twice"),
         (["--data", "stays.csv", "--attributes", "age,illness"], "'illness' is named twice"),

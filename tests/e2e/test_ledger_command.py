@@ -135,7 +135,7 @@ def test_a_budget_is_set_and_shown(place: Path) -> None:
     refused = run(*words)
     assert (refused.exit_code, "no budget was set" in refused.stderr) == (3, True)
     done = run("ledger", "budget", "ledger.db", "--epsilon", "2")
-    assert done.stdout == "The budget of everybody is epsilon 2 and delta 0; spent are 1 and 0.\n"
+    assert done.stdout == "The budget of everybody is epsilon 2 and delta 0; 1 and 0 are spent.\n"
     assert run(*words).exit_code == 0
     assert "epsilon 2 and delta 0 are spent" in run("ledger", "show", "ledger.db").stdout
     run("ledger", "budget", "ledger.db", "--epsilon", "1.5")

@@ -322,5 +322,5 @@ def test_domains_that_came_from_the_data_are_noticed() -> None:
     tree = FlatTaxonomy(values=("a", "b")).build(pa.array([], pa.string()))
     cells = Cells((np.zeros(1, np.int32), np.zeros(1, np.int32)), np.ones(1, np.int64))
     attributes = (Attribute("x", tree), Attribute("y", tree.with_missing()))
-    with pytest.raises(ShoalError, match="tell of the data"):
+    with pytest.raises(ShoalError, match="which would disclose data"):
         find_domains(Problem(attributes, (), cells, ()))

@@ -59,7 +59,7 @@ def test_methods_that_add_up_records_refuse(method):
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"sample": {"share": 0.5}}, "no share of the people"),
+        ({"sample": {"share": 0.5}}, "not a share of the people"),
         ({"privacy": [{"k-map": {"k": 2, "population": "everybody.csv"}}]}, "k-map compares with a table of records"),
         ({"privacy": [{"t-closeness": {"t": 0.9}}]}, "distributions in which everybody has one value"),
     ],

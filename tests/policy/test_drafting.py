@@ -217,7 +217,7 @@ def test_people_with_several_records_are_counted(tmp_path):
     draft = draft_policy(repeating(80))
     assert draft.policy["unit"] == "patient_id"
     assert draft.policy["sample"] == {"one_per": "unit"}  # nearly everybody had the flu once
-    assert "One record of each person" in draft.text
+    assert "One record per person" in draft.text
     release = runs(repeating(80), draft, tmp_path)
     assert release.manifest["rows"] == 80
 
@@ -240,7 +240,7 @@ def test_other_keys_that_repeat_stay_a_question(column):
 def test_no_quasi_attribute_is_still_yaml():
     draft = draft_policy(pa.table({"email": ["a", "b"], "salary": [1, 2]}))
     assert yaml.safe_load(draft.text) == draft.policy
-    assert any("at least one quasi" in question for question in draft.questions)
+    assert any("needs a quasi column" in question for question in draft.questions)
     assert "QUESTION: which columns could others know" in draft.text
 
 

@@ -125,7 +125,7 @@ def test_a_column_that_names_people_no_longer_counts_them_in_another_role(projec
     counting = {**project.document, "unit": "patient", "sample": {"one_per": "unit"}}
     document, said = with_role(counting, patient, "insensitive", {})
     assert not document.keys() & {"unit", "sample"}
-    assert "records are counted now" in said
+    assert "records are now counted" in said
     assert with_role(counting, patient, "identifier", {})[0]["unit"] == "patient"
 
 
