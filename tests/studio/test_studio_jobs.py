@@ -125,6 +125,17 @@ def test_what_a_run_started_and_left_is_ended(studio, project, instead):
     until(lambda: gone(int(job.message)))
 
 
+def test_what_the_verifier_refuses_is_the_reason(studio, project, instead):
+    answer = {
+        "verified": False,
+        "checks": [{"ok": True, "detail": "fine"}, {"ok": False, "detail": "a file is missing"}],
+    }
+    instead(f"import sys\nprint({json.dumps(answer)!r})\nsys.exit(4)\n")
+    job = studio.jobs.start(project, "verify", ["verify"])
+    assert job.finished.wait(600)
+    assert (job.state, job.message) == ("failed", "a file is missing")
+
+
 def gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -140,8 +140,9 @@ class Job:
         elif self._cancelled:
             state, self.message = "cancelled", "cancelled; nothing was published"
         else:
-            state = "failed"
-            self.message = str(self.answer.get("error") or "\n".join(self._said[-5:]) or _NOT_SAID)
+            state, found = "failed", [*self.answer.get("checks", ()), *self.answer.get("guarantees", ())]
+            refused = [str(entry["detail"]) for entry in found if not entry.get("ok", True)]  # by the verifier
+            self.message = str(self.answer.get("error") or "\n".join(refused or self._said[-5:]) or _NOT_SAID)
         if state != "done" and self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.state = state
