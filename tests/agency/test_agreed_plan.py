@@ -204,7 +204,7 @@ def test_a_key_that_comes_twice_is_refused(document, tmp_path):
     assert len(json.loads(twice)) == len(document)
     with pytest.raises(ManifestError, match="same key twice"):
         read_plan(tmp_path / "plan.json", written(tmp_path, twice, document))
-    with pytest.raises(InputError, match="no JSON"):
+    with pytest.raises(InputError, match="not JSON"):
         parse_plan(twice, "plan.json")
 
 

@@ -499,7 +499,7 @@ def test_the_demo_ends_without_high_findings_and_says_what_is_left(tmp_path: Pat
     result = RUNNER.invoke(app, ["demo", "-o", str(tmp_path / "demo"), "--rows", "3000", "--seed", "1"])
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.split())
-    assert "Rounded, no high finding is open. For you to decide:" in said
+    assert "With rounding, no high finding is open. For you to decide:" in said
     assert "cost alone would make 2,9" in said
     release = tmp_path / "demo" / "release"
     assert {one.severity for one in read_findings(release)} == {"medium"}

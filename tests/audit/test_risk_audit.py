@@ -62,9 +62,9 @@ def test_the_terminal_shows_all_parts_and_no_value(files):
     for title in (
         "people (by patient) and records",
         "households (by home)",
-        "how many attributes single out each of the",
+        "fewest attributes that single out each of the",
         "riskiest combinations",
-        "attributes by what they contribute",
+        "contribution of each attribute",
         "unique in the population of",
         "of whom 20% are in the table",
         "(chosen)",

@@ -178,7 +178,7 @@ def test_weights_are_read_as_they_are_typed() -> None:
         ("inference=nan", "must be a number from 0"),
         ("inference=inf", "must be a number from 0"),
         ("inference=1,inference=2", "given twice"),
-        ("marginals=0", "marginals has the weight 0"),
+        ("marginals=0", "marginals has weight 0"),
         ("singling-out=0,linkability=0,inference=0", "all risks have the weight 0"),
     ],
 )

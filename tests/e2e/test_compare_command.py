@@ -242,7 +242,7 @@ def test_ranks_are_told_in_the_terminal(swept: Comparison, width: int) -> None:
         (("--techniques", "all", "--methods", "mondrian"), "parameters of their own"),
         (("--frontier", "x.png"), "must end in .svg"),
         (("--html", "x.txt"), "must end in .html"),
-        (("--cache", "x", "--no-cache"), "choose one"),
+        (("--cache", "x", "--no-cache"), "give only one"),
     ],
     ids=["parameter", "value", "method", "weight", "techniques", "frontier", "html", "cache"],
 )

@@ -59,7 +59,7 @@ def test_the_agency_was_told_no_rows(folder: Path, happened: list[tuple[str, int
 
 def test_the_figures_of_the_table_are_those_of_the_releases(folder: Path, happened: list[tuple[str, int]]) -> None:
     assert happened
-    (table,) = re.findall(r"^\| \| each for itself \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE.read_text(), flags=re.MULTILINE)
+    (table,) = re.findall(r"^\| \| each alone \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE.read_text(), flags=re.MULTILINE)
     kept = {
         kind: " and ".join(
             f"{json.loads((folder / name / kind / 'public' / 'manifest.json').read_text())['utility']['um']:.0%}"

@@ -327,7 +327,7 @@ def test_models_of_a_population_are_refused(model: str, tmp_path: Any) -> None:
     pyarrow.csv.write_csv(table.select(QUASI), tmp_path / "all.csv")
     parameters = {"k": 2} if model == "k-map" else {"min": 0, "max": 0.9}
     asked = {model: {**parameters, "population": str(tmp_path / "all.csv")}}
-    with pytest.raises(UnreachableError, match="microaggregation: averages stand for no people"):
+    with pytest.raises(UnreachableError, match="microaggregation: averages do not cover people"):
         shoal.anonymize(table, policy(K5, asked))
 
 

@@ -84,7 +84,7 @@ def test_synthetic_rows_are_not_called_records(browser, studio, project, changed
     assert "makes its own promise" not in asked
     changed("synthetic")
     asked = browser.get(f"{at}/guarantees").text
-    assert "synthetic makes its own promise, by the parameters of the method below" in asked
+    assert "synthetic makes its own promise, set by the method's parameters below" in asked
     assert "Nothing is promised yet" not in asked
     text = released(browser, studio, project, at)
     assert "rows were drawn from noisy counts of 120 records; no row is a record" in text

@@ -64,7 +64,7 @@ def solved(chromium, studio, somebody, visits) -> Iterator[Solved]:
     person.goes_to("Attacks")
     page.get_by_label("People that each attack is tried on").fill("100")
     page.get_by_role("button", name="Attack", exact=True).click()
-    expect(page.get_by_role("table", name="Answers that were right")).to_be_visible()
+    expect(page.get_by_role("table", name="Correct guesses")).to_be_visible()
     person.goes_to("Compare")
     expect(page.get_by_role("table", name="Ranked by the stated weights")).to_be_visible()
     yield Solved(project, run)

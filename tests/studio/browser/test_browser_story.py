@@ -140,7 +140,7 @@ def attacks(person) -> None:
     person.goes_to("Attacks")
     page.get_by_label("People that each attack is tried on").fill("200")
     page.get_by_role("button", name="Attack", exact=True).click()
-    found = page.get_by_role("table", name="Answers that were right")
+    found = page.get_by_role("table", name="Correct guesses")
     expect(found).to_be_visible()
     assert found.get_by_role("row").count() > 1
 
