@@ -611,13 +611,7 @@ def test_commands_of_owners(service: Scripted, say: Callable[..., str]) -> None:
     said = say("campaigns")
     assert "[red]odd?[0m" in said
     assert "l-delta-diversity (l = 3, delta = 0.01)" in said
-<<<<<<< HEAD
-    assert "The agency has received counts of 2 records in 1 combination." in say(
-        "contribute", "1", "--data", "people.csv"
-    )
-=======
     assert "has received counts of 2 records in 1 combination." in say("contribute", "1", "--data", "people.csv")
->>>>>>> language
     assert body_of(service) == {"columns": ["age", "sex", "illness", "count"], "rows": [["30", "F", "flu", 2]]}
     assert "2 records of 5,000 needed: wait for 4,998 more" in say("report", "1", "--data", "people.csv")
     assert body_of(service) == {"records": 2}
