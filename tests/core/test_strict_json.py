@@ -54,9 +54,9 @@ def test_a_key_that_comes_twice_is_refused_everywhere(tmp_path: Path) -> None:
         find_release(tmp_path)
     with pytest.raises(InputError, match="cannot be read as JSON"):
         read_internal(tmp_path / "manifest.json")
-    with pytest.raises(InputError, match="the answer is no JSON"):
+    with pytest.raises(InputError, match="the answer is not JSON"):
         read_answer(TWICE.encode())
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(InputError, match="is not JSON"):
         parse_plan(TWICE.encode(), "plan.json")
     (tmp_path / "policy.json").write_text(
         '{"attributes": {"a": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5, "k": 1}}]}', encoding="utf-8"

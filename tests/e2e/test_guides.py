@@ -120,6 +120,7 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
     pq.write_table(people, tmp_path / "people.parquet")
     privacy = [{"k-anonymity": {"k": 2}}, {"k-map": {"k": 2, "population": str(tmp_path / "people.parquet")}}]
     policy = {"attributes": attributes, "privacy": privacy, "method": {"incognito": {}}}  # the one that has levels
+    policy |= {"release": {"title": "Ages and illnesses"}}
     release = shoal.anonymize(people, policy, out=tmp_path / "out")
     policy |= {"privacy": [{"simple-l-diversity": {"l": 2}}], "method": {"anatomy": {"two_tables": True}}}
     sliced = shoal.anonymize(people, policy, out=tmp_path / "sliced", format="csv")

@@ -47,8 +47,8 @@ def twice() -> list[Release]:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ({"sx": "F"}, "no quasi attribute of the releases; did you mean 'sex'"),
-        ({"illness": "flu"}, "no quasi attribute"),
+        ({"sx": "F"}, "not a quasi attribute of the releases; did you mean 'sex'"),
+        ({"illness": "flu"}, "not a quasi attribute"),
         ({"age": "old"}, "'age' cannot be read as a number"),
         ({"age": "-5"}, "covers the target"),
         ({"sex": "X"}, "covers the target"),

@@ -95,7 +95,7 @@ def test_the_command_lists_what_was_tried_the_best_first(tmp_path: Path) -> None
     data, asked, out = (str(tmp_path / name) for name in ("people.csv", "policy.json", "out"))
     said = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["anonymize", data, "-p", asked, "-o", out]).output
     chosen, scores = re.search(r"Method (\w+) was chosen by .* of 200 records: (.*)\.\n", said).groups()  # type: ignore[union-attr]
-    found = [float(score) for score in re.findall(r" (\d+)(?:,|$)", scores)]
+    found = [float(score) for score in re.findall(r" ([\d.]+)%(?:,|$)", scores)]
     assert scores.startswith(chosen)
     assert found == sorted(found, reverse=True)
     assert "These could not be used: anatomy, slicing; internal/evidence.json says why." in said

@@ -97,9 +97,9 @@ def test_a_differentially_private_table_takes_neither_models_nor_changes() -> No
     method = {"synthetic": {"epsilon": 1}}
     assert Policy.load(document(privacy=[], method=method)).method.name == "synthetic"
     assert "say so with privacy: []" in refused(document(method=method))
-    assert "take sample out" in refused(document(privacy=[], method=method, sample={"share": 0.5}))
+    assert "remove sample" in refused(document(privacy=[], method=method, sample={"share": 0.5}))
     rounded = with_attribute("age", AGE | {"technique": {"rounding": {"base": 5}}}, privacy=[], method=method)
-    assert "take the technique of 'age' out" in refused(rounded)
+    assert "remove the technique of 'age'" in refused(rounded)
 
 
 def test_populations_and_changed_quasi_values_do_not_go_together() -> None:

@@ -182,7 +182,7 @@ def test_labels_spread_evenly() -> None:
         ({"where": {"city": ("a", "b")}}, "two numbers or two dates"),
         ({"where": {"city": (1, "b")}}, "two numbers or two dates"),
         ({"where": {"age": (1, 2, 3)}}, "a pair"),
-        ({"sum": "ill"}, "no numbers"),
+        ({"sum": "ill"}, "not numbers"),
         ({"by": ("age", "age")}, "twice"),
         ({"by": "value"}, "`value` or `error`"),
     ],

@@ -243,7 +243,7 @@ def test_the_frontier_goes_through_what_nothing_dominates() -> None:
     assert float(whisker["x1"]) == pytest.approx(path[0][0], abs=0.1)
     assert float(whisker["y1"]) == float(hollow[0]["cy"])
     assert [row[0] for row in plot.rows] == ["b", "a", "c"]
-    assert plot.rows[2] == ("c", "20% (10% to 25%)", "400", "dominated")
+    assert plot.rows[2] == ("c", "20% (10% to 25%)", "40%", "dominated")
 
 
 def test_a_point_with_a_link_can_be_reached_by_keyboard() -> None:

@@ -364,7 +364,7 @@ def test_the_command_says_what_each_kind_is(releases: dict[str, Any], capsys: py
     drawn = releases["plain"].manifest["rows"]
     assert f"Drawn at random: {drawn} of {N} records." in said["plain"]
     assert all("; columns shuffled independently would keep" in t for t in said.values())
-    assert "Claimed is differential-privacy (epsilon = 2, delta = 0)" in said["synthetic"]
+    assert "The release claims differential-privacy (epsilon = 2, delta = 0)" in said["synthetic"]
     assert "No row is a person." in said["synthetic"]
     assert "classes" not in said["synthetic"]
     assert "Counted together:" in said["synthetic"]

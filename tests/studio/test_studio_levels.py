@@ -242,7 +242,7 @@ def test_levels_are_measured_as_the_comparison_was(browser, people, monkeypatch:
     path, started = f"/projects/{people.id}", []
     levels = Lattices.of(people).ask(people, 60).ladders.top
     asked = browser.post(f"{path}/levels/compare", fields(people, levels))
-    assert (asked.status_code, "make a comparison first" in asked.text) == (422, True)
+    assert (asked.status_code, "ake a comparison first" in asked.text) == (422, True)
     row = {"risk": 0.1, "kept": 0.8, "rank": 1, "dominated_by": []}
     done = {"state": "done", "memory": {"form": {"hold-out": "0.3", "targets": "20", "weight inference": "2"}}}
     people.jobs.append(SimpleNamespace(kind="compare", answer={"rows": [{**row, "name": "mondrian"}]}, **done))

@@ -19,7 +19,7 @@ def test_the_release_is_the_commands(solved) -> None:
     assert "First try" in text
     assert "verified" in text
     assert f"/results/{solved.run.id}" in text
-    assert "information" in text  # a measure of what is left
+    assert "kept" in text  # a measure of what is left
     assert "Solution 2" in text  # the next one's name
 
 

@@ -151,7 +151,7 @@ def read_answer(answer: bytes) -> Answer:
     try:
         return Answer.of(read_json(answer))
     except ValueError:
-        raise InputError("the answer is no JSON: is this the address of an agency's service?") from None
+        raise InputError("the answer is not JSON: is this the address of an agency's service?") from None
 
 
 def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:

@@ -21,11 +21,10 @@ from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.core.memory import release_memory
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.results import Finding
-from shoal.engines.local import CountedCells, LocalEngine, SampledCells
+from shoal.engines.local import CountedCells, LocalEngine, SampledCells, release_memory
 from shoal.engines.regions.budget import Budget, refuse_larger
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.manifest import PAGES, pack_labels

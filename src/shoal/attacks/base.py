@@ -32,7 +32,7 @@ NO_CONTROL = (
 CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
 LITTLE = 0.05  # a risk that is surely below this is called none
 TREATED = "quasi attributes were changed before classes were made of them, so who can be in which class is not known"
-NOBODYS = "the rows were drawn at random, so that none of them, and no class of them, is known to be a person's"
+NOBODYS = "the rows were drawn at random, so no row and no class of rows is known to be a person's"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from shoal.verify.covers import read_covers
 RARE = 0.01  # rows that chance would publish with a person's combination, at most, if that is hardly chance
 _BUCKETS_PER_ROW = 16  # of hashes by which neighbours are counted
 SEVERAL = "\0"  # in place of a label that stands for several values; no value is written so
-NOT_WHOLE = "no row shows all values of one record, so that none can be a copy of one"
+NOT_WHOLE = "no row shows all values of one record, so none can be a copy"
 
 
 class CopiesAttack(Attack):

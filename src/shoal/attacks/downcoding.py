@@ -42,7 +42,7 @@ class DowncodingAttack(PredicateAttack):
         if view.treatments.nobodys:
             return NOBODYS
         if view.sliced is not None or view.as_they_are or view.form.by_plan:
-            return "no class was generalized along hierarchies for the sake of its own records"
+            return "no class was generalized along hierarchies to fit its own records"
         return TREATED if view.treatments.of_quasi else None
 
     def ask(self, view: ReleaseView, everybody: People, rng: np.random.Generator) -> tuple[Count, Count]:

@@ -47,7 +47,7 @@ class MinimalityAttack(LearnedAttack):
         if method == "sweep":
             return "classes of the sweep overlap, so it is not known who is in which; decoding tries its labels"
         if method != "incognito" or chosen.get("recode"):
-            return "it is about full-domain generalization, which stops where nothing finer holds"
+            return "it applies to full-domain generalization, which stops where nothing finer holds"
         if view.treatments.of_quasi:
             return TREATED
         if "sample" in view.manifest:

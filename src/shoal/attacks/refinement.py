@@ -47,9 +47,9 @@ class RefinementAttack(SensitiveAttack):
         """Return why not: classes must be boxes that can overlap."""
         reason = super().refuses(view)
         if reason is None and view.sliced is not None:
-            return "the release has buckets; where a person's rows can be is counted by the other attacks"
+            return "the release has buckets; the other attacks count where a person's rows can be"
         if reason is None and (view.as_they_are or view.form.by_plan):
-            return "no two classes overlap, so that counting says nothing beyond what each class says by itself"
+            return "no two classes overlap, so counting says nothing beyond what each class says alone"
         if reason is None and view.treatments.of_quasi:
             return TREATED
         return reason or not_their_own(view)

@@ -35,7 +35,7 @@ from shoal.cli.publishing import (
     read_ledger_options,
     show_end,
 )
-from shoal.core.wording import model_text, parameters_text
+from shoal.core.wording import model_text, parameters_text, write_kept
 
 if TYPE_CHECKING:
     from shoal.release.release import Release
@@ -142,11 +142,9 @@ def _show_choice(choice: Mapping[str, Any]) -> None:
         return plain(f"{trial['method']} ({chosen})" if chosen else trial["method"])
 
     scored = sorted((trial for trial in choice["tried"] if "score" in trial), key=lambda trial: -trial["score"])
-    listed = ", ".join(f"{name(trial)} {trial['score']:.0f}" for trial in scored)
-    say(
-        f"Method {choice['method']} was chosen by the score of three-way marginals on {choice['records']:,} "
-        f"records: {listed}."
-    )
+    listed = ", ".join(f"{name(trial)} {write_kept(trial['score'])}" for trial in scored)
+    about = f"three-way tables of {choice['records']:,} records"
+    say(f"Method {choice['method']} was chosen by what is kept of {about}: {listed}.")
     refused = [name(trial) for trial in choice["tried"] if "score" not in trial]
     if refused:
         say(f"These could not be used: {', '.join(refused)}; internal/evidence.json says why.")

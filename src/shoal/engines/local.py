@@ -7,9 +7,11 @@ the same cells in the same order.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 import pyarrow as pa
@@ -17,7 +19,6 @@ import pyarrow as pa
 from shoal.core.arrays import KeyArray
 from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
-from shoal.core.memory import release_memory
 from shoal.core.progress import Progress
 from shoal.plan.cells import KeyLayout
 from shoal.plan.counted import (
@@ -35,9 +36,16 @@ from shoal.plan.counted import (
 )
 from shoal.sources.base import Source
 
-__all__ = ["CountedCells", "LocalEngine", "SampledCells"]
+__all__ = ["CountedCells", "LocalEngine", "SampledCells", "release_memory"]
 
 R = TypeVar("R")
+
+
+def release_memory() -> None:
+    """Give memory that is free back to the system: what Arrow keeps of it, and what the C library does, if it can."""
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class LocalEngine:

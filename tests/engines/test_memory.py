@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from shoal.core.memory import release_memory
+from shoal.engines.local import release_memory
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
