@@ -497,6 +497,7 @@ def test_fakes_come_near_to_the_paper_s(shared_data: Path) -> None:
     assert all(one.n_records == 45_222 for one in found.values())
 
 
+@pytest.mark.thorough
 def test_a_quick_run_gives_the_stored_small_grid(shared_data: Path, quick_run: Callable[..., dict[str, Any]]) -> None:
     result = read_result(Result, quick_run("slicing", "--data", str(shared_data)))
     for table in result.tables:
