@@ -47,7 +47,6 @@ def losing(worker: subprocess.Popen[bytes], master: str, folder: Path, kind: str
     return [sys.executable, str(DRIVER), master, *given(folder), kind, str(worker.pid), when]
 
 
-@pytest.mark.thorough
 def test_a_lost_worker_is_made_up_for_where_rows_are_read_from_files(
     job: Any, master: str, start_worker: Starter, tmp_path: Path
 ) -> None:
