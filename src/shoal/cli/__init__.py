@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import sys
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import Any
 
@@ -28,6 +31,7 @@ from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
 _OBJECTS = 50_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
+_MEMORY = {-3: 32 << 20, -1: 512 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
 _CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
@@ -119,8 +123,12 @@ class _Unneeded(MetaPathFinder):
 
 
 def get_ready() -> None:
-    """Let this process start fast, which is all for a command."""
+    """Let this process start fast, which is all for a command, and keep the memory of arrays for those that follow."""
     gc.set_threshold(_OBJECTS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # others would wait busily for products that are all small
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
+        for option, n_bytes in _MEMORY.items():
+            ctypes.CDLL(None).mallopt(option, n_bytes)
     sys.meta_path.insert(0, _Unneeded())
 
 

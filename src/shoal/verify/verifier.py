@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,21 +101,33 @@ def verify(
     agreed = manifest.written.agreed
     plans = () if agreed is None else (agreed.file,)
     checks.append(check_folder(public, [SIGNATURE, *(file.file for file in files), *plans], pages))
+    before = tuple(checks)
+    given = Given(original, None, populations or {}, None, progress or Silent(), Means.of(memory, spark=spark))
+    with ThreadPoolExecutor(1) as pool:  # takes the digests of the files while their rows are read
+        digests = pool.submit(lambda: [check_digest(public / file.file, file) for file in files])
+        found = _verify_files(public, manifest, checks, given, spark)
+    try:
+        return replace(found, checks=(*before, *digests.result(), *found.checks[len(before) :]))
+    except FAULTS as fault:
+        return found if found.failures else replace(found, checks=(*before, report_unreadable(fault)))
+
+
+def _verify_files(
+    public: Path, manifest: Manifest, checks: list[Check], given: Given, spark: SparkSession | None
+) -> Verification:
+    assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
+    agreed = manifest.written.agreed
     try:
         plan = None if agreed is None else read_plan(public / agreed.file, agreed)
-        for file in files:
-            checks.append(check_digest(public / file.file, file))
-            checks.append(check_hygiene(public / file.file, file))
+        checks += [check_hygiene(public / file.file, file) for file in (manifest.data, *manifest.tables.values())]
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
-        path, labelled = (None, None) if original is None else (find_witness(public), read_labelled(public))
+        path, labelled = (None, None) if given.source is None else (find_witness(public), read_labelled(public))
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
     except ManifestError as fault:
         return _answer(manifest, (*checks, Check("plan", False, f"plan.json: {fault}")))
     except FAULTS as fault:
         return _answer(manifest, (*checks, report_unreadable(fault)))
-    means = Means.of(memory, spark=spark)
-    given = Given(original, witness, populations or {}, labelled, progress or Silent(), means)
-    found = _verify(rows, manifest, checks, given, plan)
+    found = _verify(rows, manifest, checks, replace(given, witness=witness, labelled=labelled), plan)
     if not manifest.tables or found.failures:
         return found
     try:
