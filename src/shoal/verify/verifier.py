@@ -14,7 +14,6 @@ from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
 from shoal.manifest import PAGES, DataFile, ManifestError, parse_json, unpack_labels
 from shoal.verify.account import check_account, check_drawn
-from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.averages import check_averages
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
@@ -46,7 +45,6 @@ from shoal.verify.reading import (
     report_unreadable,
 )
 from shoal.verify.result import Check, CheckedGuarantee, Verification
-from shoal.verify.sliced.checking import check_tables, verify_sliced
 from shoal.verify.techniques.checking import check_techniques, recompute_source
 from shoal.verify.truth import Witness
 
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shoal.sources.base import Source
+    from shoal.verify.agreed import Plan
 
 
 def verify(
@@ -118,7 +117,11 @@ def _verify_files(
     assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
     agreed = manifest.written.agreed
     try:
-        plan = None if agreed is None else read_plan(public / agreed.file, agreed)
+        plan = None
+        if agreed is not None:
+            from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
+
+            plan = read_plan(public / agreed.file, agreed)
         checks += [check_hygiene(public / file.file, file) for file in (manifest.data, *manifest.tables.values())]
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
         path, labelled = (None, None) if given.source is None else (find_witness(public), read_labelled(public))
@@ -130,6 +133,8 @@ def _verify_files(
     found = _verify(rows, manifest, checks, replace(given, witness=witness, labelled=labelled), plan)
     if not manifest.tables or found.failures:
         return found
+    from shoal.verify.sliced.checking import check_tables
+
     try:
         tables = {name: _open(public / file.file, file, manifest) for name, file in manifest.tables.items()}
         more = check_tables(rows, manifest, **tables)
@@ -215,8 +220,12 @@ def _verify(
         covers = read_all_covers(manifest)
         if plan is not None:
             checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
+            from shoal.verify.agreed import verify_agreed
+
             found = verify_agreed(rows, manifest, plan, covers, source, given.progress)
         elif manifest.sliced:
+            from shoal.verify.sliced.checking import verify_sliced
+
             found = verify_sliced(rows, manifest, covers, source, given.witness, given.progress)
         else:
             found = verify_classes(rows, manifest, covers, given)
