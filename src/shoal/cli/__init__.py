@@ -18,7 +18,7 @@ from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
 _OBJECTS = 50_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
-_MEMORY = {-3: 32 << 20, -1: 512 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
+_MEMORY = {-3: 32 << 20, -1: 64 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
 _CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
