@@ -88,9 +88,7 @@ def test_classes_of_an_item_are_those_of_equal_labels_that_are_large_enough() ->
     tables = [classes.nodes_at_levels(uneven)] * 3
     for exact, levels in product((True, False), ((3, 3, 3), (2, 3, 1), (0, 2, 2), (1, 1, 0))):
         trees = classes.tree_tables(problem)._replace(exact=exact)
-        found, nodes = classes.group_by_label(
-            trees, np.array(levels, dtype=np.int32), live, records, raised, 7, 4
-        )
+        found, nodes = classes.group_by_label(trees, np.array(levels, dtype=np.int32), live, records, raised, 7, 4)
         members = defaultdict(list)
         for i, part in enumerate(live.tolist()):
             label = tuple(int(tree[level, code[part]]) for tree, level, code in zip(tables, levels, codes, strict=True))

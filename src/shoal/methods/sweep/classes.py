@@ -139,7 +139,9 @@ class Live:
         self._live = np.arange(len(parts.cell))
         self._scouts, self._scout_of_item = find_scouts(items)
         self._bits = np.uint64(1) << np.arange(len(self._scouts), dtype=np.uint64)
-        wider = (self._scouts <= self._scouts[:, np.newaxis]).all(axis=2)  # or equal: who is pruned there is pruned here
+        wider = (self._scouts <= self._scouts[:, np.newaxis]).all(
+            axis=2
+        )  # who is pruned there is pruned here
         self._wider = np.where(wider, self._bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
         self._scouted = np.full(len(self._scouts), np.inf)  # how many parts were live then
         self._pruned = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
@@ -392,8 +394,7 @@ def group_by_label(
             continue
         found = slots[slot]
         while found >= 0 and not (
-            key_of[found] == keys[i]
-            and (trees.exact or same_label(trees, levels, part, live[example[found]]))
+            key_of[found] == keys[i] and (trees.exact or same_label(trees, levels, part, live[example[found]]))
         ):
             slot = (slot + np.uint64(1)) & mask
             found = slots[slot]
