@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.arrays import BoolArray
 from shoal.manifest import Attribute
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
@@ -84,7 +83,7 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     values, places = encode(entries[_VALUE].combine_chunks())
     of_value = np.array([kept[value] for value in [*values.to_pylist(), None]], dtype=object)  # in the whole table
     np.add.at(of_value, places, count)
-    n_rows = kept.total() + sum(count)
+    n_rows = kept.total() + count.sum()
     holds = at_most(count, size, min(taus)) | np.asarray(count * n_rows <= size * of_value[places], dtype=np.bool_)
     if not holds.all():
         return f"{int((~holds).sum())} values are more frequent under a label of a class than tau and than in the table"
@@ -100,28 +99,23 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
     return None
 
 
-def _read_texts(
-    rows: PublishedRows, names: Sequence[str], labels: pa.Array
-) -> Iterator[tuple[pa.RecordBatch, BoolArray]]:
-    """Yield the texts of some columns, and (n_rows,) whether that of the last column is one of the *labels*."""
+def _split_rows(rows: PublishedRows, names: Sequence[str], labels: pa.Array) -> Iterator[list[pa.RecordBatch]]:
+    """Yield texts of rows whose text in the last of some columns is none of the *labels*, and those of the others."""
     for batch in rows.batches(names):
-        texts = [column if column.type == _CODES else column.cast(pa.string()) for column in batch.columns]
-        values, places = encode(texts[-1])
-        texts[-1] = texts[-1].cast(pa.string())  # without entries of no row, which need not be values
-        is_label = np.append(np.asarray(pc.is_in(values, labels)), False)[places]
-        yield pa.RecordBatch.from_arrays(texts, names=list(names)), is_label
+        *keys, last = (column if column.type == _CODES else column.cast(pa.string()) for column in batch.columns)
+        last = last.cast(pa.string())  # its dictionary may have texts that no row has, which need not be values
+        is_label, texts = pc.is_in(last, labels), pa.RecordBatch.from_arrays([*keys, last], names=list(names))
+        yield [texts.filter(pc.invert(is_label)), texts.filter(is_label)]
 
 
 def _count_rows(rows: PublishedRows, names: list[str], labels: pa.Array) -> tuple[pa.Table, Counter[str | None]]:
     """Return the distinct combinations of texts with a label, with their records, and how many keep each value."""
     found: list[pa.Table] = []
     kept: Counter[str | None] = Counter()
-    for batch, is_label in _read_texts(rows, names, labels):
-        values, places = encode(batch.column(names[-1]).filter(pa.array(~is_label)))
-        counts = np.bincount(places, minlength=len(values) + 1).tolist()
-        kept.update(dict(zip([*values.to_pylist(), None], counts, strict=True)))
-        labelled = pa.table([column.cast(pa.string()) for column in batch.filter(pa.array(is_label)).columns], names)
-        found.append(labelled.append_column(_RECORDS, pa.array(np.ones(len(labelled), dtype=np.int64))))
+    for others, labelled in _split_rows(rows, names, labels):
+        kept.update({one["values"]: one["counts"] for one in others.column(names[-1]).value_counts().to_pylist()})
+        texts = pa.table([column.cast(pa.string()) for column in labelled.columns], names=names)
+        found.append(texts.append_column(_RECORDS, pa.array(np.ones(len(texts), dtype=np.int64))))
         if sum(map(len, found)) > max(_PENDING, 2 * len(found[0])):
             found = [_sum_rows(found, names)]
     return _sum_rows(found, names), kept
@@ -133,10 +127,7 @@ def _sum_rows(found: list[pa.Table], names: list[str]) -> pa.Table:
 
 
 class _Spelled(PublishedRows):
-    """Rows of a release that have no label in the last of some columns, and the rows of a table instead of the others.
-
-    Each row of the table stands for as many as it counts records.
-    """
+    """Rows without a label in the last of some columns; for others those of a table, each as often as it counts."""
 
     def __init__(self, rows: PublishedRows, names: list[str], labels: pa.Array, instead: pa.Table) -> None:
         self._rows, self._labels, self.columns = rows, labels, tuple(names)
@@ -145,8 +136,8 @@ class _Spelled(PublishedRows):
         self._ends = np.cumsum(instead[_RECORDS].to_numpy())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch, is_label in _read_texts(self._rows, self.columns, self._labels):
-            yield batch.filter(pa.array(~is_label)).select(list(columns))
+        for others, _ in _split_rows(self._rows, self.columns, self._labels):
+            yield others.select(list(columns))
         for start in range(0, int(self._ends[-1]) if len(self._ends) else 0, BATCH):
             row = np.arange(start, min(start + BATCH, int(self._ends[-1])))
             place = pa.array(np.searchsorted(self._ends, row, side="right"))

@@ -127,11 +127,8 @@ class Live:
     """
 
     def __init__(self, problem: Problem, items: CodeArray, trees: TreeTables, rules: Rules, parts: Parts) -> None:
-        self._problem = problem
-        self._items = items
-        self._rules = rules
-        columns = [*trees.leaves[parts.cell].T, np.zeros(len(parts.cell), dtype=np.int32)]
-        key = pack(columns, [*trees.width.tolist(), 1])
+        self._items, self._rules = items, rules
+        key = pack([parts.cell * 0, *trees.leaves[parts.cell].T], [1, *trees.width.tolist()])
         parts = parts.take(np.argsort(key, kind="stable"))  # neighbours have similar quasi values: memory is slow
         self._trees = trees._replace(leaves=trees.leaves[parts.cell])  # of parts
         n_leaves = np.array([attribute.taxonomy.n_leaves for attribute in problem.sensitive], dtype=np.int64)
@@ -139,9 +136,7 @@ class Live:
         self._live = np.arange(len(parts.cell))
         self._scouts, self._scout_of_item = find_scouts(items)
         self._bits = np.uint64(1) << np.arange(len(self._scouts), dtype=np.uint64)
-        wider = (self._scouts <= self._scouts[:, np.newaxis]).all(
-            axis=2
-        )  # who is pruned there is pruned here
+        wider = (self._scouts <= self._scouts[:, np.newaxis]).all(axis=2)  # who is pruned there is pruned here
         self._wider = np.where(wider, self._bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
         self._scouted = np.full(len(self._scouts), np.inf)  # how many parts were live then
         self._pruned = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
@@ -203,9 +198,7 @@ class Live:
         class_of, nodes = self.group_at(levels, parts)
         first, order = kernels.group_items(class_of, len(nodes))
         lost = find_prunable(Members(first, parts[order], self.pattern), self.patterns, self._rules, self.remaining)
-        able = np.zeros(len(parts), dtype=np.bool_)
-        able[order] = ~lost
-        return parts[able]
+        return parts[np.sort(order[~lost])]
 
     def _forget_taken(self) -> None:
         """Forget what is taken; copy the rest to neighbouring places if it is less than half: memory is slow."""
@@ -214,8 +207,7 @@ class Live:
             return
         self._trees = self._trees._replace(leaves=self._trees.leaves[live])
         self.parts, self.pattern, self.remaining = self.parts.take(live), self.pattern[live], self.remaining[live]
-        self._raised, self._pruned = self._raised[live], self._pruned[live]
-        self._live = np.arange(len(live))
+        self._raised, self._pruned, self._live = self._raised[live], self._pruned[live], np.arange(len(live))
 
 
 def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
@@ -349,8 +341,8 @@ def label_keys(trees: TreeTables, levels: CodeArray, live: IntArray) -> KeyArray
         for j in range(d):
             key += of_leaf[first[j] + trees.leaves[cell, j]]
         keys[i] = key
-    for j in np.flatnonzero(shallow):
-        for i in range(len(live)):
+    for j in range(d):
+        for i in range(len(live) if shallow[j] else 0):
             if label_node(trees, levels, live[i], j) < 0:
                 keys[i] = _NOWHERE
     return keys
