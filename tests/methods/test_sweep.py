@@ -78,6 +78,27 @@ def wide_policy(width: int, method: dict[str, Any], *models: dict[str, Any]) -> 
     return document | {"method": method}
 
 
+def test_what_scouts_prune_is_in_no_class_that_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    people = table(300, p=rng.integers(64, size=300).tolist(), r=rng.integers(64, size=300).tolist())
+    document = policy([tau_l(0.5, 3)], improve=False)
+    intervals = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 63, "widths": [2, 4, 8, 16, 32]}}}
+    document["attributes"] |= {"p": intervals, "r": intervals}
+    found, pruned, seen = [], [], classes.Live._find_able
+
+    def note(self: classes.Live, levels: Any, parts: Any) -> Any:
+        pruned[-1] += len(self._live) - len(parts)
+        return seen(self, levels, parts)
+
+    monkeypatch.setattr(classes.Live, "_find_able", note)
+    for again in (-1.0, 0.7, 1.0):  # never, seldom, whenever a record is taken
+        monkeypatch.setattr(classes, "_SCOUT_AGAIN", again)
+        pruned.append(0)
+        found.append(shoal.anonymize(people, document, seed=1).data)
+    assert found[0] == found[1] == found[2]
+    assert pruned[0] == 0 < pruned[1] <= pruned[2]
+
+
 def test_classes_of_an_item_are_those_of_equal_labels_that_are_large_enough() -> None:
     uneven = from_nested({"*": {"ab": ["a", "b"], "cdef": {"cd": ["c", "d"], "ef": ["e", "f"]}}})
     rng = np.random.default_rng(1)
@@ -88,9 +109,7 @@ def test_classes_of_an_item_are_those_of_equal_labels_that_are_large_enough() ->
     tables = [classes.nodes_at_levels(uneven)] * 3
     for exact, levels in product((True, False), ((3, 3, 3), (2, 3, 1), (0, 2, 2), (1, 1, 0))):
         trees = classes.tree_tables(problem)._replace(exact=exact)
-        found, nodes = classes.group_by_label(
-            trees, np.array(levels, dtype=np.int32), live, np.arange(400), records, raised, 7, 4
-        )
+        found, nodes = classes.group_by_label(trees, np.array(levels, dtype=np.int32), live, records, raised, 7, 4)
         members = defaultdict(list)
         for i, part in enumerate(live.tolist()):
             label = tuple(int(tree[level, code[part]]) for tree, level, code in zip(tables, levels, codes, strict=True))

@@ -6,6 +6,7 @@ import datetime
 import math
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -150,11 +151,14 @@ def test_figures_of_utility_and_levels(more, fine):
 
 
 def test_rows_are_counted_alike_however_often_they_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pa.table({"q": ["a", "b", "a", "a", "b", "a"], "s": [None, "1", None, "1", "1", None]})
+    values = ["1-2", "1", None, "1-2", "3-4", "1-2", "1", "1-2"]
+    table = pa.table({"q": ["a", "b", "a", "b", "b", "a", "a", None], "s": values})
+    labels = pa.array(["1-2", "3-4"])
     monkeypatch.setattr(reading, "BATCH", 1)
-    for pending in (1, 2, 100):
+    for pending, rows in product((1, 2, 100), (table, table.set_column(1, "s", table["s"].dictionary_encode()))):
         monkeypatch.setattr(decoding, "_PENDING", pending)
-        counted = decoding._count_rows(reading.MemoryRows(table), ["q", "s"])
+        counted, kept = decoding._count_rows(reading.MemoryRows(rows), ["q", "s"], labels)
         found = {(row["q"], row["s"]): row["records"] for row in counted.to_pylist()}
-        assert found == {("a", None): 3, ("b", "1"): 2, ("a", "1"): 1}
-        assert len(counted) == 3
+        assert found == {("a", "1-2"): 2, ("b", "1-2"): 1, ("b", "3-4"): 1, (None, "1-2"): 1}
+        assert len(counted) == 4
+        assert +kept == {"1": 2, None: 1}

@@ -13,7 +13,7 @@ from shoal.models.base import ClassHistograms, Whole
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Induced, Problem, Requirement
 
-_HISTOGRAM_ENTRIES = 1 << 22
+_HISTOGRAM_ENTRIES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)

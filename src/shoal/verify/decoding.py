@@ -7,6 +7,7 @@ with these values in place of the labels must be true, as the release itself mus
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -19,11 +20,12 @@ from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.exact import at_most
 from shoal.verify.manifest import Manifest
 from shoal.verify.passes import Given
-from shoal.verify.reading import BATCH, FAULTS, PublishedRows, report_unreadable
+from shoal.verify.reading import BATCH, FAULTS, PublishedRows, encode, report_unreadable
 from shoal.verify.result import Check
 from shoal.verify.truth import ProjectedWitness
 
 _VALUE, _RECORDS, _TOTAL = "value", "records", "total"
+_CODES = pa.dictionary(pa.int32(), pa.string())
 _PENDING = 1 << 20  # rows that are read before equal ones are counted together
 
 
@@ -60,8 +62,8 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
         labelled.schema.field(_RECORDS).type
     ):
         return "internal/labels.parquet does not have the columns of this release"
-    shown = _count_rows(rows, columns)
     labels = pa.array([label for label, cover in covers.items() if cover != {"values": [label]}], pa.string())
+    under, kept = _count_rows(rows, columns, labels)
     claimed = labelled.filter(pc.is_in(labelled[name], labels))
     if pc.any(pc.less(claimed[_RECORDS], 1)).as_py():
         return "internal/labels.parquet tells of fewer than one record"
@@ -69,7 +71,6 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
         claimed.group_by([*columns, own]).aggregate([(_RECORDS, "sum")]).rename_columns([*columns, _VALUE, _RECORDS])
     )
     total = claimed.group_by(columns).aggregate([(_RECORDS, "sum")]).rename_columns([*columns, _TOTAL])
-    under = shown.filter(pc.is_in(shown[name], labels))
     same = under.join(total, columns, join_type="full outer")
     if not pc.all(pc.fill_null(pc.equal(same[_RECORDS], same[_TOTAL]), False)).as_py():
         return "internal/labels.parquet does not tell of the records that each class publishes under each label"
@@ -77,44 +78,47 @@ def _find_undefended(rows: PublishedRows, manifest: Manifest, attribute: Attribu
         cover, value = covers[pair[name]], pair[_VALUE]
         if not (cover.get("missing") if value is None else value in cover.get("values", ())):
             return "internal/labels.parquet tells of values that their labels do not cover"
-    kept = shown.filter(pc.invert(pc.fill_null(pc.is_in(shown[name], labels), False)))
-    kept = kept.append_column(_VALUE, kept[name])
-    everything = pa.concat_tables([one.select([*keys, _VALUE, _RECORDS]) for one in (kept, claimed)])
-    table = everything.group_by(_VALUE).aggregate([(_RECORDS, "sum")]).rename_columns([_VALUE, "base"])
     entries = claimed.join(total, columns)
-    # join() finds no missing values: these are filled in by a text that no value has
-    entries = entries.set_column(entries.column_names.index(_VALUE), _VALUE, _never_null(entries[_VALUE]))
-    entries = entries.join(table.set_column(0, _VALUE, _never_null(table[_VALUE])), _VALUE)
-    count, size, base = (entries[column].to_numpy().astype(object) for column in (_RECORDS, _TOTAL, "base"))
-    n_rows = int(pc.sum(shown[_RECORDS]).as_py() or 0)
-    holds = at_most(count, size, min(taus)) | np.asarray(count * n_rows <= size * base, dtype=np.bool_)
+    count, size = (entries[column].to_numpy().astype(object) for column in (_RECORDS, _TOTAL))
+    values, places = encode(entries[_VALUE].combine_chunks())
+    of_value = np.array([kept[value] for value in [*values.to_pylist(), None]], dtype=object)  # in the whole table
+    np.add.at(of_value, places, count)
+    n_rows = kept.total() + count.sum()
+    holds = at_most(count, size, min(taus)) | np.asarray(count * n_rows <= size * of_value[places], dtype=np.bool_)
     if not holds.all():
         return f"{int((~holds).sum())} values are more frequent under a label of a class than tau and than in the table"
     spelled_out = attribute.model_copy(update={"labels": None, "defended": None})
     quasi = tuple(spelled_out if one.name == name else one for one in manifest.attributes if one.name in columns)
     stated = replace(manifest, attributes=quasi, promises=())
-    everything = everything.rename_columns([*keys, name, _RECORDS])
     witness = None if given.witness is None else ProjectedWitness(given.witness, manifest, stated)
     alone = replace(given, witness=witness, populations={}, means=replace(given.means, spark=None))
-    found = verify_classes(_Repeated(everything), stated, read_all_covers(stated), alone).checks
+    spelled = _Spelled(rows, columns, labels, claimed.select([*keys, _VALUE, _RECORDS]))
+    found = verify_classes(spelled, stated, read_all_covers(stated), alone).checks
     if not found or not all(check.ok and check.done for check in found if check.name == "truth"):
         return "the values that internal/labels.parquet tells are not those of the source"
     return None
 
 
-def _never_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(pc.is_valid(column), pc.binary_join_element_wise("=", pc.fill_null(column, ""), ""), "?")
-
-
-def _count_rows(rows: PublishedRows, names: list[str]) -> pa.Table:
-    """Return the distinct combinations of texts in some columns, and how many records have each."""
-    found: list[pa.Table] = []
+def _split_rows(rows: PublishedRows, names: Sequence[str], labels: pa.Array) -> Iterator[list[pa.RecordBatch]]:
+    """Yield texts of rows whose text in the last of some columns is none of the *labels*, and those of the others."""
     for batch in rows.batches(names):
-        texts = pa.table([column.cast(pa.string()) for column in batch.columns], names=names)
+        *keys, last = (column if column.type == _CODES else column.cast(pa.string()) for column in batch.columns)
+        last = last.cast(pa.string())  # its dictionary may have texts that no row has, which need not be values
+        is_label, texts = pc.is_in(last, labels), pa.RecordBatch.from_arrays([*keys, last], names=list(names))
+        yield [texts.filter(pc.invert(is_label)), texts.filter(is_label)]
+
+
+def _count_rows(rows: PublishedRows, names: list[str], labels: pa.Array) -> tuple[pa.Table, Counter[str | None]]:
+    """Return the distinct combinations of texts with a label, with their records, and how many keep each value."""
+    found: list[pa.Table] = []
+    kept: Counter[str | None] = Counter()
+    for others, labelled in _split_rows(rows, names, labels):
+        kept.update({one["values"]: one["counts"] for one in others.column(names[-1]).value_counts().to_pylist()})
+        texts = pa.table([column.cast(pa.string()) for column in labelled.columns], names=names)
         found.append(texts.append_column(_RECORDS, pa.array(np.ones(len(texts), dtype=np.int64))))
         if sum(map(len, found)) > max(_PENDING, 2 * len(found[0])):
             found = [_sum_rows(found, names)]
-    return _sum_rows(found, names)
+    return _sum_rows(found, names), kept
 
 
 def _sum_rows(found: list[pa.Table], names: list[str]) -> pa.Table:
@@ -122,16 +126,18 @@ def _sum_rows(found: list[pa.Table], names: list[str]) -> pa.Table:
     return counted.select([*names, f"{_RECORDS}_sum"]).rename_columns([*names, _RECORDS])
 
 
-class _Repeated(PublishedRows):
-    """Rows of a table, each as often as it counts records."""
+class _Spelled(PublishedRows):
+    """Rows without a label in the last of some columns; for others those of a table, each as often as it counts."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table.drop_columns([_RECORDS]).combine_chunks()
-        self._ends = np.cumsum(table[_RECORDS].to_numpy())
-        self.schema = self._table.schema
-        self.columns = tuple(self._table.column_names)
+    def __init__(self, rows: PublishedRows, names: list[str], labels: pa.Array, instead: pa.Table) -> None:
+        self._rows, self._labels, self.columns = rows, labels, tuple(names)
+        self.schema = pa.schema([(name, pa.string()) for name in names])
+        self._table = instead.drop_columns([_RECORDS]).rename_columns(names).cast(self.schema).combine_chunks()
+        self._ends = np.cumsum(instead[_RECORDS].to_numpy())
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for others, _ in _split_rows(self._rows, self.columns, self._labels):
+            yield others.select(list(columns))
         for start in range(0, int(self._ends[-1]) if len(self._ends) else 0, BATCH):
             row = np.arange(start, min(start + BATCH, int(self._ends[-1])))
             place = pa.array(np.searchsorted(self._ends, row, side="right"))

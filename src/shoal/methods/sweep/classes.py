@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import kernel, light_kernel, same_rows
+from shoal.core.kernels import kernel, light_kernel, pack, same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.kernels import Members, find_prunable, settle
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
@@ -127,18 +127,17 @@ class Live:
     """
 
     def __init__(self, problem: Problem, items: CodeArray, trees: TreeTables, rules: Rules, parts: Parts) -> None:
-        self._problem = problem
-        self._items = items
-        self._rules = rules
-        example, row = same_rows((*trees.leaves[parts.cell].T, np.zeros(len(parts.cell), dtype=np.int32)))
-        self._trees = trees._replace(leaves=trees.leaves[parts.cell[example]])
-        by_row = np.argsort(row, kind="stable")  # neighbours have the same quasi values, and are grouped together
-        parts, self._row = parts.take(by_row), row[by_row].astype(np.int64)
+        self._items, self._rules = items, rules
+        key = pack([parts.cell * 0, *trees.leaves[parts.cell].T], [1, *trees.width.tolist()])
+        parts = parts.take(np.argsort(key, kind="stable"))  # neighbours have similar quasi values: memory is slow
+        self._trees = trees._replace(leaves=trees.leaves[parts.cell])  # of parts
         n_leaves = np.array([attribute.taxonomy.n_leaves for attribute in problem.sensitive], dtype=np.int64)
         self._raised: BoolArray = np.asarray((parts.nodes >= n_leaves).any(axis=1))
         self._live = np.arange(len(parts.cell))
         self._scouts, self._scout_of_item = find_scouts(items)
         self._bits = np.uint64(1) << np.arange(len(self._scouts), dtype=np.uint64)
+        wider = (self._scouts <= self._scouts[:, np.newaxis]).all(axis=2)  # who is pruned there is pruned here
+        self._wider = np.where(wider, self._bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
         self._scouted = np.full(len(self._scouts), np.inf)  # how many parts were live then
         self._pruned = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
         # of a generalized value it matters which it is, where labels are defended
@@ -165,20 +164,17 @@ class Live:
                 items = range(begin, min(begin + _TOGETHER, n_items))
                 scouts, n_live = self._scout_of_item[items], len(self._live)
                 asked = [scout for scout in np.unique(scouts).tolist() if n_live < _SCOUT_AGAIN * self._scouted[scout]]
-                answers = pool.map(self._find_able, self._scouts[asked], [self._live] * len(asked))
-                for scout, able in zip(asked, answers, strict=True):
+                for scout, able in zip(asked, self._find_all(pool, self._scouts[asked], asked), strict=True):
                     self._scouted[scout] = n_live
                     self._pruned[self._live] |= self._bits[scout]
                     self._pruned[able] &= ~self._bits[scout]
-                pruned = self._pruned[self._live]
-                among = [self._live[pruned & self._bits[scout] == 0] for scout in scouts]
-                for item, able in zip(items, list(pool.map(self._find_able, self._items[items], among)), strict=True):
+                for item, able in zip(items, self._find_all(pool, self._items[items], scouts), strict=True):
                     yield item, able[self.remaining[able] > 0]
 
     def group_at(self, levels: CodeArray, parts: IntArray) -> tuple[CodeArray, CodeArray]:
         """Return the classes of parts at a level vector (-1: too small), and the classes' nodes."""
         enough = self._rules.plain_records, self._rules.records
-        return group_by_label(self._trees, levels, parts, self._row, self.remaining, self._raised, *enough)
+        return group_by_label(self._trees, levels, parts, self.remaining, self._raised, *enough)
 
     def take(self, members: IntArray, stay: IntArray) -> None:
         """Take the records that stay in classes out."""
@@ -192,13 +188,16 @@ class Live:
         owner = np.full(len(self._live), -1, dtype=np.int64)
         return self.parts.take(self._live)._replace(records=self.remaining[self._live], owner=owner)
 
+    def _find_all(self, pool: ThreadPoolExecutor, levels: CodeArray, scouts: IntArray | list[int]) -> list[IntArray]:
+        """Return for each of several level vectors the parts that may close there, but those that its scout pruned."""
+        pruned, wider = self._pruned[self._live], self._wider[scouts]
+        return list(pool.map(lambda one, bits: self._find_able(one, self._live[pruned & bits == 0]), levels, wider))
+
     def _find_able(self, levels: CodeArray, parts: IntArray) -> IntArray:
         """Return those of some parts that are in a class at a level vector of which a subset may close."""
         class_of, nodes = self.group_at(levels, parts)
         first, order = kernels.group_items(class_of, len(nodes))
-        inside = parts[order]
-        members = Members(first, np.arange(len(order)), self.pattern[inside])
-        lost = find_prunable(members, self.patterns, self._rules, self.remaining[inside])
+        lost = find_prunable(Members(first, parts[order], self.pattern), self.patterns, self._rules, self.remaining)
         return parts[np.sort(order[~lost])]
 
     def _forget_taken(self) -> None:
@@ -206,11 +205,9 @@ class Live:
         self._live = live = self._live[self.remaining[self._live] > 0]
         if 2 * len(live) >= len(self.remaining):
             return
-        rows, row = np.unique(self._row[live], return_inverse=True)
-        self._trees = self._trees._replace(leaves=self._trees.leaves[rows])
+        self._trees = self._trees._replace(leaves=self._trees.leaves[live])
         self.parts, self.pattern, self.remaining = self.parts.take(live), self.pattern[live], self.remaining[live]
-        self._raised, self._pruned = self._raised[live], self._pruned[live]
-        self._row, self._live = row.reshape(-1).astype(np.int64), np.arange(len(live))
+        self._raised, self._pruned, self._live = self._raised[live], self._pruned[live], np.arange(len(live))
 
 
 def population_under(trees: TreeTables, other: Bound, levels: CodeArray, nodes: CodeArray) -> IntArray:
@@ -328,25 +325,25 @@ def last_slot(n: int) -> np.uint64:
 
 
 @kernel
-def label_keys(trees: TreeTables, levels: CodeArray, live: IntArray, row: IntArray) -> KeyArray:
+def label_keys(trees: TreeTables, levels: CodeArray, live: IntArray) -> KeyArray:
     """Return (n_live,) the keys of the labels of live parts at a level vector; of none where a leaf is too shallow."""
     d, keys = len(levels), np.empty(len(live), dtype=np.uint64)
-    first, shallow = np.zeros(d + 1, dtype=np.int64), False
+    first, shallow = np.zeros(d + 1, dtype=np.int64), np.zeros(d, dtype=np.bool_)
     first[1:] = np.cumsum(trees.width)
     of_leaf = np.empty(first[-1], dtype=np.uint64)
     for j in range(d):
         for leaf in range(trees.width[j]):
             node = trees.table[trees.offset[j] + levels[j] * trees.width[j] + leaf]
             of_leaf[first[j] + leaf] = np.uint64(node) * trees.multiplier[j]
-            shallow = shallow or node < 0
+            shallow[j] |= node < 0
     for i in range(len(live)):
-        cell, key = row[live[i]], np.uint64(0)
+        cell, key = live[i], np.uint64(0)
         for j in range(d):
             key += of_leaf[first[j] + trees.leaves[cell, j]]
         keys[i] = key
-    for i in range(len(live) if shallow else 0):
-        for j in range(d):
-            if label_node(trees, levels, row[live[i]], j) < 0:
+    for j in range(d):
+        for i in range(len(live) if shallow[j] else 0):
+            if label_node(trees, levels, live[i], j) < 0:
                 keys[i] = _NOWHERE
     return keys
 
@@ -356,7 +353,6 @@ def group_by_label(
     trees: TreeTables,
     levels: CodeArray,
     live: IntArray,
-    row: IntArray,
     records: IntArray,
     raised: BoolArray,
     at_least: int,
@@ -370,7 +366,7 @@ def group_by_label(
     n, d = len(live), len(levels)
     mask = last_slot(n)
     # how many records share a slot tells, for most parts of small classes, that they are in one
-    keys, crowd, least = label_keys(trees, levels, live, row), np.zeros(mask + 1, dtype=np.uint8), min(at_least, _CROWD)
+    keys, crowd, least = label_keys(trees, levels, live), np.zeros(mask + 1, dtype=np.uint8), min(at_least, _CROWD)
     for i in range(n):
         slot, part = slot_of(keys[i], 0, mask), live[i]
         crowd[slot] = min(crowd[slot] + min(records[part], _CROWD), _CROWD)
@@ -390,8 +386,7 @@ def group_by_label(
             continue
         found = slots[slot]
         while found >= 0 and not (
-            key_of[found] == keys[i]
-            and (trees.exact or same_label(trees, levels, row[part], row[live[example[found]]]))
+            key_of[found] == keys[i] and (trees.exact or same_label(trees, levels, part, live[example[found]]))
         ):
             slot = (slot + np.uint64(1)) & mask
             found = slots[slot]
@@ -408,7 +403,7 @@ def group_by_label(
     for c in range(n_classes):
         if total[c] >= enough[c]:
             for j in range(d):
-                nodes[kept, j] = label_node(trees, levels, row[live[example[c]]], j)
+                nodes[kept, j] = label_node(trees, levels, live[example[c]], j)
             number[c] = kept
             kept += 1
     for i in range(n):
@@ -481,5 +476,5 @@ def group_cells(
     trees: TreeTables, levels: CodeArray, cells: IntArray, records: IntArray
 ) -> tuple[CodeArray, CodeArray]:
     """Return (n_cells,) the class of cells at a level vector, -1 where a leaf is too shallow, and classes' nodes."""
-    nobody = np.zeros(len(cells), dtype=np.bool_)
-    return group_by_label(trees, levels, np.arange(len(cells)), cells, records, nobody, 0, 0)
+    trees = trees._replace(leaves=trees.leaves[cells])
+    return group_by_label(trees, levels, np.arange(len(cells)), records, np.zeros(len(cells), dtype=np.bool_), 0, 0)

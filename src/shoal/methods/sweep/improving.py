@@ -162,7 +162,7 @@ def covering_classes(
         while after < n_classes and item[after] == number:
             best = max(best, information[after])
             after += 1
-        keys, left = label_keys(trees, levels[number], searching, rows), 0
+        keys, left = label_keys(trees, levels[number], rows[searching]), 0
         for i in range(len(searching)):
             row, slot = searching[i], slot_of(keys[i], number, mask)
             searching[left] = row

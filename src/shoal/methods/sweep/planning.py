@@ -370,13 +370,13 @@ def _by_program(problem: Problem, models: Models, parts: Parts, place: int, chos
     the sum of max(u - t, 0), and exactly that for the best t: so each limit adds t and the excesses as unknowns. What
     the solver finds is judged exactly again, here and at the end.
     """
-    from scipy.linalg import block_diag
-    from scipy.optimize import LinearConstraint, milp
-
     rules, tree, steps = models.rules, problem.sensitive[place].taxonomy, models.steps[place]
     leaves = {r: rules.weights[rules.first_leaf[r] : rules.first_leaf[r + 1]] for r in chosen}
     if all(len(np.unique(weights[weights > 0])) <= 1 for weights in leaves.values()):
         return None  # all values are equally frequent at the root, and nothing else is as good
+    from scipy.linalg import block_diag
+    from scipy.optimize import LinearConstraint, milp
+
     ways = list(enumerate(parts.nodes[:, place].tolist()))  # parts and nodes
     for part, node in ways:
         if steps[node] != node:
