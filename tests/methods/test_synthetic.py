@@ -15,10 +15,9 @@ from pydantic import ValidationError
 from shoal.core.errors import PolicyError, UsageError
 from shoal.core.randomness import Chance
 from shoal.methods.synthetic import Synthetic
-from shoal.methods.synthetic.adaptive import Rounds
 from shoal.methods.synthetic.junction import non_negative
 from shoal.methods.synthetic.mechanisms import Mechanisms
-from shoal.methods.synthetic.synthesis import distances, synthesize, total_variation
+from shoal.methods.synthetic.synthesis import Rounds, distances, synthesize, total_variation
 from shoal.plan.synthetic import Domain, Records, SyntheticPlan
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy

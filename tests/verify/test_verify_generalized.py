@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from shoal.sources.opening import open_source
-from shoal.verify import decoding, reading
+from shoal.verify import classes, reading
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_table
 
@@ -153,8 +153,8 @@ def test_rows_are_counted_alike_however_often_they_are_added_up(monkeypatch: pyt
     table = pa.table({"q": ["a", "b", "a", "a", "b", "a"], "s": [None, "1", None, "1", "1", None]})
     monkeypatch.setattr(reading, "BATCH", 1)
     for pending in (1, 2, 100):
-        monkeypatch.setattr(decoding, "_PENDING", pending)
-        counted = decoding._count_rows(reading.MemoryRows(table), ["q", "s"])
+        monkeypatch.setattr(classes, "_PENDING", pending)
+        counted = classes._count_rows(reading.MemoryRows(table), ["q", "s"])
         found = {(row["q"], row["s"]): row["records"] for row in counted.to_pylist()}
         assert found == {("a", None): 3, ("b", "1"): 2, ("a", "1"): 1}
         assert len(counted) == 3

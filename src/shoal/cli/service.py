@@ -179,7 +179,7 @@ def open_campaign(
     """Open a campaign. Owners contribute counts to it, unless you give a distribution."""
     from shoal.agency.distribution import read_distribution
     from shoal.agency.domain import Domain
-    from shoal.agency.submissions import read_campaign, read_counts
+    from shoal.agency.tables import read_campaign, read_counts
 
     body = read_campaign(campaign_file)
     given = None
@@ -321,7 +321,7 @@ def contribute(
 ) -> Reply:
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
     from shoal.agency.domain import Domain
-    from shoal.agency.submissions import count_by_domain, read_counts
+    from shoal.agency.tables import count_by_domain, read_counts
 
     if (counts is None) == (data is None):
         raise UsageError("give either a file of counts, or --data with a table of records")
@@ -361,7 +361,7 @@ def report(
 ) -> Reply:
     """Report how many records you have. The agency answers how many are missing."""
     from shoal.agency.apply import count_people
-    from shoal.agency.submissions import count_rows
+    from shoal.agency.tables import count_rows
     from shoal.sources.opening import open_source
 
     if unit is not None and data is None:
@@ -383,7 +383,7 @@ def register(
     folder: Annotated[Path, typer.Argument(help="The release that `shoal agency apply` wrote.")],
 ) -> Reply:
     """Verify and register a release by the plan. Its manifest, digests and counts are sent, but no rows."""
-    from shoal.agency.submissions import make_registration
+    from shoal.agency.tables import make_registration
 
     with bars() as progress:
         body = make_registration(folder, progress=progress)

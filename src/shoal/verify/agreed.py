@@ -22,6 +22,7 @@ from pydantic import AfterValidator, Field
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
+from shoal.verify.boxes import find_unmet
 from shoal.verify.covers import Covers
 from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.form import (
@@ -35,7 +36,6 @@ from shoal.verify.form import (
 )
 from shoal.verify.guarantees import agrees
 from shoal.verify.manifest import Manifest, demand
-from shoal.verify.matching import find_unmet
 from shoal.verify.numbering import LabelReader, Numbering, Tally, histograms_of, pair
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, encode, prepare_ahead, report_unreadable

@@ -15,11 +15,9 @@ from shoal.manifest import PAGES, DataFile, ManifestError, parse_json, unpack_la
 from shoal.verify.account import check_account, check_drawn
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.averages import check_averages
-from shoal.verify.classes import read_all_covers, verify_classes
+from shoal.verify.classes import check_defended, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
-from shoal.verify.decoding import check_defended
-from shoal.verify.figures import check_figures
 from shoal.verify.files import (
     SIGNATURE,
     check_digest,
@@ -29,6 +27,7 @@ from shoal.verify.files import (
     check_signature,
     read_json,
 )
+from shoal.verify.form import check_figures
 from shoal.verify.items import check_items, unfold_source
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
 from shoal.verify.passes import Given, Means, Populations

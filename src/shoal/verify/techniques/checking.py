@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, KeyArray
+from shoal.verify.boxes import TooLargeError, count_unmatched_labels, find_unmet
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, common_type
 from shoal.verify.covers import Covers
 from shoal.verify.form import demand_columns
 from shoal.verify.items import RewrittenRows
 from shoal.verify.manifest import Manifest
-from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_unmet
 from shoal.verify.numbering import LabelReader, Tally
 from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
