@@ -43,16 +43,7 @@ from shoal.agency.samples import (
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.kernels import inline_kernel, kernel
-from shoal.release.forms.agreed import (
-    ENTROPY,
-    FORMAT,
-    K_ANONYMITY,
-    KIND,
-    L_DIVERSITY,
-    MOST_RECORDS,
-    Promise,
-    digest_plan,
-)
+from shoal.release.forms import agreed
 from shoal.release.release import write_text
 
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
@@ -73,7 +64,7 @@ class Plan:
     distribution: JointDistribution
     arrangement: Arrangement
     classes: Classes
-    promise: Promise
+    promise: agreed.Promise
     delta: Fraction
     p: Fraction
     eta: Fraction
@@ -84,9 +75,9 @@ class Plan:
 
     def failure(self, n: int) -> float:
         """Return what the probability is at most that a release of n records misses the promise."""
-        if self.promise.model == ENTROPY:
+        if self.promise.model == agreed.ENTROPY:
             raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
-        if self.promise.model == L_DIVERSITY:
+        if self.promise.model == agreed.L_DIVERSITY:
             return failure_bound(self.distribution, self.classes.weights, 1, n, self.eta)
         weights = class_weights(self.distribution, self.classes.number)
         return failure_bound(self.distribution, weights, int(self.promise.least), n, self.eta)
@@ -95,7 +86,7 @@ class Plan:
 def make_plan(
     distribution: JointDistribution,
     *,
-    promise: Promise | int,
+    promise: agreed.Promise | int,
     delta: Fraction,
     p: Fraction | None = None,
     samples: int | None = None,
@@ -109,12 +100,12 @@ def make_plan(
     stay the same, so that fewer records are enough. A whole number l is the promise of l values, (l,delta)-diversity.
     There, owners must have the paper's number of records or the tight one; other promises have one number.
     """
-    kept = promise if isinstance(promise, Promise) else Promise(L_DIVERSITY, promise)
+    kept = promise if isinstance(promise, agreed.Promise) else agreed.Promise(agreed.L_DIVERSITY, promise)
     _check_wanted(kept, delta, p, samples, eta, arrangement, records)
     if p is None and samples is None and not distribution.counted:
         raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
     n_samples = samples or distribution.total
-    if kept.model != L_DIVERSITY:  # there is one number of records, and m is the number of classes
+    if kept.model != agreed.L_DIVERSITY:  # there is one number of records, and m is the number of classes
         number, n = _close_classes(distribution, kept, delta, p or n_samples, eta)
         lightest = distribution.probability(int(class_weights(distribution, number).min()))
         if p is not None and lightest < p:
@@ -135,7 +126,7 @@ def make_plan(
 
 
 def _check_wanted(
-    promise: Promise,
+    promise: agreed.Promise,
     delta: Fraction,
     p: Fraction | None,
     samples: int | None,
@@ -156,21 +147,21 @@ def _check_wanted(
     if p is not None and p <= 0:
         raise UsageError(f"p must be above 0, got {float(p):g}")
     subtract_eta(Fraction(1) if p is None else p, eta)
-    if promise.model != L_DIVERSITY and arrangement != "contiguous":
+    if promise.model != agreed.L_DIVERSITY and arrangement != "contiguous":
         raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
-    if eta and promise.model == ENTROPY:
+    if eta and promise.model == agreed.ENTROPY:
         raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
 
 
 def _close_classes(
     distribution: JointDistribution,
-    promise: Promise,
+    promise: agreed.Promise,
     delta: Fraction,
     size: Fraction | int,
     eta: Fraction,
 ) -> tuple[CodeArray, int]:
     """Return classes for k records or an entropy, of a probability or as many as so many samples allow, and their N."""
-    if promise.model == K_ANONYMITY:
+    if promise.model == agreed.K_ANONYMITY:
         k = int(promise.least)
         if isinstance(size, int):
             number = k_classes(distribution, k, delta, size, eta)
@@ -187,12 +178,12 @@ def _close_classes(
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """Return what is written, with its digest; a plan that no owner could ever follow is refused."""
-    if plan.n >= MOST_RECORDS:
+    if plan.n >= agreed.MOST_RECORDS:
         raise UnreachableError(f"the plan would ask for {plan.n:.3g} records, more than any table has; take a larger p")
     known = plan.distribution
     document: dict[str, Any] = {
-        "format": FORMAT,
-        "kind": KIND,
+        "format": agreed.FORMAT,
+        "kind": agreed.KIND,
         "quasi": [
             {"name": name, "values": list(values)} for name, values in zip(known.quasi, known.quasi_values, strict=True)
         ],
@@ -212,7 +203,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "runs": _run_lengths(plan.classes.number),
         "values": plan.classes.values.tolist() if plan.classes.values.size else [],
     }
-    return {**document, "digest": digest_plan(document)}
+    return {**document, "digest": agreed.digest_plan(document)}
 
 
 def round_down(value: Fraction) -> float:

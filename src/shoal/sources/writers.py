@@ -26,17 +26,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from shoal.core.errors import UsageError
+from shoal.sources import columns
 from shoal.sources.base import CsvStyle
-from shoal.sources.columns import (
-    CODES,
-    check_flat,
-    compact,
-    encode_text,
-    guard_formulas,
-    is_text,
-    normal_column,
-    normal_type,
-)
 
 Format = Literal["csv", "parquet"]
 _LARGEST_DICTIONARY = 1 << 26  # bytes of repeated numbers
@@ -162,14 +153,17 @@ class ParquetWriter(TableWriter):
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink, *, repeated: bool = False) -> None:
         super().__init__(path, schema, sink)
-        coded = [pt.is_dictionary(field.type) and is_text(field.type) for field in schema]
-        kinds = [CODES if code else normal_type(field.type) for field, code in zip(schema, coded, strict=True)]
+        coded = [pt.is_dictionary(field.type) and columns.is_text(field.type) for field in schema]
+        kinds = [
+            columns.CODES if code else columns.normal_type(field.type)
+            for field, code in zip(schema, coded, strict=True)
+        ]
         self._schema = pa.schema(list(zip(schema.names, kinds, strict=True)))
         self._parquet = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
             self._schema,
             compression="zstd",
-            use_dictionary=repeated or [field.name for field in self._schema if field.type == CODES],
+            use_dictionary=repeated or [field.name for field in self._schema if field.type == columns.CODES],
             dictionary_pagesize_limit=_LARGEST_DICTIONARY if repeated else None,
             store_schema=False,
             write_statistics=False,
@@ -179,10 +173,10 @@ class ParquetWriter(TableWriter):
     def _write(self, batch: pa.RecordBatch) -> None:
         arrays = []
         for field, given in zip(self._schema, batch.columns, strict=True):
-            coded = field.type == CODES
+            coded = field.type == columns.CODES
             ready = coded and pt.is_dictionary(given.type)
-            array = given if ready else normal_column(given, coded=coded)
-            arrays.append(compact(array) if coded else array)
+            array = given if ready else columns.normal_column(given, coded=coded)
+            arrays.append(columns.compact(array) if coded else array)
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self._parquet.write_batch(rows, row_group_size=rows.num_rows)
 
@@ -203,7 +197,7 @@ def open_writer(
 
     Numbers that are *repeated* often take less space in Parquet.
     """
-    check_flat(schema, schema.names, path.name)
+    columns.check_flat(schema, schema.names, path.name)
     try:
         sink = _Sink(path, private=private)
     except OSError as error:
@@ -301,11 +295,11 @@ def lines(batch: pa.RecordBatch, style: CsvStyle) -> memoryview:
 
 def _fields(column: pa.Array, style: CsvStyle, end: str = "") -> pa.Array:
     """Return (n_rows,) the texts between delimiters, each with its *end*; null is empty."""
-    if is_text(column.type) and pt.is_dictionary(column.type):
-        coded = encode_text(column)
-        return _close(_quote(guard_formulas(coded.dictionary), style), end).take(coded.indices).fill_null(end)
-    plain = normal_column(column, coded=False)
-    texts = _quote(guard_formulas(plain), style) if is_text(column.type) else plain.cast(pa.string())
+    if columns.is_text(column.type) and pt.is_dictionary(column.type):
+        coded = columns.encode_text(column)
+        return _close(_quote(columns.guard_formulas(coded.dictionary), style), end).take(coded.indices).fill_null(end)
+    plain = columns.normal_column(column, coded=False)
+    texts = _quote(columns.guard_formulas(plain), style) if columns.is_text(column.type) else plain.cast(pa.string())
     return _close(texts, end).fill_null(end)
 
 

@@ -17,16 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jinja2 import Environment
-
 from shoal.core.errors import UsageError
 from shoal.policy.guessing import ColumnType
 from shoal.reports.templates import environment
 from shoal.sources.base import SourceOptions
 from shoal.studio.jobs import Job, Jobs
-from shoal.studio.project import Project
+from shoal.studio.project import Project, SavedProject, copy_source
 from shoal.studio.reading import Reading
-from shoal.studio.saving import SavedProject, copy_source
 from shoal.studio.tables import TableCache
 
 HOME = Path(__file__).parent
@@ -48,7 +45,8 @@ class Studio:
         self.waiting: dict[str, SavedProject] = {}  # projects that were read, and whose tables were not yet
         self.jobs = Jobs()
         self.tables = TableCache()
-        self.templates = _templates()
+        self.templates = environment(HOME / "templates")
+        self.templates.filters |= {"upper_first": upper_first, "fix": suggest_fix}
         self._lock = threading.Lock()
 
     def new_folder(self) -> Path:
@@ -119,13 +117,6 @@ def upper_first(text: str) -> str:
     """
     first = text.split(" ", 1)[0]
     return f"{text[:1].upper()}{text[1:]}" if first.isalpha() else text
-
-
-def _templates() -> Environment:
-    made = environment(HOME / "templates")
-    made.filters["upper_first"] = upper_first
-    made.filters["fix"] = suggest_fix
-    return made
 
 
 class PrivateFolder:

@@ -160,8 +160,9 @@ class _OneAttribute:
                 continue
             try:
                 self._read_release(each)
-            except ShoalError as error:
-                self._unread[number] = _reason(error, each)
+            except ShoalError as error:  # said without the folder where it lies for the time being
+                named = f"release {each.number}" if each.number else "this release"
+                self._unread[number] = str(error).replace(str(each.folder), named)
 
     def _read_release(self, each: Held) -> None:
         """Read a release as far as it can be: without quasi-identifiers that were changed."""
@@ -325,11 +326,6 @@ def _find_other_groups(releases: Sequence[Held]) -> set[int]:
         for column, entry in each.manifest.get("items", {}).items()
         if groups.setdefault(column, entry) != entry
     }
-
-
-def _reason(error: ShoalError, release: Held) -> str:
-    """Return why a release cannot be read, without the folder where it lies for the time being."""
-    return str(error).replace(str(release.folder), f"release {release.number}" if release.number else "this release")
 
 
 def sets_among(releases: Sequence[int], newest: int | None = None) -> list[Set]:

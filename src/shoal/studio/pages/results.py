@@ -5,7 +5,7 @@ What compares with the table, or tells which records are at risk, is shown here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -186,7 +186,7 @@ def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict
     return {
         "before": first_rows(find(source), source.columns, _ROWS, filters),
         "after": first_rows(find(released), released.columns, _ROWS, filters),
-        "columns": _list_shared(source, released),
+        "columns": [name for name in source.columns if name in released.columns],
         "filtered": "".join(filters.values()),
         "within": "",
     }
@@ -200,10 +200,6 @@ def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable, Mapping[str, Any]]:
     released, manifest = open_released(folder_of(run))
     columns = [name for name in released.columns if name in source.schema.names] or source.schema.names
     return OpenedTable(source, path, options, tuple(columns)), released, manifest
-
-
-def _list_shared(source: OpenedTable, released: OpenedTable) -> Sequence[str]:
-    return [name for name in source.columns if name in released.columns]
 
 
 def style(_: Visit) -> Response:
