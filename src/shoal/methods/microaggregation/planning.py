@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,12 +12,10 @@ from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import group_items, same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
+from shoal.methods.microaggregation import Microaggregation
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem
-
-if TYPE_CHECKING:
-    from shoal.methods.microaggregation import Microaggregation
 
 _FARTHEST = 2.0**52  # steps from 0, beyond which floats skip some
 

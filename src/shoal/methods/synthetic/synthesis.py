@@ -14,20 +14,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, did_you_mean
 from shoal.core.randomness import Chance
+from shoal.methods.synthetic import Synthetic
 from shoal.methods.synthetic.junction import JunctionTree, Measured, count_cells, find_cliques, sum_to
 from shoal.methods.synthetic.mechanisms import Mechanisms, measure_distance
 from shoal.plan.synthetic import MOST_CELLS, Attributes, Domain, Records, SyntheticPlan
-
-if TYPE_CHECKING:
-    from shoal.methods.synthetic import Synthetic
-
 
 _MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
 _MUCH = 10  # an epsilon beyond which the data holder is warned
