@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 import shoal
-from shoal.attacks.composition import of_one_person
+from shoal.attacks.linkability import of_one_person
 from shoal.attacks.view import ReleaseView
 from shoal.columns.base import read_traces, treat
 from shoal.columns.masking import Masking

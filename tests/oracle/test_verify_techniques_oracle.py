@@ -207,7 +207,7 @@ def test_extreme_sums_are_those_of_sorted_numbers() -> None:
 
 def test_epsilon_of_concentrated_losses_is_that_of_opendp() -> None:
     pytest.importorskip("opendp")
-    from shoal.methods.synthetic.mechanisms import epsilon_of
+    from shoal.methods.synthetic.synthesis import epsilon_of
 
     for rho in (0.001, 0.1, 1.0, 5.0):
         for delta in (1e-9, 1e-6, 1e-3):

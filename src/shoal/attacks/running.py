@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.answers import SensitiveAttack, by_column
 from shoal.attacks.base import FEW, FEWEST, N_TARGETS, Attack, People, Refusal, Trials
+from shoal.attacks.sensitive import SensitiveAttack, by_column
 from shoal.attacks.view import ReleaseView
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all

@@ -29,7 +29,7 @@ from shoal.studio.pages.run import (
     require_release,
     show_solution,
 )
-from shoal.studio.tables import OpenedTable, TableCache, first_rows, open_released
+from shoal.studio.studio import OpenedTable, TableCache, first_rows, open_released
 from shoal.utility.marginals import describe_marginals
 
 _HERE = "/results"
