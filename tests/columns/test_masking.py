@@ -18,7 +18,7 @@ from shoal.columns.masking import Masking
 from shoal.core.errors import PolicyError
 from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
 from shoal.core.randomness import Chance
-from shoal.policy.vocabulary import read_vocabulary
+from shoal.policy.profiling import read_vocabulary
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 

@@ -23,8 +23,7 @@ from shoal.plan.problem import most_concentrated
 from shoal.policy import guessing
 from shoal.policy.identifying import Look, look_at
 from shoal.policy.policy import Role, WrittenRole
-from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source
-from shoal.policy.vocabulary import read_vocabulary
+from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source, read_vocabulary
 from shoal.sources.base import Source, SourceOptions
 
 LARGE_TABLE = 10_000

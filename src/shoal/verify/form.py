@@ -80,11 +80,6 @@ class SourceRows:
     least: int = 0  # dropped rows, whichever rows the missing values are in
 
     @property
-    def fewest_dropped(self) -> int:
-        """Rows that are dropped whatever happened."""
-        return max(self.dropped, self.least)
-
-    @property
     def most_dropped(self) -> int:
         """Rows that can have been dropped."""
         return min(self.rows, self.dropped + self.perhaps)
@@ -103,7 +98,9 @@ def check_source_counts(manifest: Manifest, published: int, source: SourceRows) 
         return Check("source counts", stated <= source.rows, f"{sums} are some of the source's {source.rows} rows")
     if manifest.sample is not None:
         return _check_sample(manifest, stated, sums, source)
-    fewest, most = (source.fewest_dropped, source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
+    fewest, most = (
+        (max(source.dropped, source.least), source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
+    )
     if not fewest <= manifest.dropped <= most:
         found = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         detail = f"{found} source rows have values missing, the manifest says {manifest.dropped}"

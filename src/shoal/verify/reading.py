@@ -134,7 +134,7 @@ class ParquetRows(PublishedRows):
         self._unused: dict[str, None] = {}
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        texts = [name for name in columns if _is_text(self.schema.field(name).type)]
+        texts = [name for name in columns if self.schema.field(name).type in (pa.string(), pa.large_string())]
         with pq.ParquetFile(self._path, read_dictionary=texts, pre_buffer=True) as file:
             for group in self._row_groups:
                 # of each text, the dictionaries in turn, and which of their entries rows have
@@ -151,10 +151,6 @@ class ParquetRows(PublishedRows):
 
     def list_unused(self) -> tuple[str, ...]:
         return tuple(self._unused)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def encode(column: pa.Array) -> tuple[pa.Array, CodeArray]:
