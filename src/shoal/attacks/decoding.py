@@ -10,20 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.attacks import sensitive
 from shoal.attacks.base import FEWEST, TREATED, People, Trials, name_size
 from shoal.attacks.exposure import Outcomes, judge
 from shoal.attacks.parts import Secret, rows_of
-from shoal.attacks.sensitive import (
-    NO_ANSWER,
-    Answers,
-    Asked,
-    SensitiveAttack,
-    certain,
-    find_share,
-    guess_likeliest,
-    mode,
-    not_their_own,
-)
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
@@ -32,7 +22,7 @@ from shoal.linking.kernels import Histograms
 from shoal.linking.linkable import Candidates, encode_column
 
 
-class DecodingAttack(SensitiveAttack):
+class DecodingAttack(sensitive.SensitiveAttack):
     """Says of every record under a label the value below the label that its class shows most often by itself.
 
     A method that generalizes sensitive values only where there are too many of one, as the sweep does unless it defends
@@ -56,9 +46,9 @@ class DecodingAttack(SensitiveAttack):
             return "no sensitive value was generalized, so there are no labels to decode"
         if reason is None and view.treatments.of_quasi:
             return TREATED
-        return reason or not_their_own(view)
+        return reason or sensitive.not_their_own(view)
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:  # noqa: ARG002
+    def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:  # noqa: ARG002
         """Decode every label of every class, and count the records for which that is right."""
         everybody, n_values = asked.everybody.secrets[secret.name], len(secret.values)
         known = None if asked.others is None else asked.others.secrets[secret.name]
@@ -178,7 +168,7 @@ def _read_tau(view: ReleaseView, name: str) -> float:
 ROUNDS = 200  # of scaling, after which beliefs hardly change
 
 
-class RefinementAttack(SensitiveAttack):
+class RefinementAttack(sensitive.SensitiveAttack):
     """Counts who can be in which of the classes that overlap, and guesses the likeliest value of what is then left.
 
     The adversary knows the quasi values of everybody in the data. The unknowns are how many people of each kind are in
@@ -203,9 +193,9 @@ class RefinementAttack(SensitiveAttack):
             return "no two classes overlap, so counting says nothing beyond what each class says alone"
         if reason is None and view.treatments.of_quasi:
             return TREATED
-        return reason or not_their_own(view)
+        return reason or sensitive.not_their_own(view)
 
-    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+    def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:
         """Sort out all people of the source, and count what is said of the targets."""
         places = Places.of(view, asked.everybody)
         counts = secret.count_in_classes(view.parts[secret.part])
@@ -214,23 +204,26 @@ class RefinementAttack(SensitiveAttack):
         shown = shares > 0
         shown[-1] = True  # a record that was withheld may have any value
         believed, possible = places.sums(places.expected, shares), places.sums(places.possible, shown) > 0
-        alone = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), NO_ANSWER)
+        alone = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), sensitive.NO_ANSWER)
 
-        def answer(people: People) -> tuple[Answers, Answers]:
+        def answer(people: People) -> tuple[sensitive.Answers, sensitive.Answers]:
             kind, truth = places.kinds(people), people.secrets[secret.name]
-            blind = guess_likeliest(view.believe(secret, people), mode(secret), rng)
+            blind = sensitive.guess_likeliest(view.believe(secret, people), sensitive.mode(secret), rng)
             weights = np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind]
-            sure = np.append(alone, NO_ANSWER)[kind]
-            guess, usual = guess_likeliest(weights, blind, rng), np.where(sure == NO_ANSWER, NO_ANSWER, mode(secret))
+            sure = np.append(alone, sensitive.NO_ANSWER)[kind]
+            guess, usual = (
+                sensitive.guess_likeliest(weights, blind, rng),
+                np.where(sure == sensitive.NO_ANSWER, sensitive.NO_ANSWER, sensitive.mode(secret)),
+            )
             return (
-                Answers(people, guess, blind, truth, find_share(weights, guess)),
-                Answers(people, sure, usual, truth, (sure != NO_ANSWER).astype(np.float64)),
+                sensitive.Answers(people, guess, blind, truth, sensitive.find_share(weights, guess)),
+                sensitive.Answers(people, sure, usual, truth, (sure != sensitive.NO_ANSWER).astype(np.float64)),
             )
 
         guessed, pinned = answer(asked.members)
         guessed_there, pinned_there = (None, None) if asked.others is None else answer(asked.others)
-        before = certain(view, view.find_left(secret, asked.members))
-        added = int(((pinned.guess != NO_ANSWER) & ~before).sum())
+        before = sensitive.certain(view, view.find_left(secret, asked.members))
+        added = int(((pinned.guess != sensitive.NO_ANSWER) & ~before).sum())
         kind = places.kinds(asked.members)
         located = int((places.several & (places.n_possible == 1))[kind].sum())
         note = (

@@ -261,7 +261,10 @@ class Gate:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                _add_headers(MutableHeaders(scope=message))
+                headers = MutableHeaders(scope=message)
+                if "content-security-policy" not in headers:
+                    headers.update({"content-security-policy": POLICY, "x-frame-options": "DENY"})
+                headers.update(HEADERS)
             await send(message)
 
         pages = self._pages(scope)
@@ -307,14 +310,6 @@ class Gate:
         answer = pages(200, "Come in")
         answer.set_cookie(self.cookie_name, self._key.cookie, path="/", httponly=True, samesite="strict")
         return answer
-
-
-def _add_headers(headers: MutableHeaders) -> None:
-    if "content-security-policy" not in headers:
-        headers["content-security-policy"] = POLICY
-        headers["x-frame-options"] = "DENY"
-    for name, value in HEADERS.items():
-        headers[name] = value
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:

@@ -30,17 +30,10 @@ from shoal.release.forms.base import Form, OwnColumn, Section, quote
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
 from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
 from shoal.sources.base import Source
+from shoal.utility import information
 from shoal.utility.analyses import measure_rows
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility
-from shoal.utility.information import (
-    AttributeLoss,
-    GeneralizedLoss,
-    NormalizedCertaintyPenalty,
-    Um,
-    relative_widths,
-    share_lost,
-)
 from shoal.utility.rows import SlicedRows, sum_weights
 
 _BATCH_ROWS = 1 << 20
@@ -438,15 +431,15 @@ def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
     widths = [(column.hi - column.lo).astype(np.float64) for column in rows.columns]
     kept = sum(float(np.dot(own, 1.0 / width)) for own, width in zip(records, widths, strict=True))
     spanned = sum(
-        float(np.dot(own, relative_widths(attribute.taxonomy, column.lo, column.hi)))
+        float(np.dot(own, information.relative_widths(attribute.taxonomy, column.lo, column.hi)))
         for attribute, column, own in zip(problem.quasi, rows.columns, records, strict=False)
     )
     leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
     summed = np.array([float(np.dot(own, width)) for own, width in zip(records, widths, strict=True)])
-    losses: FloatArray = share_lost(summed, leaves, n_records, plan.n_withheld)
+    losses: FloatArray = information.share_lost(summed, leaves, n_records, plan.n_withheld)
     return {
-        AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
-        GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),
-        NormalizedCertaintyPenalty.name: (spanned / n_quasi + plan.n_withheld) / n_records,
-        Um.name: kept / (n_records * len(attributes)),
+        information.AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
+        information.GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),
+        information.NormalizedCertaintyPenalty.name: (spanned / n_quasi + plan.n_withheld) / n_records,
+        information.Um.name: kept / (n_records * len(attributes)),
     }

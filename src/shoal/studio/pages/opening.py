@@ -10,7 +10,7 @@ import contextlib
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -20,7 +20,6 @@ from starlette.responses import JSONResponse, Response
 
 from shoal.core.errors import InputError, UsageError
 from shoal.datasets.hospital_files import write_stays
-from shoal.sources.base import SourceOptions
 from shoal.studio.answers import Visit, page, upload
 from shoal.studio.pages.reading import read_options
 from shoal.studio.pages.run import describe_solution, list_solutions
@@ -70,7 +69,9 @@ async def receive(visit: Visit) -> Response:
         return await _receive_project(visit, given)
     name = plain_name(given)
     saved = visit.studio.waiting.get(query.get("project", ""))
-    options = saved.options if saved else _read_query(query)
+    delimiter = "\t" if query.get("delimiter") == "tab" else query.get("delimiter") or None
+    written = {"delimiter": delimiter, "encoding": query.get("encoding") or "utf-8"}
+    options = saved.options if saved else read_options(written)
     folder = visit.studio.new_folder()
     with _nothing_left(folder):
         path = folder / name
@@ -88,12 +89,6 @@ async def receive(visit: Visit) -> Response:
         if saved is not None:
             await run_in_threadpool(restore, project, saved)
     return JSONResponse({"location": f"/projects/{project.id}/columns"})
-
-
-def _read_query(query: Mapping[str, str]) -> SourceOptions:
-    delimiter = query.get("delimiter", "")
-    given = {"delimiter": "\t" if delimiter == "tab" else delimiter or None}
-    return read_options({**given, "encoding": query.get("encoding") or "utf-8"})
 
 
 async def _receive_project(visit: Visit, name: str) -> Response:

@@ -26,15 +26,7 @@ from shoal.verify.manifest import Averaging, Manifest
 from shoal.verify.numbering import LabelReader, Tally
 from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
-from shoal.verify.techniques.base import (
-    ColumnValues,
-    Declared,
-    as_numbers,
-    as_texts,
-    compare_missing,
-    gather_values,
-    missing_values,
-)
+from shoal.verify.techniques import base
 from shoal.verify.techniques.declared import Moved, RankSwapping, Tokens
 from shoal.verify.techniques.numbers import Grid, Microaggregation, find_sum_fault
 from shoal.verify.techniques.pram import Pram, count_texts
@@ -59,9 +51,9 @@ def check_techniques(
     boxed = {name for name in manifest.techniques if by_name[name].boxed}
     shown = _read_shown(rows, manifest, covers, boxed)
     needed = [name for name in shown if _needs_source(manifest.techniques[name], manifest)]
-    original: dict[str, ColumnValues] = {}
+    original: dict[str, base.ColumnValues] = {}
     if source is not None and needed:
-        original = gather_values(source.batches(needed, dictionary=needed), needed, manifest.missing_tokens)
+        original = base.gather_values(source.batches(needed, dictionary=needed), needed, manifest.missing_tokens)
     checks: list[Check] = []
     for name, declared in manifest.techniques.items():
         if name in boxed or manifest.is_averaged(by_name[name]):
@@ -88,24 +80,24 @@ def check_techniques(
 
 def _read_shown(
     rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], boxed: Collection[str]
-) -> dict[str, ColumnValues]:
+) -> dict[str, base.ColumnValues]:
     """Return the values of changed columns, and the tokens that labels list, whatever rows have them."""
     plain = [name for name in manifest.techniques if name not in boxed]
-    shown = gather_values(rows.batches(plain), plain) if plain else {}
+    shown = base.gather_values(rows.batches(plain), plain) if plain else {}
     for name in boxed:
         if isinstance(manifest.techniques[name], Tokens):
             listed = sorted({value for one in covers[name].entries() for value in one.get("values", ())})
-            shown[name] = ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
+            shown[name] = base.ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
     return shown
 
 
-def _needs_source(declared: Declared, manifest: Manifest) -> bool:
+def _needs_source(declared: base.Declared, manifest: Manifest) -> bool:
     """Whether a column is compared with the source; edges of a sample were looked up in rows that nobody knows."""
     return declared.compared and ((manifest.sample is None and manifest.one_per is None) or not declared.determined)
 
 
 def _find_fault(
-    declared: Declared, manifest: Manifest, published: ColumnValues, original: ColumnValues | None
+    declared: base.Declared, manifest: Manifest, published: base.ColumnValues, original: base.ColumnValues | None
 ) -> str | None:
     fault = gap_fault(manifest, declared.column, published) or declared.find_fault(published)
     persons = isinstance(declared, Tokens) and declared.of is not None
@@ -114,7 +106,7 @@ def _find_fault(
     return fault if fault is not None or original is None else declared.compare(published, original)
 
 
-def gap_fault(manifest: Manifest, name: str, published: ColumnValues) -> str | None:
+def gap_fault(manifest: Manifest, name: str, published: base.ColumnValues) -> str | None:
     """Return a fault if rows lack a value of an attribute, and yet such rows are said to be dropped."""
     needed = {attribute.name for attribute in manifest.attributes if attribute.role != "insensitive"}
     if manifest.missing_policy == "drop" and name in needed and published.missing:
@@ -122,7 +114,7 @@ def gap_fault(manifest: Manifest, name: str, published: ColumnValues) -> str | N
     return None
 
 
-def _check(declared: Declared, fault: str | None) -> Check:
+def _check(declared: base.Declared, fault: str | None) -> Check:
     about = f"{declared.column} ({declared.technique})"
     return Check.of("technique", fault and f"{about} {fault}", f"{about}: {declared.finding}")
 
@@ -187,7 +179,7 @@ def _find_unlikely(declared: Pram, manifest: Manifest, rows: PublishedRows, sour
     return declared.compare_counts(published, original, declared.read_as(kinds), kept, whole=whole)
 
 
-def _find_traced(declared: Declared, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
+def _find_traced(declared: base.Declared, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
     """Return the columns of attributes beside a changed one, and those that follow from the source."""
     part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
     columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
@@ -213,7 +205,7 @@ def _find_far(declared: RankSwapping, manifest: Manifest, rows: PublishedRows, s
         for batch in batches:
             keys.append(contents.hashes(pa.RecordBatch.from_arrays(batch.columns[1:], names=names)))
             values, places = encode(batch.column(0))
-            found = np.where(missing_values(values, tokens), np.nan, as_numbers(values))
+            found = np.where(base.missing_values(values, tokens), np.nan, base.as_numbers(values))
             numbers.append(np.append(found, np.nan)[places])
         key, number = np.concatenate(keys), np.concatenate(numbers)
         order = np.lexsort((number, key))
@@ -253,7 +245,7 @@ def _check_labelled(
 class ExpectedRows(RewrittenRows):
     """A source with some columns recomputed."""
 
-    declared: Mapping[str, Declared]
+    declared: Mapping[str, base.Declared]
     missing: pa.Array
 
     @property
@@ -273,9 +265,9 @@ class ExpectedRows(RewrittenRows):
                 arrays[name] = own if coded_text else own.dictionary_decode()
             yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
 
-    def _recompute(self, declared: Declared, column: pa.Array) -> pa.DictionaryArray:
+    def _recompute(self, declared: base.Declared, column: pa.Array) -> pa.DictionaryArray:
         values, places = encode(column)
-        present = ~missing_values(values, self.missing)
+        present = ~base.missing_values(values, self.missing)
         found = declared.recompute(values.filter(pa.array(present)))
         place = np.append(np.where(present, np.cumsum(present) - 1, -1), -1)[places].astype(np.int32)
         return pa.DictionaryArray.from_arrays(pa.array(place, mask=place < 0), found)
@@ -295,12 +287,12 @@ def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | Non
         return []
     quasi = manifest.of_role("quasi")
     named = [attribute.name for attribute in quasi]
-    published = gather_values(rows.batches(named), named)
-    original: dict[str, ColumnValues] = {}
+    published = base.gather_values(rows.batches(named), named)
+    original: dict[str, base.ColumnValues] = {}
     if source is not None:
         known = [a.name for a in quasi if _follows(manifest, a)]
         if known:
-            original = gather_values(source.batches(known, dictionary=known), known, manifest.missing_tokens)
+            original = base.gather_values(source.batches(known, dictionary=known), known, manifest.missing_tokens)
     gaps = {name: gap_fault(manifest, name, values) for name, values in published.items()}
     return [_check_centre(a, manifest.averaging, gaps[a.name], published[a.name], original.get(a.name)) for a in quasi]
 
@@ -315,8 +307,8 @@ def _check_centre(
     attribute: Attribute,
     averaging: Averaging,
     gap: str | None,
-    published: ColumnValues,
-    original: ColumnValues | None,
+    published: base.ColumnValues,
+    original: base.ColumnValues | None,
 ) -> Check:
     if attribute.kind in ("number", "date"):
         fault = gap or _number_fault(attribute, averaging, published, original)
@@ -329,7 +321,7 @@ def _check_centre(
 
 
 def _number_fault(
-    attribute: Attribute, averaging: Averaging, published: ColumnValues, original: ColumnValues | None
+    attribute: Attribute, averaging: Averaging, published: base.ColumnValues, original: base.ColumnValues | None
 ) -> str | None:
     grid = Grid(0 if attribute.kind == "date" else averaging.decimals)
     mine = _numbers(attribute.model_copy(update={"format": None}), published)
@@ -337,7 +329,7 @@ def _number_fault(
         return "has averages that are no numbers of the declared decimals, or no dates"
     if original is None:
         return None
-    if fault := compare_missing(published, original):
+    if fault := base.compare_missing(published, original):
         return fault
     theirs = _numbers(attribute, original)
     if theirs is None:
@@ -354,13 +346,13 @@ def _number_fault(
     return None if known else "has medians that are no numbers of the source"
 
 
-def _numbers(attribute: Attribute, values: ColumnValues) -> tuple[FloatArray, IntArray] | None:
+def _numbers(attribute: Attribute, values: base.ColumnValues) -> tuple[FloatArray, IntArray] | None:
     if attribute.kind == "number":
         return values.numbers()
     return values.ascending(NumberLine(attribute, ()).numbers(values.values))
 
 
-def _mode_fault(attribute: Attribute, published: ColumnValues, original: ColumnValues) -> str | None:
+def _mode_fault(attribute: Attribute, published: base.ColumnValues, original: base.ColumnValues) -> str | None:
     if published.missing and not original.missing:
         return "has missing values, and the source has none"
     known = pc.is_in(published.texts(), value_set=_categories(attribute, original.values))
@@ -369,7 +361,7 @@ def _mode_fault(attribute: Attribute, published: ColumnValues, original: ColumnV
 
 def _categories(attribute: Attribute, values: pa.Array) -> pa.Array:
     """Return what values of the source are as categories: codes are filled up with zeros, and 0 has no sign."""
-    texts = as_texts(values)
+    texts = base.as_texts(values)
     if pa.types.is_floating(values.type):
         texts = pc.if_else(pc.equal(texts, "-0"), "0", texts)
     if attribute.length and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
