@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.audit import loglinear
-from shoal.audit.loglinear import estimate_loglinear, fit_margins
+from shoal.audit.survey import estimate_loglinear, fit_margins
 from shoal.cli import app
 
 MAIN = [(0,), (1,), (2,)]

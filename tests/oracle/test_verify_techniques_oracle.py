@@ -16,8 +16,8 @@ from shoal.columns.coding import Coding as CodingTechnique
 from shoal.columns.rounding import Rounding as RoundingTechnique
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
-from shoal.verify.account import epsilon_bound
 from shoal.verify.form import is_likely_sample
+from shoal.verify.manifest import epsilon_bound
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.declared import Tokens
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums

@@ -13,10 +13,9 @@ import pyarrow as pa
 from shoal.audit import result
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.audit.individual import individual_risk
-from shoal.audit.loglinear import estimate_loglinear
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
+from shoal.audit.survey import estimate_loglinear, individual_risk
 from shoal.audit.uniqueness import fastest_order, minimal_sets, search_sets
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.columns.base import list_changed

@@ -21,14 +21,13 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, Silent
 from shoal.manifest import PAGES, DataFile, FileDigest, ManifestError, parse_json, unpack_labels
 from shoal.verify import reading
-from shoal.verify.account import check_account, check_drawn
 from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.classes import check_defended, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.form import check_figures
 from shoal.verify.items import check_items, unfold_source
-from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
+from shoal.verify.manifest import Manifest, check_account, check_drawn, may_promise_nothing, read_manifest
 from shoal.verify.passes import Given, Means, Populations
 from shoal.verify.people import check_one_each
 from shoal.verify.result import Check, CheckedGuarantee, Verification
