@@ -258,7 +258,7 @@ class NumberLine(Line):
     def numbers(self, values: pa.Array) -> FloatArray:
         """Return the values as numbers; NaN where one cannot be read."""
         dates = self._attribute.kind == "date"
-        if _is_text(values.type):
+        if is_text(values.type):
             read = self._date if dates else _as_number
             texts = values.to_pylist()
             return np.fromiter((read(text) for text in texts), dtype=np.float64, count=len(texts))
@@ -348,12 +348,12 @@ class ValueLine(Line):
         return np.fromiter(found, dtype=np.int64, count=len(texts))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _texts(values: pa.Array) -> list[str]:
-    found: list[str] = (values if _is_text(values.type) else values.cast(pa.string())).to_pylist()
+    found: list[str] = (values if is_text(values.type) else values.cast(pa.string())).to_pylist()
     return found
 
 

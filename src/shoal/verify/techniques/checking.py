@@ -35,9 +35,6 @@ from shoal.verify.truth import check_values
 if TYPE_CHECKING:
     from shoal.sources.base import Source
 
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
-
 
 def check_techniques(
     rows: PublishedRows,
