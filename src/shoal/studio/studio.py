@@ -50,7 +50,6 @@ class Studio:
     """The state of one studio, kept in memory and in one private folder."""
 
     def __init__(self, private: PrivateFolder) -> None:
-        """Begin without a project."""
         self._private = private
         self.folder = private.path
         self.projects: dict[str, Project] = {}
@@ -255,7 +254,6 @@ class TableCache:
     """The tables that were looked at last; together they stay below a number of bytes."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        """Begin empty."""
         self._most = most_bytes
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[str, ...], ArrowSource | None] = OrderedDict()  # None: too large to be held

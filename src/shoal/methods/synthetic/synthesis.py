@@ -245,7 +245,6 @@ class Rounds:
     model: JunctionTree
 
     def __init__(self, records: Records, mechanisms: Mechanisms) -> None:
-        """Start with nothing counted."""
         self._records, self._mechanisms = records, mechanisms
         self._sizes = [domain.size for domain in records.domains]
         heaviest = max(domain.weight for domain in records.domains)

@@ -55,7 +55,6 @@ class DuckDB(Connection):
     stored = {arrow: (name, arrow) for name, arrow in _DUCKDB_KINDS.items()}  # noqa: RUF012  never changed
 
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
-        """Open the file and begin."""
         super().__init__(asked)
         self._driver = import_optional("duckdb", "DuckDB", "databases")
         path = Path(asked.location)
@@ -157,7 +156,6 @@ class SQLite(Connection):
     kind: ClassVar[Kind] = "sqlite"
 
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
-        """Open the file."""
         super().__init__(asked)
         self._driver = import_optional("adbc_driver_sqlite.dbapi", "SQLite", "databases")
         path = Path(asked.location)
