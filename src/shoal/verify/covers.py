@@ -85,7 +85,11 @@ def read_covers(attribute: Attribute) -> Covers:
     declared = attribute.labels or {}
     labels: tuple[str | None, ...] = tuple(declared)
     covers = list(declared.values())
-    _check_written(attribute, covers)
+    shapes: dict[tuple[str, ...], list[Cover]] = {}  # most covers have one of very few
+    for cover in covers:
+        shapes.setdefault(tuple(cover), []).append(cover)
+    for shape, alike in shapes.items():
+        _check_alike(attribute, set(shape), alike)
     if attribute.may_keep_missing:
         _check_spread(attribute.name, declared)
         labels = (*labels, None)
@@ -127,16 +131,8 @@ def _join_ranges(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tupl
     return np.searchsorted(owner[first], np.arange(n + 1)), low[first].astype(np.int32), ends.astype(np.int32)
 
 
-def _check_written(attribute: Attribute, covers: Sequence[Cover]) -> None:
-    """Raise CoverError if a cover is not written as its kind is; most covers have one of very few shapes."""
-    shapes: dict[tuple[str, ...], list[Cover]] = {}
-    for cover in covers:
-        shapes.setdefault(tuple(cover), []).append(cover)
-    for shape, alike in shapes.items():
-        _check_alike(attribute, set(shape), alike)
-
-
 def _check_alike(attribute: Attribute, shape: set[str], covers: Sequence[Cover]) -> None:
+    """Raise CoverError if covers of one shape are not written as their kind is."""
     allowed = {
         "number": ({"from", "below"}, {"values"}),
         "date": ({"from", "below"}, {"values"}),

@@ -107,9 +107,10 @@ def arguments(form: Form, names: list[str]) -> list[str]:
         if values:
             found += ["--sweep", f"{name}={values}"]
     known = discover("shoal.methods", Method)
-    methods = [name for name in form.getlist("method") if name in known]
-    if methods:
-        found += ["--methods", ",".join(map(_write_method, methods))]
+    kinds = {name: known[name] for name in form.getlist("method") if name in known}
+    if kinds:  # with usual values of what must be given
+        usual = {name: start_of(kind, list_parameters(kind)) for name, kind in kinds.items()}
+        found += ["--methods", ",".join(f"{name}{flow(given)}" if given else name for name, given in usual.items())]
     if not found:
         raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
     return found + list_settings(form)
@@ -128,13 +129,6 @@ def list_settings(form: Mapping[str, str]) -> list[str]:
         if form.get(name, "").strip():
             found += [f"--{name}", form.get(name, "").strip()]
     return found
-
-
-def _write_method(method: str) -> str:
-    """Return a method as the command takes it: with a usual value of what must be given."""
-    kind = discover("shoal.methods", Method)[method]
-    given = start_of(kind, list_parameters(kind))
-    return f"{method}{flow(given)}" if given else method
 
 
 def start(visit: Visit) -> Response:
