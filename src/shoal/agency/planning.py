@@ -154,11 +154,7 @@ def _check_wanted(
 
 
 def _close_classes(
-    distribution: JointDistribution,
-    promise: agreed.Promise,
-    delta: Fraction,
-    size: Fraction | int,
-    eta: Fraction,
+    distribution: JointDistribution, promise: agreed.Promise, delta: Fraction, size: Fraction | int, eta: Fraction
 ) -> tuple[CodeArray, int]:
     """Return classes for k records or an entropy, of a probability or as many as so many samples allow, and their N."""
     if promise.model == agreed.K_ANONYMITY:

@@ -109,11 +109,7 @@ def fit_margins(table: FloatArray, kept: Sequence[tuple[int, ...]]) -> FloatArra
 
 
 def _measure(
-    n_pairs: int,
-    expected: FloatArray,
-    sizes: IntArray,
-    fraction: float,
-    cells: tuple[FloatArray, FloatArray] | None,
+    n_pairs: int, expected: FloatArray, sizes: IntArray, fraction: float, cells: tuple[FloatArray, FloatArray] | None
 ) -> LogLinearRisk:
     """Sum the risks of unique records; *cells* are the fitted and the observed counts of all combinations."""
     unseen = expected[sizes == 1] / fraction * (1 - fraction)  # others in the population, of each unique record

@@ -205,8 +205,7 @@ def apply(
     floor: publishing.FloorOption = None,
     warn: publishing.WarnOption = False,
     unit: Annotated[
-        str | None,
-        typer.Option("--unit", help="Column that identifies people; the plan's number then counts people."),
+        str | None, typer.Option("--unit", help="Column that identifies people; the plan's number then counts people.")
     ] = None,
     same_as: Annotated[
         list[str] | None,

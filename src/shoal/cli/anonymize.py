@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def anonymize(
     data: publishing.DataArgument,
     policy: Annotated[
-        Path,
-        typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`."),
+        Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`.")
     ],
     folder: publishing.FolderOption,
     format_: publishing.FormatOption = None,
@@ -35,8 +34,7 @@ def anonymize(
     floor: publishing.FloorOption = None,
     warn: publishing.WarnOption = False,
     memory: Annotated[
-        str | None,
-        typer.Option(help="Memory limit, such as 2GiB; by default, three quarters of the machine's memory."),
+        str | None, typer.Option(help="Memory limit, such as 2GiB; by default, three quarters of the machine's memory.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Number of threads; by default, one per core.", min=1)] = None,
     engine: console.EngineOption = "local",

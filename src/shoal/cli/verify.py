@@ -23,20 +23,17 @@ REJECTED = 4
 def verify(
     folder: Annotated[Path, typer.Argument(help="The release: its folder, or the public folder in it.")],
     source: Annotated[
-        str | None,
-        typer.Option(help="The original table: also check that the published rows are true."),
+        str | None, typer.Option(help="The original table: also check that the published rows are true.")
     ] = None,
     population: Annotated[
-        str | None,
-        typer.Option(help="The population table for a promised k-map or delta-presence."),
+        str | None, typer.Option(help="The population table for a promised k-map or delta-presence.")
     ] = None,
     policy: Annotated[
         Path | None,
         typer.Option("--policy", "-p", help="Policy that states how to read the source and the population tables."),
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts."),
+        str | None, typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts.")
     ] = None,
     public_key: Annotated[
         Path | None, typer.Option(help="Public key of the data holder: also check the release's signature.")

@@ -49,10 +49,7 @@ _MODEL = _Kind("privacy model", "shoal.models", PrivacyModel, "{k-anonymity: {k:
 _METHOD = _Kind("method", "shoal.methods", Method, "{mondrian: {}}")
 _TECHNIQUE = _Kind("technique", "shoal.columns", Technique, "{noise: {laplace: {scale: 2}}}")
 _TAXONOMY = _Kind(
-    "taxonomy",
-    "shoal.taxonomies.builders",
-    TaxonomyBuilder,
-    "{intervals: {min: 0, max: 120, widths: [5, 10]}}",
+    "taxonomy", "shoal.taxonomies.builders", TaxonomyBuilder, "{intervals: {min: 0, max: 120, widths: [5, 10]}}"
 )
 
 

@@ -114,15 +114,13 @@ class SourceOptions(Parameters):
     """
 
     delimiter: str | None = Field(
-        default=None,
-        description="character between fields; without it, found among comma, semicolon, tab and |",
+        default=None, description="character between fields; without it, found among comma, semicolon, tab and |"
     )
     quote: str = Field(default='"', description="character around quoted fields; empty: there is no quoting")
     encoding: str = Field(default="utf-8", description="character encoding; a UTF-8 byte order mark is dropped")
     header: bool = Field(default=True, description="whether the first record holds the column names")
     names: list[str] | None = Field(
-        default=None,
-        description="column names, in place of the header's or of c1, c2, ... if there is no header",
+        default=None, description="column names, in place of the header's or of c1, c2, ... if there is no header"
     )
     missing: list[str] = Field(
         default=[""], description="texts that mean missing, in every column; blanks around them count, but see trim"

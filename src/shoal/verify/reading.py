@@ -94,10 +94,7 @@ class CsvRows(PublishedRows):
                 ignore_empty_lines=False,
             ),
             convert_options=pa_csv.ConvertOptions(
-                column_types=kinds,
-                include_columns=list(columns or ()),
-                null_values=[""],
-                strings_can_be_null=True,
+                column_types=kinds, include_columns=list(columns or ()), null_values=[""], strings_can_be_null=True
             ),
         )
 

@@ -332,10 +332,7 @@ class Space:
 
     @classmethod
     def of(
-        cls,
-        numbers: Sequence[FloatArray],
-        categories: Sequence[CodeArray],
-        weights: Sequence[float] | None = None,
+        cls, numbers: Sequence[FloatArray], categories: Sequence[CodeArray], weights: Sequence[float] | None = None
     ) -> Space:
         """Build from columns of finite numbers and of codes from 0 on; *weights* are of numbers first."""
         n_columns = len(numbers) + len(categories)
