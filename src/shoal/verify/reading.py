@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError
-from shoal.manifest import DataFile
 from shoal.verify.result import Check
 
 # All that reading a broken file raises; memory that runs out says nothing about a file and passes through.
@@ -69,9 +68,8 @@ class MemoryRows(PublishedRows):
 class CsvRows(PublishedRows):
     """Rows of a CSV file, every value as text, an empty one as missing."""
 
-    def __init__(self, path: Path, data: DataFile, dictionary: Collection[str]) -> None:
+    def __init__(self, path: Path, dictionary: Collection[str]) -> None:
         self._path = path
-        self._style = data.csv
         self._dictionary = dictionary
         self.columns = self._read_names()
         self.schema = pa.schema([(name, pa.string()) for name in self.columns])
@@ -86,13 +84,8 @@ class CsvRows(PublishedRows):
         kinds = {name: _CODES if name in self._dictionary else pa.string() for name in columns or ()}
         return pa_csv.open_csv(
             self._path,
-            read_options=pa_csv.ReadOptions(encoding=self._style.encoding, block_size=block),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=self._style.delimiter,
-                quote_char=self._style.quote,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-            ),
+            read_options=pa_csv.ReadOptions(block_size=block),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=pa_csv.ConvertOptions(
                 column_types=kinds, include_columns=list(columns or ()), null_values=[""], strings_can_be_null=True
             ),

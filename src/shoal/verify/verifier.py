@@ -157,7 +157,7 @@ def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | 
     if data.format == "parquet":
         return reading.ParquetRows(path)
     plain = {attribute.name for attribute in manifest.of_role("insensitive")}
-    return reading.CsvRows(path, data, [name for name in manifest.columns if name not in plain])
+    return reading.CsvRows(path, [name for name in manifest.columns if name not in plain])
 
 
 def _verify(
