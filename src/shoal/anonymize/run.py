@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverified
 from shoal.audit.counting import RowCounts
-from shoal.audit.evidence import build_evidence
+from shoal.audit.evidence import Given, build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
 from shoal.columns.base import TreatedSource, read_traces
@@ -307,8 +307,8 @@ class Run:
         batches = self.numbers.watch(rows.batches) if self.keeps_order else rows.batches
         return self.sample.watch(self.counts.watch(witness.watch(batches))), witness
 
-    def _compare_tables(self, manifest: Mapping[str, Any]) -> tuple[Marginals, ...]:
-        """Return how near the published tables of columns are to those of the table as it was given."""
+    def _tabulate_source(self, manifest: Mapping[str, Any]) -> SourceTables | None:
+        """Return the columns of the table as it was given that published ones are compared with."""
         tables = self.options.tables
         if tables is None:
             source = unfold_baskets(self.asked, self.given)[1]
@@ -316,13 +316,17 @@ class Run:
             left_out = {*self.asked.names("identifier"), *tokens, self.policy.survey_weight}
             names = [name for name in manifest["attributes"] if name not in left_out]
             tables = SourceTables.of(self.policy, source, names)
-        if tables is None or not self.sample.n_rows:
-            return ()
-        return tables.score(self.sample.table(), read_form(manifest))
+        if tables is not None:
+            _ = tables.reference
+        return tables
 
-    def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
-        """Look at what is published beyond its promises."""
-        self.marginals = self._compare_tables(manifest)
+    def _find(
+        self, publication: Publication, manifest: Mapping[str, Any], given: Future[SourceTables | None] | None = None
+    ) -> tuple[Finding, ...]:
+        """Look at what is published beyond its promises, and how near its tables are to those of the source."""
+        tables = self._tabulate_source(manifest) if given is None else given.result()
+        if tables is not None and self.sample.n_rows:
+            self.marginals = tables.score(self.sample.table(), read_form(manifest))
         table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
         found = find_all(table, self.policy.accept)
         release_memory()
@@ -350,7 +354,7 @@ class Run:
             findings = self._find(publication, manifest)
         if self.options.strict:
             refuse_open(findings)
-        evidence = self._evidence(publication, verification, findings)
+        evidence = self._evidence(publication, Given.of(publication), verification, findings)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
 
@@ -368,6 +372,10 @@ class Run:
         from shoal.sources.databases.tables import Delivery
         from shoal.verify.verifier import verify
 
+        pool = self.held.enter_context(ThreadPoolExecutor(1))
+        beside = isinstance(publication.seen, CountedCells)  # regions leave no memory for what is done beside
+        given = pool.submit(Given.of, publication) if beside else None
+        tabulated = pool.submit(self._tabulate_source, manifest) if beside else None
         with Staging(destination) as staging:
             with self._time("apply"):
                 manifest |= self._write_rows(publication, manifest, staging)
@@ -379,9 +387,7 @@ class Run:
             write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            pool, finding = self.held.enter_context(ThreadPoolExecutor(1)), None
-            if isinstance(publication.seen, CountedCells):  # beside the verifier; regions leave no memory for that
-                finding = pool.submit(self._find, publication, manifest)
+            finding = pool.submit(self._find, publication, manifest, tabulated) if beside else None
             with self._time("verify"):
                 verification = verify(
                     staging.unverified,
@@ -403,7 +409,9 @@ class Run:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
                     refuse_open(entry.findings)
-                evidence = self._evidence(publication, verification, (*findings, *entry.findings)) | entry.evidence
+                known = Given.of(publication) if given is None else given.result()
+                findings = (*findings, *entry.findings)
+                evidence = self._evidence(publication, known, verification, findings) | entry.evidence
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
@@ -457,7 +465,7 @@ class Run:
         entry["sha256"] = write_rows(path, batches, self.format)
 
     def _evidence(
-        self, publication: Publication, verification: Verification, findings: Sequence[Finding]
+        self, publication: Publication, given: Given, verification: Verification, findings: Sequence[Finding]
     ) -> dict[str, Any]:
         utility = self.measured
         if self.options.detail == "full":
@@ -465,14 +473,15 @@ class Run:
                 utility = publication.utility(expensive=True)
         evidence = build_evidence(
             publication,
+            given,
             verification,
             utility,
             findings,
             self.options.seed,
-            self.seconds,
             self.marginals,
             thorough=self.options.detail == "full",
         )
+        evidence["seconds"] = dict(self.seconds)
         if (risk := self.numbers.measure(publication.source)) is not None:
             evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):

@@ -21,7 +21,7 @@ from shoal.columns.baskets import UnfoldedSource
 from shoal.columns.sampling import SampledSource
 from shoal.core.arrays import AnyIntArray, IntArray
 from shoal.core.kernels import same_rows
-from shoal.core.progress import Progress, Silent
+from shoal.core.progress import Silent
 from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.release.publication import Hiding, Publication
@@ -39,29 +39,28 @@ _MOST_SETS = 10
 
 def build_evidence(
     publication: Publication,
+    given: Given,
     verification: Verification,
     utility: Utility,
     findings: Sequence[Finding],
     seed: int | None,
-    seconds: Mapping[str, float],
     marginals: Sequence[Marginals] = (),
     *,
     thorough: bool = False,
 ) -> dict[str, Any]:
     """Return the policy, the source's digest, risks before and after, utility, and what the verifier said.
 
-    What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
-    between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
+    Associations between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
     """
     *_, source = layers(publication.source)
     with ThreadPoolExecutor(1) as pool:
         digest = pool.submit(source.digest)  # the file is read once more while risks are measured
-        given = Given.of(publication, source, Silent())
-    published = {  # each only where it has a meaning and was counted
-        "levels": publication.levels(),
-        "sensitive": publication.sensitive_shares(),
-        "associations": publication.associations(_ANY_WORK if thorough else _LITTLE_WORK),
-    }
+        published = {  # each only where it has a meaning and was counted
+            "levels": publication.levels(),
+            "sensitive": publication.sensitive_shares(),
+            "associations": publication.associations(_ANY_WORK if thorough else _LITTLE_WORK),
+        }
+        risk_after, carriers = measure_risks(publication.hiding()), _carriers(publication, given)
     return {
         "shoal_version": shoal.__version__,
         "python": platform.python_version(),
@@ -72,8 +71,8 @@ def build_evidence(
         "randomness": "operating system" if seed is None else "the given seed: repeatable, so keep it secret",
         **_changes(publication, given),
         "risk_before": given.risks,
-        "risk_after": measure_risks(publication.hiding()),
-        "risk_carriers": _carriers(publication, given),
+        "risk_after": risk_after,
+        "risk_carriers": carriers,
         "generalized_sensitive": publication.count_generalized(),
         **{key: entry for key, entry in published.items() if entry},
         "utility": utility,
@@ -84,7 +83,6 @@ def build_evidence(
         "warnings": [*list_warnings(publication.source), *publication.warnings],
         **publication.own_evidence,
         "verification": verification.as_dict(),
-        "seconds": dict(seconds),
     }
 
 
@@ -125,14 +123,14 @@ def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """How many records the given source has, and how they could be found."""
+    """How many records the given source has, and how they could be found, before any were drawn or changed."""
 
     n_rows: int
     risks: dict[str, Any]
     carriers: dict[str, Any] | None  # which attributes single records out; None: it would take long to say
 
     @classmethod
-    def of(cls, publication: Publication, source: Source, progress: Progress) -> Given:
+    def of(cls, publication: Publication) -> Given:
         """Take what the run has counted; only if quasi values were changed, or records drawn, count them once more."""
         before = publication.hiding_before()
         if before is not None:
@@ -143,7 +141,8 @@ class Given:
         units = dict(list(publication.policy.units.items())[:1])
         if changes_before(publication.source, quasi):
             quasi = _fold_columns(publication.source, quasi)
-            counted = LocalEngine().count(source, (*units.values(), *quasi), progress)
+            *_, source = layers(publication.source)
+            counted = LocalEngine().count(source, (*units.values(), *quasi), Silent())
         risks = class_risks(counted.class_sizes(quasi))
         for key, name in units.items():
             _, class_of = same_rows(list(quasi_codes(counted, quasi).values()))

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import importlib
+import os
 import sys
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from shoal.cli import (
-    anonymize,
-    attack,
-    audit,
-    compare,
-    demo,
-    key,
-    ledger,
-    link,
-    policy,
-    service,
-    studio,
-    verify,
-)
 from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
 _OBJECTS = 50_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
+_MEMORY = {-3: 32 << 20, -1: 64 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
 _CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
@@ -63,44 +54,49 @@ def _complete_help(command: Any) -> None:
         _complete_help(one)
 
 
-app = typer.Typer(
-    name="shoal",
-    cls=_Root,
-    help="Publish tables about people so that nobody in them can be picked out, and prove it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_COMMANDS = {  # by name: the module, and the function in it or the group
+    "demo": ("demo", "demo"),
+    "init": ("policy", "init"),
+    "audit": ("audit", "audit"),
+    "anonymize": ("anonymize", "anonymize"),
+    "verify": ("verify", "verify"),
+    "attack": ("attack", "attack"),
+    "compare": ("compare", "compare"),
+    "link": ("link", "link"),
+    "studio": ("studio", "studio"),
+    "policy": ("policy", "app"),
+    "key": ("key", "app"),
+    "ledger": ("ledger", "app"),
+    "agency": ("service", "app"),
+}
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=show_version, is_eager=True, help="Show the version."),
 ) -> None:
     """Publish tables about people so that nobody in them can be picked out, and prove it."""
 
 
-app.command("demo")(demo.demo)
-app.command("init")(policy.init)
-app.command("audit")(audit.audit)
-app.command("anonymize")(anonymize.anonymize)
-app.command("verify")(verify.verify)
-app.command("attack")(attack.attack)
-app.command("compare")(compare.compare)
-app.command("link")(link.link)
-app.command("studio")(studio.studio)
-app.add_typer(policy.app, name="policy")
-app.add_typer(key.app, name="key")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(service.app, name="agency")
+def make_app(asked: str = "") -> typer.Typer:
+    """Return the command line, with no other command than the one *asked* for if there is such a one."""
+    made = typer.Typer(
+        name="shoal", cls=_Root, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    made.callback()(_root)
+    for name in [asked] if asked in _COMMANDS else _COMMANDS:
+        module, attribute = _COMMANDS[name]
+        found = getattr(importlib.import_module(f"shoal.cli.{module}"), attribute)
+        if attribute == "app":
+            made.add_typer(found, name=name)
+        else:
+            made.command(name)(found)
+    return made
 
 
-def _leave_out_others(asked: list[str]) -> None:
-    """Leave out all commands but the one that is asked for: what options they have need not be known then."""
-    commands = [command for command in app.registered_commands if command.name in asked]
-    groups = [group for group in app.registered_groups if group.name in asked]
-    if commands or groups:
-        app.registered_commands, app.registered_groups = commands, groups
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return make_app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _Unneeded(MetaPathFinder):
@@ -119,16 +115,19 @@ class _Unneeded(MetaPathFinder):
 
 
 def get_ready() -> None:
-    """Let this process start fast, which is all for a command."""
+    """Let this process start fast, which is all for a command, and keep the memory of arrays for those that follow."""
     gc.set_threshold(_OBJECTS)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # others would wait busily for products that are all small
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
+        for option, n_bytes in _MEMORY.items():
+            ctypes.CDLL(None).mallopt(option, n_bytes)
     sys.meta_path.insert(0, _Unneeded())
 
 
 def main() -> None:
     """Run the command line, and leave by the short way."""
     get_ready()
-    _leave_out_others(sys.argv[1:2])
     try:
-        app()
+        make_app("".join(sys.argv[1:2]))()
     except SystemExit as stop:
         leave(stop.code if isinstance(stop.code, int) else int(stop.code is not None))

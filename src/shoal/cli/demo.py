@@ -112,7 +112,7 @@ def _compile_ahead() -> Iterator[None]:
     if is_compiled(rank_cuts) or os.cpu_count() == 1:
         yield
         return
-    program = "import shoal.cli; shoal.cli.get_ready(); shoal.cli.demo.anonymize_few()"
+    program = "import shoal.cli.demo; shoal.cli.get_ready(); shoal.cli.demo.anonymize_few()"
     quiet = subprocess.DEVNULL
     with subprocess.Popen([sys.executable, "-c", program], stdout=quiet, stderr=quiet):  # noqa: S603 - this program
         yield

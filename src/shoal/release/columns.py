@@ -114,7 +114,8 @@ def encode_values(index: CodeArray, values: pa.Array) -> pa.Array:
     >>> encode_values(np.array([1, -1], dtype=np.int32), pa.array([30, 40])).to_pylist()
     [40, None]
     """
-    indices = pa.array(index, mask=index < 0)
+    missing = index < 0
+    indices = pa.array(index, mask=missing) if missing.any() else pa.array(index)
     if pa.types.is_string(values.type):
         return pa.DictionaryArray.from_arrays(indices, values)
     return values.take(indices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from shoal.release.columns import describe_values, spell_leaves
 from shoal.release.figures import Findings, Guarantee
 from shoal.release.forms.base import Form, find_form
 from shoal.release.rows import RowColumns
-from shoal.sources.base import Source
+from shoal.sources.base import Source, read_ahead
 from shoal.taxonomies.files import to_nested
 from shoal.utility.base import Utility
 
@@ -221,10 +222,11 @@ class ClassPublication(Publication):
         """Yield what rows publish that wait in heaps; other than as many rows as there should be are an error."""
         written = 0
         with progress.step("writing", self.n_rows) as step:
-            for heap in heaps:
-                yield self.columns.publish(heap, self.column_names)
-                written += heap.num_rows
-                step.advance(heap.num_rows)
+            batches = map(self.columns.publish, heaps, repeat(self.column_names))
+            for batch in read_ahead(batches, depth=1):
+                yield batch
+                written += batch.num_rows
+                step.advance(batch.num_rows)
         if written != self.n_rows:
             raise InputError(f"{self.source.name} changed while it was being read; nothing was published")
 

@@ -7,7 +7,9 @@ import hashlib
 import importlib
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -96,6 +98,15 @@ class DerivedSource(Source):
     def digest(self) -> str:
         """Return the digest of the rows as they were given."""
         return self.given.digest()
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch], depth: int = 2) -> Iterator[pa.RecordBatch]:
+    """Yield batches while another thread reads or makes the next ones, at most *depth*."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(next, batches, None) for _ in range(depth))
+        while (batch := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(next, batches, None))
+            yield batch
 
 
 def layers(source: Source) -> Iterator[Source]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError
+from shoal.sources.base import read_ahead
 from shoal.verify.result import Check
 
 # All that reading a broken file raises; memory that runs out says nothing about a file and passes through.
@@ -87,14 +88,35 @@ class CsvRows(PublishedRows):
             read_options=pa_csv.ReadOptions(block_size=block),
             parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=pa_csv.ConvertOptions(
-                column_types=kinds, include_columns=list(columns or ()), null_values=[""], strings_can_be_null=True
+                column_types=kinds,
+                include_columns=list(columns or ()),
+                check_utf8=False,  # of texts that recur, once a batch is enough: see _as_published
+                strings_can_be_null=False,
             ),
         )
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._open(columns) as reader:
-            for batch in reader:
-                yield pa.RecordBatch.from_arrays([_drop_guards(column) for column in batch.columns], columns)
+            for batch in read_ahead(reader):
+                yield pa.RecordBatch.from_arrays([_as_published(column) for column in batch.columns], columns)
+
+
+def _as_published(column: pa.Array) -> pa.Array:
+    """Return the texts of a CSV file as they were before they were written, empty ones as missing.
+
+    >>> _as_published(pa.array(["b", "", "'=1", "b"]).dictionary_encode()).to_pylist()
+    ['b', None, '=1', 'b']
+    """
+    if not pa.types.is_dictionary(column.type):
+        column.validate(full=True)  # raises if they are not UTF-8
+        empty = pc.equal(column, "")
+        return _drop_guards(pc.if_else(empty, None, column) if pc.any(empty).as_py() else column)
+    codes, texts = column.indices, _as_published(column.dictionary)
+    if texts.null_count:  # the place of the empty text, which no code may have
+        places = np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)) - 1
+        codes = pa.array(places.astype(np.int32), mask=texts.is_null().to_numpy(zero_copy_only=False)).take(codes)
+        texts = texts.drop_null()
+    return pa.DictionaryArray.from_arrays(codes, texts)
 
 
 def _drop_guards(column: pa.Array) -> pa.Array:
@@ -103,8 +125,6 @@ def _drop_guards(column: pa.Array) -> pa.Array:
     >>> _drop_guards(pa.array(["'=1+1", "'t Hart", "''@a", "'-1", "'+b(c)"])).to_pylist()
     ['=1+1', "'t Hart", "'@a", "'-1", '+b(c)']
     """
-    if pa.types.is_dictionary(column.type):
-        return pa.DictionaryArray.from_arrays(column.indices, _drop_guards(column.dictionary))
     if not pc.any(pc.starts_with(column, "'")).as_py():
         return column
     guarded = [pc.match_substring_regex(column, f"(?s)^'+{formula}") for formula in _FORMULAS]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,6 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, Silent
 from shoal.manifest import PAGES, DataFile, FileDigest, ManifestError, parse_json, unpack_labels
 from shoal.verify import reading
-from shoal.verify.agreed import Plan, read_plan, verify_agreed
 from shoal.verify.classes import check_defended, read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
@@ -31,7 +31,6 @@ from shoal.verify.manifest import Manifest, check_account, check_drawn, may_prom
 from shoal.verify.passes import Given, Means, Populations
 from shoal.verify.people import check_one_each
 from shoal.verify.result import Check, CheckedGuarantee, Verification
-from shoal.verify.sliced.checking import check_tables, verify_sliced
 from shoal.verify.techniques.checking import check_averages, check_techniques, recompute_source
 from shoal.verify.truth import Witness
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shoal.sources.base import Source
+    from shoal.verify.agreed import Plan
 
 
 def verify(
@@ -86,25 +86,43 @@ def verify(
     agreed = manifest.written.agreed
     plans = () if agreed is None else (agreed.file,)
     checks.append(check_folder(public, [SIGNATURE, *(file.file for file in files), *plans], pages))
+    before = tuple(checks)
+    given = Given(original, None, populations or {}, None, progress or Silent(), Means.of(memory, spark=spark))
+    with ThreadPoolExecutor(1) as pool:  # takes the digests of the files while their rows are read
+        digests = pool.submit(lambda: [check_digest(public / file.file, file) for file in files])
+        found = _verify_files(public, manifest, checks, given, spark)
     try:
-        plan = None if agreed is None else read_plan(public / agreed.file, agreed)
-        for file in files:
-            checks.append(check_digest(public / file.file, file))
-            checks.append(check_hygiene(public / file.file, file))
+        return replace(found, checks=(*before, *digests.result(), *found.checks[len(before) :]))
+    except reading.FAULTS as fault:
+        return found if found.failures else replace(found, checks=(*before, reading.report_unreadable(fault)))
+
+
+def _verify_files(
+    public: Path, manifest: Manifest, checks: list[Check], given: Given, spark: SparkSession | None
+) -> Verification:
+    assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
+    agreed = manifest.written.agreed
+    try:
+        plan = None
+        if agreed is not None:
+            from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
+
+            plan = read_plan(public / agreed.file, agreed)
+        checks += [check_hygiene(public / file.file, file) for file in (manifest.data, *manifest.tables.values())]
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
-        path, labelled = (
-            (None, None) if original is None else (reading.find_witness(public), reading.read_labelled(public))
-        )
+        path, labelled = None, None
+        if given.source is not None:
+            path, labelled = reading.find_witness(public), reading.read_labelled(public)
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
     except ManifestError as fault:
         return _answer(manifest, (*checks, Check("plan", False, f"plan.json: {fault}")))
     except reading.FAULTS as fault:
         return _answer(manifest, (*checks, reading.report_unreadable(fault)))
-    means = Means.of(memory, spark=spark)
-    given = Given(original, witness, populations or {}, labelled, progress or Silent(), means)
-    found = _verify(rows, manifest, checks, given, plan)
+    found = _verify(rows, manifest, checks, replace(given, witness=witness, labelled=labelled), plan)
     if not manifest.tables or found.failures:
         return found
+    from shoal.verify.sliced.checking import check_tables
+
     try:
         tables = {name: _open(public / file.file, file, manifest) for name, file in manifest.tables.items()}
         more = check_tables(rows, manifest, **tables)
@@ -190,8 +208,12 @@ def _verify(
         covers = read_all_covers(manifest)
         if plan is not None:
             checks.append(Check("plan", True, "the plan is the declared one, and it fits together"))
+            from shoal.verify.agreed import verify_agreed
+
             found = verify_agreed(rows, manifest, plan, covers, source, given.progress)
         elif manifest.sliced:
+            from shoal.verify.sliced.checking import verify_sliced
+
             found = verify_sliced(rows, manifest, covers, source, given.witness, given.progress)
         else:
             found = verify_classes(rows, manifest, covers, given)
