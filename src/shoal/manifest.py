@@ -178,21 +178,12 @@ def _check_domain(domain: Domain, covers: Mapping[str, Mapping[str, Any]]) -> No
             raise ValueError("has a domain that does not count all leaves under a label of all values")
 
 
-class CsvStyle(StrictEntry):
-    """How a CSV file is written."""
-
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
-    encoding: str = "utf-8"
-
-
 class DataFile(StrictEntry):
     """The file of the rows."""
 
     file: Literal["data.csv", "data.parquet"]
     format: Literal["csv", "parquet"]
     sha256: Digest
-    csv: CsvStyle = CsvStyle()
 
     @model_validator(mode="after")
     def _fits(self) -> DataFile:

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from shoal.agency.client import TOKEN_VARIABLE, AgencyClient, exchange, make_printable, read_address, read_token
 from shoal.agency.domain import Domain
-from shoal.agency.submissions import count_by_domain, count_rows, make_registration, read_campaign, read_counts
+from shoal.agency.tables import count_by_domain, count_rows, make_registration, read_campaign, read_counts
 from shoal.cli import app
 from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, VerificationError
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from shoal.agency.classes import greedy_classes
 from shoal.agency.distribution import JointDistribution, read_distribution
-from shoal.agency.entropy import entropy_samples
+from shoal.agency.planning import entropy_samples
 from shoal.agency.samples import class_weights, classes_of_weight, enough_samples
 
 TRIALS = 2000

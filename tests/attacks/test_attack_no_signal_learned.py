@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.base import Attack
-from shoal.attacks.composition import CompositionAttack
+from shoal.attacks.decoding import RefinementAttack
 from shoal.attacks.downcoding import DowncodingAttack
+from shoal.attacks.linkability import CompositionAttack
 from shoal.attacks.minimality import MinimalityAttack
-from shoal.attacks.refinement import RefinementAttack
 from shoal.attacks.view import ReleaseView
 
 SEEDS = 40

@@ -8,17 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.background_knowledge import BackgroundKnowledgeAttack
 from shoal.attacks.base import Attack, Refusal, Tally, Trials
-from shoal.attacks.external import ExternalAttack
-from shoal.attacks.homogeneity import HomogeneityAttack
-from shoal.attacks.inference import InferenceAttack
 from shoal.attacks.linkability import LinkabilityAttack
 from shoal.attacks.membership import MembershipAttack
 from shoal.attacks.running import Known, try_attack
-from shoal.attacks.similarity import SimilarityAttack
+from shoal.attacks.sensitive import (
+    BackgroundKnowledgeAttack,
+    ExternalAttack,
+    HomogeneityAttack,
+    InferenceAttack,
+    SimilarityAttack,
+    SkewnessAttack,
+)
 from shoal.attacks.singling_out import SinglingOutAttack, find_likeliest
-from shoal.attacks.skewness import SkewnessAttack
 from shoal.attacks.view import ReleaseView
 from shoal.core.errors import UsageError
 from shoal.policy.policy import Policy

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.base import NO_CONTROL, Tally, Trials
-from shoal.attacks.composition import CompositionAttack
+from shoal.attacks.decoding import RefinementAttack
 from shoal.attacks.definetti import DeFinettiAttack
 from shoal.attacks.downcoding import DowncodingAttack
+from shoal.attacks.linkability import CompositionAttack
 from shoal.attacks.minimality import MinimalityAttack
-from shoal.attacks.refinement import RefinementAttack
 from shoal.attacks.view import ReleaseView
 from shoal.core.errors import UsageError
 

@@ -10,13 +10,10 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.base import Attack, Tally, Trials
-from shoal.attacks.external import ExternalAttack
-from shoal.attacks.homogeneity import HomogeneityAttack
-from shoal.attacks.inference import InferenceAttack
 from shoal.attacks.linkability import LinkabilityAttack
 from shoal.attacks.membership import MembershipAttack
+from shoal.attacks.sensitive import ExternalAttack, HomogeneityAttack, InferenceAttack, SkewnessAttack
 from shoal.attacks.singling_out import SinglingOutAttack
-from shoal.attacks.skewness import SkewnessAttack
 from shoal.attacks.treatments import Treatments
 from shoal.attacks.view import ReleaseView
 

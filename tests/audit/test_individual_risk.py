@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.audit.audit import audit
-from shoal.audit.individual import estimate_risks
+from shoal.audit.survey import estimate_risks
 from shoal.core.errors import InputError
 
 # The example of Capobianchi, Polettini and Lucarelli, as sdcMicro's guidelines (Templ, Kowarik and Meindl, version

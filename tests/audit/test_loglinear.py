@@ -14,8 +14,8 @@ from tests import tables
 from typer.testing import CliRunner
 
 import shoal
-from shoal.audit import loglinear
-from shoal.audit.loglinear import estimate_loglinear, fit_margins
+from shoal.audit import survey
+from shoal.audit.survey import estimate_loglinear, fit_margins
 from shoal.cli import app
 
 MAIN = [(0,), (1,), (2,)]
@@ -94,7 +94,7 @@ def test_estimates_on_known_populations() -> None:
 
 
 def test_too_many_combinations_are_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loglinear, "MOST_CELLS", 3)
+    monkeypatch.setattr(survey, "MOST_CELLS", 3)
     first, last = estimate_loglinear([np.array([0, 0, 1]), np.array([0, 1, 1])], np.array([5, 1, 2]), 0.5)
     assert first.population_uniques == pytest.approx(math.exp(-6 * 3 / 8))
     assert first.misfit is None

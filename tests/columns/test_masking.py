@@ -11,14 +11,14 @@ import pytest
 from pydantic import ValidationError
 
 import shoal
-from shoal.attacks.composition import of_one_person
+from shoal.attacks.linkability import of_one_person
 from shoal.attacks.view import ReleaseView
 from shoal.columns.base import read_traces, treat
 from shoal.columns.masking import Masking
 from shoal.core.errors import PolicyError
 from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
 from shoal.core.randomness import Chance
-from shoal.policy.vocabulary import read_vocabulary
+from shoal.policy.profiling import read_vocabulary
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 

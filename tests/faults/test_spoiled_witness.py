@@ -21,7 +21,7 @@ import shoal
 from shoal.release.witness import ROW
 from shoal.release.witness import Witness as WrittenWitness
 from shoal.sources.opening import open_source
-from shoal.verify import matching
+from shoal.verify import boxes
 from shoal.verify.result import Verification
 from shoal.verify.truth import ClassNumbers, Witness
 from shoal.verify.verifier import verify
@@ -245,7 +245,7 @@ def test_without_a_witness_rows_are_matched_or_the_check_is_not_done(
     assert "not checked" in truth.detail
     assert {"name": "truth", "ok": True, "detail": truth.detail, "done": False} in found.as_dict()["checks"]
     monkeypatch.undo()
-    monkeypatch.setattr(matching, "_MOST_TRIES", 10)
+    monkeypatch.setattr(boxes, "_MOST_TRIES", 10)
     assert not next(check for check in judge(release).checks if check.name == "truth").done
 
 

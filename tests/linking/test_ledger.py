@@ -393,7 +393,7 @@ def test_nothing_is_changed_or_deleted(place: Path, table: str) -> None:
 
 def test_numbers_and_not_clocks_make_the_order(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     publish(place, "rows", "x")
-    monkeypatch.setattr(book, "now", lambda: "1999-12-31T23:59:59+00:00")
+    monkeypatch.setattr("shoal.linking.ledger.records.now", lambda: "1999-12-31T23:59:59+00:00")
     publish(place, "again", "x")
     assert [(entry.number, entry.at[:4] == "1999") for entry in entries(place)] == [(1, False), (2, True)]
     with pytest.raises(UnreachableError, match=r"release 2 \(1999-12-31\)"):

@@ -15,10 +15,8 @@ from pydantic import ValidationError
 from shoal.core.errors import PolicyError, UsageError
 from shoal.core.randomness import Chance
 from shoal.methods.synthetic import Synthetic
-from shoal.methods.synthetic.adaptive import Rounds
 from shoal.methods.synthetic.junction import non_negative
-from shoal.methods.synthetic.mechanisms import Mechanisms
-from shoal.methods.synthetic.synthesis import distances, synthesize, total_variation
+from shoal.methods.synthetic.synthesis import Mechanisms, Rounds, distances, synthesize, total_variation
 from shoal.plan.synthetic import Domain, Records, SyntheticPlan
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy, NumbersTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
@@ -303,13 +301,13 @@ def test_only_declared_values_come_out() -> None:
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shoal.methods.synthetic import mechanisms
+    from shoal.methods.synthetic import synthesis
 
     def absent(name: str) -> object:
         raise ImportError(name)
 
-    mechanisms.opendp.cache_clear()
-    monkeypatch.setattr(mechanisms.importlib, "import_module", absent)
+    synthesis.opendp.cache_clear()
+    monkeypatch.setattr(synthesis.importlib, "import_module", absent)
     with pytest.raises(UsageError, match=r"shoal\[synthetic\]"):
         synthesize(people(10), DOMAINS, Synthetic(epsilon=1), Chance.of(1))
 

@@ -12,7 +12,7 @@ import pytest
 
 from shoal.agency.classes import gather_classes, greedy_classes
 from shoal.agency.distribution import read_distribution
-from shoal.agency.entropy import (
+from shoal.agency.planning import (
     class_entropies,
     close_by_entropy,
     entropy_classes,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from shoal.attacks.refinement import feasible, scale_links
+from shoal.attacks.decoding import feasible, scale_links
 
 
 def most(people: np.ndarray, records: np.ndarray, kind: np.ndarray, place: np.ndarray, edge: int) -> float | None:

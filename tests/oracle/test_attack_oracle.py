@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.attacks.predicates import NOTHING, Predicates, extrapolate_isolated
+from shoal.attacks.singling_out import NOTHING, Predicates, extrapolate_isolated
 from shoal.attacks.view import UNKNOWN, ReleaseView
 
 AGES = {"20-29": (20, 30), "30-39": (30, 40), "20-39": (20, 40), "25": (25, 26)}

@@ -14,8 +14,8 @@ from shoal.plan.cells import Cells
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Attribute, Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
+from shoal.release.forms.slices import measure_slices
 from shoal.release.sliced.estimating import estimate_query
-from shoal.release.sliced.expected import measure_slices
 from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, name_columns
 from shoal.taxonomies.files import from_nested

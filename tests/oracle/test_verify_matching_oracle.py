@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.sources.opening import open_source
-from shoal.verify import matching
+from shoal.verify import boxes
+from shoal.verify.boxes import TooLargeError, count_unmatched, count_unmatched_labels
 from shoal.verify.covers import Covers
-from shoal.verify.matching import TooLargeError, count_unmatched, count_unmatched_labels
 from shoal.verify.verifier import verify_table
 
 NUMBER_LABELS: dict[str, dict[str, Any]] = {
@@ -332,8 +332,8 @@ def test_matching_of_many_points_that_were_assigned(seed: int, n: int, spoiled: 
     cells, covering = cells[covering.any(axis=1)], covering[covering.any(axis=1)]
     supply = rng.integers(1, 4, size=len(cells))
     demand = np.zeros(len(hulls), dtype=np.int64)
-    for boxes, amount in zip(covering, supply, strict=True):
-        np.add.at(demand, rng.choice(np.flatnonzero(boxes), size=amount), 1)
+    for covered, amount in zip(covering, supply, strict=True):
+        np.add.at(demand, rng.choice(np.flatnonzero(covered), size=amount), 1)
     for box in rng.integers(0, len(hulls), size=spoiled):
         demand[box] += 2
     # all supply was assigned, so whatever is asked for besides must lack
@@ -342,7 +342,7 @@ def test_matching_of_many_points_that_were_assigned(seed: int, n: int, spoiled: 
 
 def test_tables_that_are_too_large_are_not_matched(monkeypatch: pytest.MonkeyPatch):
     hulls, points = np.array([[0, 30]] * 3), np.arange(30)[:, None]
-    monkeypatch.setattr(matching, "MOST_PAIRS", 89)
+    monkeypatch.setattr(boxes, "MOST_PAIRS", 89)
     with pytest.raises(TooLargeError, match="pairs"):
         answer(np.array([[0, 30], [0, 29], [0, 28], [0, 27]]), [1] * 4, points, [1] * 30)
     assert answer(hulls[:2], [9, 21], points, [1] * 30) == 0

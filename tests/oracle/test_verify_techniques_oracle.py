@@ -16,8 +16,8 @@ from shoal.columns.coding import Coding as CodingTechnique
 from shoal.columns.rounding import Rounding as RoundingTechnique
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
-from shoal.verify.account import epsilon_bound
 from shoal.verify.form import is_likely_sample
+from shoal.verify.manifest import epsilon_bound
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.declared import Tokens
 from shoal.verify.techniques.numbers import Coding, Noise, Rounding, extreme_sums
@@ -207,7 +207,7 @@ def test_extreme_sums_are_those_of_sorted_numbers() -> None:
 
 def test_epsilon_of_concentrated_losses_is_that_of_opendp() -> None:
     pytest.importorskip("opendp")
-    from shoal.methods.synthetic.mechanisms import epsilon_of
+    from shoal.methods.synthetic.synthesis import epsilon_of
 
     for rho in (0.001, 0.1, 1.0, 5.0):
         for delta in (1e-9, 1e-6, 1e-3):

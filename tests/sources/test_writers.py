@@ -12,10 +12,8 @@ import textwrap
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import ValidationError
 
 from shoal.core.errors import InputError, UsageError
-from shoal.sources.base import CsvStyle
 from shoal.sources.opening import open_source
 from shoal.sources.writers import open_writer
 
@@ -82,22 +80,6 @@ def test_csv_quotes_only_where_needed(tmp_path):
         writer.write(rows)
     expected = '"a,b",c\nx,zebra\ny;z,ant\n"q""r",ant\n"",ant\n,ant\n"l\nm",ant\n"l\rm",\n'
     assert path.read_bytes() == expected.encode()
-
-
-def test_csv_style(tmp_path):
-    path = tmp_path / "out.csv"
-    rows = pa.record_batch({"a": ["x;y", "it's", "p,q"], "b": [1.5, 2.0, None]})
-    with opened(path, rows.schema, csv=CsvStyle(delimiter=";", quote="'")) as writer:
-        writer.write(rows)
-    assert path.read_bytes() == b"a;b\n'x;y';1.5\n'it''s';2\np,q;\n"
-
-
-@pytest.mark.parametrize(
-    "style", [{"delimiter": "5"}, {"delimiter": "-"}, {"quote": "."}, {"delimiter": '"'}, {"x": 1}]
-)
-def test_impossible_styles_are_refused(style):
-    with pytest.raises(ValidationError):
-        CsvStyle(**style)
 
 
 def test_list_unused_and_metadata_do_not_survive(tmp_path, ending):

@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from shoal.studio.application import create_app
-from shoal.studio.gate import Key
+from shoal.studio.application import Key, create_app
 from shoal.studio.jobs import Job
 from shoal.studio.project import Project
 from shoal.studio.reading import Reading, ReadTable

@@ -11,8 +11,7 @@ import sys
 
 import pytest
 
-from shoal.studio.application import create_app
-from shoal.studio.gate import Key, find_own_peers, owner_in
+from shoal.studio.application import Key, create_app, find_own_peers, owner_in
 from shoal.studio.studio import PrivateFolder
 
 HOST = "127.0.0.1:8765"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.responses import Response
 
-from shoal.studio.gate import HEADERS, MOST_FORM, MOST_HEADERS, Gate, Key
+from shoal.studio.application import HEADERS, MOST_FORM, MOST_HEADERS, Gate, Key
 
 HOST = "127.0.0.1:8765"
 OWN = f"http://{HOST}"

@@ -20,7 +20,7 @@ from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
 from shoal.studio import feasibility as foreseeing
 from shoal.studio.feasibility import Forecast, Grouping, Looked, costs
-from shoal.studio.tables import OpenedTable, TableCache, first_rows
+from shoal.studio.studio import OpenedTable, TableCache, first_rows
 
 
 def opened(path: Path, columns: tuple[str, ...], **options: object) -> OpenedTable:

@@ -8,7 +8,7 @@ import re
 from shoal.sources.opening import open_source
 from shoal.studio.pages import results
 from shoal.studio.pages.run import folder_of
-from shoal.studio.tables import first_rows, open_released
+from shoal.studio.studio import first_rows, open_released
 
 
 def test_the_page_tells_what_was_achieved(solved) -> None:

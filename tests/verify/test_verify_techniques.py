@@ -18,8 +18,8 @@ from shoal.cli import app
 from shoal.core.errors import InputError
 from shoal.manifest import Account
 from shoal.sources.opening import open_source
-from shoal.verify.account import check_account
 from shoal.verify.form import is_likely_sample
+from shoal.verify.manifest import check_account
 from shoal.verify.result import Check, Verification
 from shoal.verify.techniques.base import ColumnValues
 from shoal.verify.techniques.declared import Pseudonym

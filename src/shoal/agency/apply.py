@@ -26,15 +26,7 @@ from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.policy.policy import AttributePolicy, Policy, Role
-from shoal.release.forms.agreed import (
-    K_ANONYMITY,
-    L_DIVERSITY,
-    AgreedPlan,
-    make_model,
-    parse_plan,
-    publish_agreed,
-    read_plan_file,
-)
+from shoal.release.forms import agreed as plans
 from shoal.release.release import CLASS, Release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.opening import open_source
@@ -86,7 +78,7 @@ def _make_scale(values: tuple[str, ...]) -> Scale:
     return _NumbersByText(**copied, texts=pa.array(values, pa.string()))
 
 
-def find_hulls(agreed: AgreedPlan) -> tuple[CodeArray, CodeArray]:
+def find_hulls(agreed: plans.AgreedPlan) -> tuple[CodeArray, CodeArray]:
     """Return (n_classes, n_quasi) the first value of each class and the one after its last, from the plan alone.
 
     Labels of categories list their values, and many wide ones would list too many: the widest are widened to the
@@ -116,7 +108,7 @@ def _widen(first: CodeArray, last: CodeArray, n_values: int) -> tuple[CodeArray,
     return np.where(wide, 0, first).astype(np.int32), np.where(wide, n_values - 1, last).astype(np.int32)
 
 
-def refuse_outside(agreed: AgreedPlan, counted: CountedCells, name: str) -> None:
+def refuse_outside(agreed: plans.AgreedPlan, counted: CountedCells, name: str) -> None:
     """Raise if a record has a value that the plan does not know, or none; the message counts them by column."""
     outside = list(_describe_outside(agreed, counted))
     if outside:
@@ -126,7 +118,7 @@ def refuse_outside(agreed: AgreedPlan, counted: CountedCells, name: str) -> None
         )
 
 
-def _describe_outside(agreed: AgreedPlan, counted: CountedCells) -> Iterator[str]:
+def _describe_outside(agreed: plans.AgreedPlan, counted: CountedCells) -> Iterator[str]:
     names = (*agreed.quasi, agreed.sensitive)
     for name, known in zip(names, (*agreed.quasi_values, agreed.sensitive_values), strict=True):
         column = counted.columns.index(name)
@@ -152,7 +144,7 @@ class AgreedClasses(Method):
     name: ClassVar[str] = "agreed"
     title: ClassVar[str] = "the classes of an agency's plan"
 
-    agreed: AgreedPlan = Field(exclude=True, description="the plan")
+    agreed: plans.AgreedPlan = Field(exclude=True, description="the plan")
     people: int | None = Field(
         default=None, exclude=True, repr=False, description="whom a column tells apart; None: not counted"
     )
@@ -197,14 +189,14 @@ class AgreedClasses(Method):
     def _find_failing(self, problem: Problem, plan: Plan, class_of: CodeArray) -> tuple[BoolArray, str]:
         """Return (n_classes,) which classes break the promise, and in which way."""
         agreed, least = self.agreed, self.agreed.promise.least
-        if agreed.promise.model == L_DIVERSITY:  # a class must show all values that the plan names for it
+        if agreed.promise.model == plans.L_DIVERSITY:  # a class must show all values that the plan names for it
             n_values = len(agreed.sensitive_values)
             shown = np.unique(class_of.astype(np.int64) * n_values + np.asarray(problem.cells.codes[-1]))
             wanted = np.arange(agreed.classes, dtype=np.int64)[:, np.newaxis] * n_values + agreed.values
             hidden = ~np.isin(wanted, shown)
             what = f"the plan names values that do not show, {int(hidden.sum()):,} in all"
             return np.logical_or.reduce(hidden, axis=1), what
-        if agreed.promise.model == K_ANONYMITY:
+        if agreed.promise.model == plans.K_ANONYMITY:
             missing = np.maximum(least - plan.sizes, 0)
             what = f"there are fewer than {least:,} records; {int(missing.sum()):,} are missing in all"
             return missing > 0, what
@@ -237,8 +229,8 @@ def apply_plan(
     *strict*, nothing is published while high findings are open. A *ledger* is as in :func:`shoal.anonymize`.
     """
     path = Path(plan)
-    content = read_plan_file(path)
-    agreed = parse_plan(content, path.name)
+    content = plans.read_plan_file(path)
+    agreed = plans.parse_plan(content, path.name)
     source = open_source(data)
     left_out = _find_unknown_columns(agreed, source, path.name)
     people = None if unit is None else count_people(source, unit)
@@ -253,7 +245,7 @@ def apply_plan(
             ledger=ledger_options(ledger),
             strict=strict,
             admit=partial(refuse_outside, agreed, name=source.name),
-            publish=partial(publish_agreed, own),
+            publish=partial(plans.publish_agreed, own),
         ),
         progress or Silent(),
     )
@@ -270,7 +262,7 @@ def count_people(source: Source, column: str) -> int:
     return len(np.unique(owner))
 
 
-def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = (), people: int | None = None) -> Policy:
+def make_policy(agreed: plans.AgreedPlan, left_out: tuple[str, ...] = (), people: int | None = None) -> Policy:
     """Return the policy that a plan stands for; other columns are treated as identifiers, which nobody publishes."""
 
     def attribute(role: Role, values: tuple[str, ...]) -> AttributePolicy:
@@ -283,7 +275,7 @@ def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = (), people: int 
             agreed.sensitive: attribute("sensitive", agreed.sensitive_values),
             **{name: AttributePolicy("identifier") for name in left_out},
         },
-        privacy=(make_model(agreed),),
+        privacy=(plans.make_model(agreed),),
         method=AgreedClasses(agreed=agreed, people=people),
         missing="category",
         max_withheld=0.0,
@@ -293,7 +285,7 @@ def make_policy(agreed: AgreedPlan, left_out: tuple[str, ...] = (), people: int 
     )
 
 
-def _find_unknown_columns(agreed: AgreedPlan, source: Source, plan: str) -> tuple[str, ...]:
+def _find_unknown_columns(agreed: plans.AgreedPlan, source: Source, plan: str) -> tuple[str, ...]:
     """Return the columns that the plan does not know; raise if the source lacks one that it has."""
     names, columns = (*agreed.quasi, agreed.sensitive), source.schema.names
     if CLASS in names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,33 +18,32 @@ from shoal.agency.classes import (
     greedy_classes,
     independent_classes,
     make_unnamed,
+    sum_values,
 )
-from shoal.agency.distribution import JointDistribution
-from shoal.agency.entropy import close_by_entropy, entropy_classes, entropy_samples
+from shoal.agency.distribution import Entries, JointDistribution
 from shoal.agency.samples import (
+    MARGIN,
+    chances_of,
     check_delta,
     class_bound,
     class_weights,
     classes_of_weight,
     enough_samples,
     failure_bound,
+    fewer_than,
     k_classes,
+    lightest,
+    most_classes,
     p_for_samples,
     paper_samples,
+    smallest,
     subtract_eta,
+    sum_classes,
 )
-from shoal.core.arrays import CodeArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
-from shoal.release.forms.agreed import (
-    ENTROPY,
-    FORMAT,
-    K_ANONYMITY,
-    KIND,
-    L_DIVERSITY,
-    MOST_RECORDS,
-    Promise,
-    digest_plan,
-)
+from shoal.core.kernels import inline_kernel, kernel
+from shoal.release.forms import agreed
 from shoal.release.release import write_text
 
 Arrangement: TypeAlias = Literal["contiguous", "gathered", "independent"]
@@ -64,7 +64,7 @@ class Plan:
     distribution: JointDistribution
     arrangement: Arrangement
     classes: Classes
-    promise: Promise
+    promise: agreed.Promise
     delta: Fraction
     p: Fraction
     eta: Fraction
@@ -75,9 +75,9 @@ class Plan:
 
     def failure(self, n: int) -> float:
         """Return what the probability is at most that a release of n records misses the promise."""
-        if self.promise.model == ENTROPY:
+        if self.promise.model == agreed.ENTROPY:
             raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
-        if self.promise.model == L_DIVERSITY:
+        if self.promise.model == agreed.L_DIVERSITY:
             return failure_bound(self.distribution, self.classes.weights, 1, n, self.eta)
         weights = class_weights(self.distribution, self.classes.number)
         return failure_bound(self.distribution, weights, int(self.promise.least), n, self.eta)
@@ -86,7 +86,7 @@ class Plan:
 def make_plan(
     distribution: JointDistribution,
     *,
-    promise: Promise | int,
+    promise: agreed.Promise | int,
     delta: Fraction,
     p: Fraction | None = None,
     samples: int | None = None,
@@ -100,12 +100,12 @@ def make_plan(
     stay the same, so that fewer records are enough. A whole number l is the promise of l values, (l,delta)-diversity.
     There, owners must have the paper's number of records or the tight one; other promises have one number.
     """
-    kept = promise if isinstance(promise, Promise) else Promise(L_DIVERSITY, promise)
+    kept = promise if isinstance(promise, agreed.Promise) else agreed.Promise(agreed.L_DIVERSITY, promise)
     _check_wanted(kept, delta, p, samples, eta, arrangement, records)
     if p is None and samples is None and not distribution.counted:
         raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
     n_samples = samples or distribution.total
-    if kept.model != L_DIVERSITY:  # there is one number of records, and m is the number of classes
+    if kept.model != agreed.L_DIVERSITY:  # there is one number of records, and m is the number of classes
         number, n = _close_classes(distribution, kept, delta, p or n_samples, eta)
         lightest = distribution.probability(int(class_weights(distribution, number).min()))
         if p is not None and lightest < p:
@@ -126,7 +126,7 @@ def make_plan(
 
 
 def _check_wanted(
-    promise: Promise,
+    promise: agreed.Promise,
     delta: Fraction,
     p: Fraction | None,
     samples: int | None,
@@ -147,21 +147,17 @@ def _check_wanted(
     if p is not None and p <= 0:
         raise UsageError(f"p must be above 0, got {float(p):g}")
     subtract_eta(Fraction(1) if p is None else p, eta)
-    if promise.model != L_DIVERSITY and arrangement != "contiguous":
+    if promise.model != agreed.L_DIVERSITY and arrangement != "contiguous":
         raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
-    if eta and promise.model == ENTROPY:
+    if eta and promise.model == agreed.ENTROPY:
         raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
 
 
 def _close_classes(
-    distribution: JointDistribution,
-    promise: Promise,
-    delta: Fraction,
-    size: Fraction | int,
-    eta: Fraction,
+    distribution: JointDistribution, promise: agreed.Promise, delta: Fraction, size: Fraction | int, eta: Fraction
 ) -> tuple[CodeArray, int]:
     """Return classes for k records or an entropy, of a probability or as many as so many samples allow, and their N."""
-    if promise.model == K_ANONYMITY:
+    if promise.model == agreed.K_ANONYMITY:
         k = int(promise.least)
         if isinstance(size, int):
             number = k_classes(distribution, k, delta, size, eta)
@@ -178,12 +174,12 @@ def _close_classes(
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """Return what is written, with its digest; a plan that no owner could ever follow is refused."""
-    if plan.n >= MOST_RECORDS:
+    if plan.n >= agreed.MOST_RECORDS:
         raise UnreachableError(f"the plan would ask for {plan.n:.3g} records, more than any table has; take a larger p")
     known = plan.distribution
     document: dict[str, Any] = {
-        "format": FORMAT,
-        "kind": KIND,
+        "format": agreed.FORMAT,
+        "kind": agreed.KIND,
         "quasi": [
             {"name": name, "values": list(values)} for name, values in zip(known.quasi, known.quasi_values, strict=True)
         ],
@@ -203,7 +199,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "runs": _run_lengths(plan.classes.number),
         "values": plan.classes.values.tolist() if plan.classes.values.size else [],
     }
-    return {**document, "digest": digest_plan(document)}
+    return {**document, "digest": agreed.digest_plan(document)}
 
 
 def round_down(value: Fraction) -> float:
@@ -240,3 +236,202 @@ def _run_lengths(number: CodeArray) -> list[list[int]]:
     first = np.concatenate((np.zeros(1, dtype=np.int64), np.flatnonzero(np.diff(number)) + 1))
     lengths = np.diff(np.append(first, len(number)))
     return [list(pair) for pair in zip((number[first] + 1).tolist(), lengths.tolist(), strict=True)]
+
+
+FEWEST = 3  # records of a class, from which on more records make a low entropy less probable
+SHARES = tuple(Fraction(eighths, 8) for eighths in (2, 3, 4, 5, 6, 7))
+USUAL_SHARE = Fraction(1, 2)
+WORK_FOR_ENTRY = 200  # one try takes so much longer than reading entries, about
+_NONE = Fraction(0)
+
+
+def close_by_entropy(
+    distribution: JointDistribution, l: float, p: Fraction, share: Fraction = USUAL_SHARE
+) -> CodeArray:
+    """Return (n_points,) runs of points, each with a probability of at least p and an entropy well above ln l.
+
+    Above it by a share of what the entropy of all records together is above it. An entropy just above ln l would need
+    records without end. Proofs are in ``docs/l-delta-proofs.md``.
+    """
+    if not 0 < p <= 1:
+        raise UsageError(f"p must be above 0 and at most 1, got {float(p):g}")
+    least = math.log(l) + float(share) * _spare_entropy(distribution, l)
+    return _close_varied(distribution.entries, distribution.threshold(p), least)
+
+
+def _spare_entropy(distribution: JointDistribution, l: float) -> float:
+    """Return by how much the entropy of all records together is above ln l, rounded down."""
+    whole = float(class_entropies(distribution, np.zeros(distribution.n_points, dtype=np.int32))[0][0])
+    spare = whole - math.log(l)
+    if spare <= 2 * MARGIN * whole:
+        raise UnreachableError(
+            f"all records together have values of {distribution.sensitive!r} as varied as {math.exp(whole):.6g} "
+            f"equally frequent ones, so that no class can be sure of l = {l:g}; ask for a smaller l"
+        )
+    return spare * (1 - MARGIN)
+
+
+def class_entropies(distribution: JointDistribution, number: CodeArray) -> tuple[FloatArray, IntArray]:
+    """Return (n_classes,) the entropy of the sensitive values of each class, and how many values it has."""
+    summed = sum_values(distribution, number)
+    owner = np.repeat(np.arange(len(summed.start) - 1), summed.distinct)
+    shares = summed.counts / np.bincount(owner, weights=summed.counts)[owner]
+    information = -shares * np.log(shares)
+    return np.bincount(owner, weights=information, minlength=len(summed.start) - 1).astype(np.float64), summed.distinct
+
+
+def entropy_samples(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> int:
+    """Return N so that all classes have entropy >= ln l among N records with probability at least 1 - delta.
+
+    Half of delta pays for classes with too few records, half for entropies that come out too low. Every class must
+    have an entropy above ln l in the distribution itself, which must be exact.
+    """
+    records = records_wanted(distribution, number, l, delta)
+    chances = chances_of(class_weights(distribution, number), distribution.total, _NONE)
+    wanted, group = np.unique(records, return_inverse=True)
+
+    def failing(n: int) -> float:
+        return sum(float(fewer_than(int(k), n, chances[group == i]).sum()) for i, k in enumerate(wanted))
+
+    return smallest(failing, delta / 2)
+
+
+def entropy_classes(distribution: JointDistribution, l: float, delta: Fraction, n: int) -> CodeArray:
+    """Return as many classes as are found for which n records are enough, trying several shares of the entropy."""
+    check_delta(delta)
+    limit = float(delta / 2) * (1 - MARGIN)
+    weights, spare = distribution.point_weights(), _spare_entropy(distribution, l)
+
+    def enough(number: CodeArray) -> bool:
+        try:
+            wanted = records_wanted(distribution, number, l, delta)
+        except UnreachableError:
+            return False
+        chances = chances_of(sum_classes(weights, number), distribution.total, _NONE)
+        return float(fewer_bound(wanted, n, chances).sum()) <= limit
+
+    def best(share: Fraction) -> CodeArray | None:
+        least = math.log(l) + float(share) * spare
+        return most_classes(
+            lambda threshold: _close_varied(distribution.entries, threshold, least),
+            enough,
+            weights,
+            min(low, high),
+            high,
+            WORK_FOR_ENTRY * len(distribution.codes),
+        )
+
+    low, high = lightest(distribution, FEWEST, limit, n, _NONE), int(distribution.weights.sum())
+    made = [number for number in map(best, SHARES) if number is not None]
+    if not made:
+        raise UnreachableError(
+            f"{n:,} samples are too few for an entropy of ln {l:g} and delta = {float(delta):g}, even with everybody "
+            "in one class; collect more, or ask for a smaller l or a larger delta"
+        )
+    return max(made, key=lambda number: int(number.max()))
+
+
+def records_wanted(distribution: JointDistribution, number: CodeArray, l: float, delta: Fraction) -> IntArray:
+    """Return (n_classes,) with how many records each class misses ln l no more probably than its part of delta / 2."""
+    check_delta(delta)
+    if l < 1:
+        raise UsageError(f"l must be at least 1, got {l:g}")
+    entropy, values = class_entropies(distribution, number)
+    spare = entropy * (1 - MARGIN) - math.log(l) * (1 + MARGIN)
+    if short := int((spare <= 0).sum()):
+        raise UnreachableError(
+            f"{short:,} of {len(spare):,} classes have no entropy above ln l = {math.log(l):.6g} even in the "
+            "distribution; make larger classes or ask for a smaller l"
+        )
+    return _records(spare, values.astype(np.float64), float(delta) / 2 / len(spare))
+
+
+def fewer_bound(records: IntArray, n: int, chances: FloatArray) -> FloatArray:
+    """Return what Pr[Binomial(n, chance) < records] is at most, by Chernoff: quick, and 1 where nothing is said."""
+    share = (records - 1) / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        upper = np.where(share > 0, share * np.log(share / chances), 0.0)
+        apart = upper + (1 - share) * (np.log1p(-share) - np.log1p(-chances))
+        bound = np.exp(-n * apart) * (1 + MARGIN)
+    return np.where((share < chances) & (chances < 1), bound, np.where(share < chances, 0.0, 1.0))
+
+
+def entropy_tail(records: FloatArray, spare: FloatArray, values: FloatArray) -> FloatArray:
+    """Return what the probability is at most that so many records of a class have an entropy of ln l or less.
+
+    exp(-2 n e^2 / (1 + ln n)^2) with e = spare - ln(1 + (values - 1)/n); 1 if e is not positive.
+    """
+    excess = np.maximum(spare - np.log1p((values - 1) / records), 0.0)
+    return np.asarray(np.exp(-2 * records * excess**2 / (1 + np.log(records)) ** 2) * (1 + MARGIN))
+
+
+def _records(spare: FloatArray, values: FloatArray, limit: float) -> IntArray:
+    """Return the smallest numbers of records, from 3 on, whose tail is below the limit: it falls from there."""
+    low = np.full(len(spare), FEWEST - 1, dtype=np.int64)
+    high = np.full(len(spare), 2**40, dtype=np.int64)
+    if (entropy_tail(high.astype(np.float64), spare, values) > limit).any():
+        raise UnreachableError("a class has so little entropy above ln l that no number of records is enough")
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        fails = entropy_tail(middle.astype(np.float64), spare, values) > limit
+        apart = high - low > 1
+        low = np.where(apart & fails, middle, low)
+        high = np.where(apart & ~fails, middle, high)
+    return high.astype(np.int64)
+
+
+@inline_kernel
+def _add_point(entries: Entries, point: int, sums: IntArray) -> tuple[int, float]:
+    """Add a point to the sums of a class; return its weight, and by how much the sum of w ln w grows."""
+    weight = 0
+    logs = 0.0
+    for entry in range(entries.starts[point], entries.starts[point + 1]):
+        before = sums[entries.codes[entry]]
+        after = before + entries.weights[entry]
+        sums[entries.codes[entry]] = after
+        weight += entries.weights[entry]
+        logs += after * np.log(after)
+        if before > 0:
+            logs -= before * np.log(before)
+    return weight, logs
+
+
+@kernel
+def _close_varied(entries: Entries, threshold: int, least: float) -> CodeArray:
+    """Return (n_points,) the class of each point: a new one begins once weight and entropy of the last suffice.
+
+    An unfinished tail joins the class before it, and with it the one before that, until they suffice together.
+    """
+    n_points = len(entries.starts) - 1
+    number = np.empty(n_points, dtype=np.int32)
+    sums = np.zeros(entries.n_values, dtype=np.int64)
+    weight = 0
+    logs = 0.0  # the sum of w ln w: the entropy is ln(weight) - logs/weight
+    current = 0
+    for point in range(n_points):
+        number[point] = current
+        added, more = _add_point(entries, point, sums)
+        weight += added
+        logs += more
+        if weight > 0 and weight >= threshold and np.log(weight) - logs / weight >= least:
+            current += 1
+            weight = 0
+            logs = 0.0
+            sums[:] = 0
+    if number[n_points - 1] < current:
+        return number
+    point = n_points - 1
+    while point >= 0 and number[point] == current:
+        point -= 1
+    while point >= 0:
+        joined = number[point]
+        while point >= 0 and number[point] == joined:
+            added, more = _add_point(entries, point, sums)
+            weight += added
+            logs += more
+            point -= 1
+        current = joined
+        if weight >= threshold and np.log(weight) - logs / weight >= least:
+            break
+    number[point + 1 :] = current
+    return number

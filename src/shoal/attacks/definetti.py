@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.attacks.answers import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.base import People
 from shoal.attacks.exposure import find_narrowest
 from shoal.attacks.parts import Secret, rows_of
+from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import gather_entries

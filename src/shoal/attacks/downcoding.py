@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal.attacks import kernels
 from shoal.attacks.base import FEWEST, NOBODYS, TREATED, People
-from shoal.attacks.predicates import Count, PredicateAttack, count_fulfilling
+from shoal.attacks.singling_out import Count, PredicateAttack, count_fulfilling
 from shoal.attacks.view import ReleaseView, build_known_tree
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError

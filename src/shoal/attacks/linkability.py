@@ -1,16 +1,22 @@
-"""linkability: two partial views of the same people, brought together by the release."""
+"""linkability: two partial views of the same people, brought together by the release.
+
+composition: what other releases about the same people add to what this one leaves, also by tokens of persons.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
-from shoal.attacks.answers import Answers
-from shoal.attacks.base import Attack, People, Tally, Trials
-from shoal.attacks.composition import in_both, of_one_person
-from shoal.attacks.view import UNKNOWN, ReleaseView
-from shoal.core.arrays import BoolArray
+from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
+from shoal.attacks.parts import Secret
+from shoal.attacks.sensitive import Answers, Asked, SensitiveAttack, find_share, guess_likeliest, mode
+from shoal.attacks.view import UNKNOWN, Left, ReleaseView, match_texts
+from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray
+from shoal.core.errors import UsageError
 
 CANDIDATES = 10
 SPLITS = 8
@@ -101,3 +107,173 @@ def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.G
     best = score >= score.max(axis=1, keepdims=True) - 1e-12
     picked = np.where(best, rng.random(best.shape), -1.0).argmax(axis=1)
     return Answers(people, picked, rng.integers(CANDIDATES, size=n), np.zeros(n, dtype=np.int64), belief)
+
+
+class CompositionAttack(SensitiveAttack):
+    """Guesses the likeliest of the values that all releases together leave for somebody who is in all of them.
+
+    Ganta, Kasiviswanathan and Smith, "Composition attacks and auxiliary information in data privacy" (KDD 2008): what
+    is left is what every release leaves. Whoever is guessed right from this release alone is no target, so that
+    a success is what the others add. The baseline has what the others say given to people at random. Where
+    records of two releases have the same token of a person, what is left is what the records linked by it leave.
+    """
+
+    name = "composition"
+    title = "what other releases about the same people add"
+    question = "linkability"
+
+    def refuses(self, view: ReleaseView) -> str | None:
+        """Return why not: there must be other releases, with the same sensitive attributes."""
+        if not self.others:
+            return "no other release about the same people was given"
+        reason = super().refuses(view)
+        if reason is not None or any(in_both(view, other) for other in self.others):
+            return reason
+        if any(not self._telling(secret) for secret in view.secrets.values()):
+            return "the other releases do not publish the sensitive attribute, or not in values that can be compared"
+        return None
+
+    def judge(self, view: ReleaseView, secret: Secret, asked: Asked, rng: np.random.Generator) -> Trials:
+        """Count those whom this release alone does not give away, and the others together do."""
+        linked = [found for other in self.others if (found := Linked.of(view, other)) is not None]
+        together, beyond = self._answer(view, secret, linked, asked.members, rng)
+        if len(beyond.truth) < FEWEST:
+            raise UsageError("this release alone gives away nearly everybody, so others have nothing to add")
+        together_there, beyond_there = None, None
+        if asked.others is not None:
+            together_there, beyond_there = self._answer(view, secret, linked, asked.others, rng)
+        notes = [
+            f"targets are those of {len(asked.members):,} people who are not guessed right from this release alone"
+        ]
+        if beyond_there is not None and len(beyond_there.truth) < FEWEST:
+            beyond_there = None
+            notes.append(f"fewer than {FEWEST} people of the control group are not guessed right from it: {NO_CONTROL}")
+        notes += [f"{each.view.n_rows:,} records have the same token in another release" for each in linked]
+        everybody = together.try_beside(together_there, "everybody", view)
+        trials = beyond.try_beside(beyond_there, self.name, view)
+        return replace(trials, variants={"everybody": everybody}, notes=tuple(notes))
+
+    def _telling(self, secret: Secret) -> list[tuple[ReleaseView, Secret]]:
+        """Return the other releases that tell of a sensitive attribute, in values that can be compared."""
+        found = [(other, other.secrets[secret.name]) for other in self.others if secret.name in other.secrets]
+        return [(other, own) for other, own in found if (own.edges is None) == (secret.edges is None)]
+
+    def _answer(
+        self, view: ReleaseView, secret: Secret, linked: Sequence[Linked], people: People, rng: np.random.Generator
+    ) -> tuple[Answers, Answers]:
+        """Answer about everybody, blindly from this release alone; and about those whom it alone gets wrong.
+
+        Blindly, the latter are answered with what the others say given to people at random.
+        """
+        alone = view.believe(secret, people)
+        factors = np.ones_like(alone)
+        for other, own in self._telling(secret):
+            known = other.people(people.table, "the people attacked", partly=True)
+            factors *= _factors(secret, own, other.believe(own, known))
+        seed = int(rng.integers(2**63))  # ties are broken alike, so that a guess changes only if there is a reason
+
+        def guess(weights: FloatArray, otherwise: AnyIntArray | int) -> AnyIntArray:
+            return guess_likeliest(weights, otherwise, np.random.default_rng(seed))
+
+        first = guess(alone, mode(secret))
+        permuted, joint = guess(alone * rng.permutation(factors), first), alone * factors
+        for each in linked:
+            weights = each.find_left(secret, people).weights
+            joint = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, joint)
+        together = guess(joint, first)
+        truth = people.secrets[secret.name]
+        rest, belief = np.flatnonzero(first != truth), find_share(joint, together)
+        beyond = Answers(people[rest], together[rest], permuted[rest], truth[rest], belief[rest])
+        return Answers(people, together, first, truth, belief), beyond
+
+
+def _factors(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
+    """Return (n, n_values) the share that another release leaves for each value of this one; 1 if it says nothing.
+
+    A guess from the product changes only where the other release says something else: one that says the same again,
+    being made of the same classes, changes none.
+    """
+    total = weights.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, _align(secret, own, weights) / np.maximum(total, 1e-300), 1.0))
+
+
+def _align(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
+    """Return weights of another release's values as weights of this one's; 0 for values that it does not have."""
+    number = {value: place for place, value in enumerate(own.values)}
+    place = np.array([number.get(value, -1) for value in secret.values])
+    return np.append(weights, np.zeros((len(weights), 1)), axis=1)[:, place]
+
+
+def token_columns(view: ReleaseView) -> list[str]:
+    """Return the published columns whose tokens stand for persons."""
+    return [name for name, stated in view.treatments.techniques.items() if stated.get("of") == "identifier"]
+
+
+def of_one_person(view: ReleaseView) -> int:
+    """Return how many published records share a person's token with another record, so that they belong together."""
+    columns = [view.rows.column(name).drop_null() for name in token_columns(view)]
+    counts = [column.value_counts().field("counts").to_numpy() for column in columns]
+    return max([0, *(int(each[each > 1].sum()) for each in counts)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linked:
+    """Records of two releases that have the same token, side by side: one view of all that both say of a person."""
+
+    view: ReleaseView
+    names: tuple[tuple[str, str], ...]  # of each attribute of the other release, what it is called here
+
+    @classmethod
+    def of(cls, view: ReleaseView, other: ReleaseView) -> Linked | None:
+        """Link two releases that are rows, or return None if they have no tokens in common.
+
+        A token that several records of the other release have is left out.
+        """
+        if any(one.sliced is not None or one.form.by_plan for one in (view, other)):
+            return None
+        rows, beside = _match_tokens(view, other)
+        if not len(rows):
+            return None
+        names = tuple((name, _free_name(f"{name}, too", view)) for name in other.known)
+        table, found = view.rows.take(pa.array(rows)), other.rows.take(pa.array(beside))
+        attributes, techniques = dict(view.manifest["attributes"]), dict(view.treatments.techniques)
+        for name, own in names:
+            table = table.append_column(own, found.column(name))
+            attributes[own] = other.manifest["attributes"][name]
+            if name in other.treatments.techniques:
+                techniques[own] = other.treatments.techniques[name]
+        manifest = {**view.manifest, "attributes": attributes, "techniques": techniques}
+        return cls(ReleaseView.of(table, manifest, view.policy, like=view), names)
+
+    def find_left(self, secret: Secret, people: People) -> Left:
+        """Return what the linked records leave for people; nothing for those whom none of them covers."""
+        table = people.table
+        for name, here in self.names:
+            if name in table.column_names:
+                table = table.append_column(here, table.column(name))
+        known = self.view.people(table, "the people attacked", partly=True)
+        linked = self.view.secrets[secret.name]
+        left = self.view.find_left(linked, known)
+        found = (left.far == 0) | self.view.may_miss
+        return replace(left, weights=np.where(found[:, None], _align(secret, linked, left.weights), 0.0))
+
+
+def in_both(view: ReleaseView, other: ReleaseView) -> int:
+    """Return how many records of a release have a token that stands once in another."""
+    return len(_match_tokens(view, other)[0])
+
+
+def _match_tokens(view: ReleaseView, other: ReleaseView) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of two releases that have the same token, by the pair of columns that has most of them."""
+    best = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    for one in token_columns(view):
+        for two in token_columns(other):
+            found = match_texts([view.rows.column(one)], [other.rows.column(two)], alone=False)
+            best = found if len(found[0]) > len(best[0]) else best
+    return best
+
+
+def _free_name(name: str, view: ReleaseView) -> str:
+    while name in view.manifest["attributes"]:
+        name += "'"
+    return name

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.attacks.answers import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.base import TREATED, People
 from shoal.attacks.parts import Secret
+from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.view import ReleaseView, build_known_tree, encode_together
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.answers import SensitiveAttack, by_column
 from shoal.attacks.base import FEW, FEWEST, N_TARGETS, Attack, People, Refusal, Trials
+from shoal.attacks.sensitive import SensitiveAttack, by_column
 from shoal.attacks.view import ReleaseView
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
@@ -73,7 +73,9 @@ def attack(
     chosen = _choose(attacks)
     loaded = None if policy is None else Policy.load(policy)
     view = ReleaseView.read(release, loaded)
-    options = _options(view, loaded)
+    # Tables are written as the policy says, or with the same texts for missing values as the release.
+    tokens = list(view.manifest.get("missing", {}).get("tokens", [""]))
+    options = SourceOptions(missing=tokens) if loaded is None else loaded.source
     named = None if register is None else open_source(register, options)
     names = None if named is None else read_columns(named, named.schema.names)
     views = tuple(ReleaseView.read(other, like=view) for other in others)
@@ -185,13 +187,6 @@ def _note_sample(sample: Mapping[str, Any], *, known: bool) -> str:
         "some records of the source were published, and whose is not known: targets are people of the whole source, so "
         f"those whose records are published are at {more} risk"
     )
-
-
-def _options(view: ReleaseView, policy: Policy | None) -> SourceOptions:
-    """Return how tables are written: as the policy says, or with the same texts for missing values as the release."""
-    if policy is not None:
-        return policy.source
-    return SourceOptions(missing=list(view.manifest.get("missing", {}).get("tokens", [""])))
 
 
 def _open(table: object, options: SourceOptions, policy: Policy | None) -> Source:

@@ -10,21 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from shoal.audit import result
 from shoal.audit.counting import RowCounts
 from shoal.audit.findings import PublishedTable, find_all
-from shoal.audit.individual import individual_risk
-from shoal.audit.loglinear import estimate_loglinear
 from shoal.audit.raw import RawTable, read_raw
 from shoal.audit.requirements import sensitive_risks, verdicts
-from shoal.audit.result import (
-    Audit,
-    PopulationRisk,
-    SpecialRisk,
-    column_risks,
-    missing_values,
-    population_risk,
-    search_risk,
-)
+from shoal.audit.survey import estimate_loglinear, individual_risk
 from shoal.audit.uniqueness import fastest_order, minimal_sets, search_sets
 from shoal.audit.units import Appearances, household_risk, person_risk, size_histogram
 from shoal.columns.base import list_changed
@@ -52,7 +43,7 @@ def audit(
     threshold: float = 0.05,
     sample_fraction: float | None = None,
     progress: Progress | None = None,
-) -> Audit:
+) -> result.Audit:
     """Measure what anybody could learn from the table if it were published as it is, identifiers left out.
 
     *population* is a table of all people among whom somebody may search, with the quasi columns; those that the
@@ -89,14 +80,14 @@ def audit(
         sets, special = search_sets(quasi, people, largest_set, showing)
         weight = loaded.survey_weight
         individual = None if weight is None else individual_risk(source, weight, raw, engine, showing)
-        order, columns = fastest_order(quasi, people, showing), column_risks(raw, loaded, showing)
-    sizes, prosecutor, codes = raw.sizes, search_risk(people, people), [one.codes for one in quasi]
-    return Audit(
+        order, columns = fastest_order(quasi, people, showing), result.column_risks(raw, loaded, showing)
+    sizes, prosecutor, codes = raw.sizes, result.search_risk(people, people), [one.codes for one in quasi]
+    return result.Audit(
         source=source.name,
         rows=raw.counted.n_rows,
         records=raw.n_records,
         missing=loaded.missing,
-        missing_values=missing_values(raw),
+        missing_values=result.missing_values(raw),
         quasi=loaded.names("quasi"),
         classes=raw.n_classes,
         smallest_class=int(sizes.min()),
@@ -112,7 +103,7 @@ def audit(
         minimal_sets=minimal_sets(sets, threshold),
         fastest_order=order,
         columns=columns,
-        special=SpecialRisk.of(special, sample_fraction),
+        special=result.SpecialRisk.of(special, sample_fraction),
         uniqueness=None if sample_fraction is None else estimate_uniqueness(people, sample_fraction),
         loglinear=() if sample_fraction is None else estimate_loglinear(codes, people, sample_fraction),
         persons=None if found is None or loaded.unit is None else person_risk(loaded.unit, found),
@@ -144,13 +135,13 @@ def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
     return find_all(table, policy.accept)
 
 
-def _population_risks(raw: RawTable, people: IntArray) -> tuple[PopulationRisk, ...]:
-    risks: dict[str, PopulationRisk] = {}
+def _population_risks(raw: RawTable, people: IntArray) -> tuple[result.PopulationRisk, ...]:
+    risks: dict[str, result.PopulationRisk] = {}
     for requirement in raw.encoding.problem.requirements:
         name = requirement.population_name
         if requirement.population is not None and name not in risks:
             candidates, _ = raw.people(requirement)
-            risks[name] = population_risk(name, int(requirement.population.sum()), people, candidates)
+            risks[name] = result.population_risk(name, int(requirement.population.sum()), people, candidates)
     return tuple(risks.values())
 
 

@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
 from shoal.audit.evidence import measure_risks
 from shoal.core.results import SEVERITIES, UNLINKED, Finding
 from shoal.core.wording import join_words, parameters_text, write_kept
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
+from shoal.policy.policy import Acceptance, Policy
 from shoal.release.forms.base import Form, read_form
+from shoal.release.publication import Publication
 from shoal.sources.base import Source, layers
 from shoal.sources.columns import is_flat
-
-if TYPE_CHECKING:
-    from shoal.policy.policy import Acceptance, Policy
-    from shoal.release.publication import Publication
-    from shoal.utility.marginals import Marginals
+from shoal.utility.marginals import Marginals
 
 UNUSED = "unused-acceptance"
 SHARE = 0.01  # of the records: where more of them are unique by columns, these are isolating

@@ -15,10 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal.audit.individual import IndividualRisk
-from shoal.audit.loglinear import LogLinearRisk
 from shoal.audit.raw import RawTable
 from shoal.audit.requirements import ModelVerdict, SensitiveRisk
+from shoal.audit.survey import IndividualRisk, LogLinearRisk
 from shoal.audit.uniqueness import CodedColumn, MinimalSet, SetRisk, SpecialUniques, disclosure, record_disclosure
 from shoal.audit.units import HouseholdRisk, PersonRisk
 from shoal.core.arrays import IntArray

@@ -246,7 +246,9 @@ def search_sets(
             names = tuple(sorted((ordered[member].name for member in members), key=given.__getitem__))
             if not only_single:
                 risks[members] = SetRisk(names, n_unique, n_unique / n_records, n_classes, n_records / n_classes)
-            bits = _pack(place_of[alone], len(cells))
+            flags = np.zeros(-(-len(cells) // 64) * 64, dtype=np.bool_)
+            flags[place_of[alone]] = True
+            bits = np.packbits(flags, bitorder="little").view(np.uint64)
             # Smaller sets by one are enough: a record that is new here and yet known is new in one of them, too.
             # The smaller set that knows it has the last attribute, and leaving out another one keeps it new.
             known = np.zeros_like(bits)
@@ -271,13 +273,6 @@ def search_sets(
     sizes = np.bincount(group, weights=records).astype(np.int64)[group]  # cells need not be distinct
     pairs = int(records[sizes == 2].sum())
     return tuple(sets), SpecialUniques(tuple(given), largest, tuple(minimal), scores, smallest, sizes == 1, pairs)
-
-
-def _pack(places: AnyIntArray, n: int) -> KeyArray:
-    """Return n bits, rounded up to words, with those at the places set."""
-    flags = np.zeros(-(-n // 64) * 64, dtype=np.bool_)
-    flags[places] = True
-    return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
 def _weight(size: int, largest: int, n_attributes: int) -> int:

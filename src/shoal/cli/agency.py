@@ -10,22 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from shoal.cli import publishing
 from shoal.cli.console import JsonOption, Reply, add_command, bars, plain, reporting, say
-from shoal.cli.publishing import (
-    DataArgument,
-    FloorOption,
-    FolderOption,
-    FormatOption,
-    LedgerOption,
-    PopulationOption,
-    RecipientOption,
-    SeedOption,
-    StrictOption,
-    WarnOption,
-    answer_release,
-    read_ledger_options,
-    show_end,
-)
 from shoal.core.errors import UsageError
 from shoal.core.wording import count_noun, parameters_text
 
@@ -209,31 +195,30 @@ def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
 @app.command("apply")
 def apply(
     plan: Annotated[Path, typer.Argument(help="The agency's plan, unchanged.")],
-    data: DataArgument,
-    folder: FolderOption,
-    format_: FormatOption = None,
-    seed: SeedOption = None,
-    ledger: LedgerOption = None,
-    population: PopulationOption = None,
-    recipient: RecipientOption = None,
-    floor: FloorOption = None,
-    warn: WarnOption = False,
+    data: publishing.DataArgument,
+    folder: publishing.FolderOption,
+    format_: publishing.FormatOption = None,
+    seed: publishing.SeedOption = None,
+    ledger: publishing.LedgerOption = None,
+    population: publishing.PopulationOption = None,
+    recipient: publishing.RecipientOption = None,
+    floor: publishing.FloorOption = None,
+    warn: publishing.WarnOption = False,
     unit: Annotated[
-        str | None,
-        typer.Option("--unit", help="Column that identifies people; the plan's number then counts people."),
+        str | None, typer.Option("--unit", help="Column that identifies people; the plan's number then counts people.")
     ] = None,
     same_as: Annotated[
         list[str] | None,
         typer.Option(help="With --ledger: COLUMN=NAME, a column's name in earlier releases; may be repeated."),
     ] = None,
-    strict: StrictOption = False,
+    strict: publishing.StrictOption = False,
     json_output: JsonOption = False,
 ) -> None:
     """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
     with reporting(json_output, folder):
         from shoal.agency.apply import apply_plan
 
-        entering = read_ledger_options(ledger, population, recipient, floor, warn)
+        entering = publishing.read_ledger_options(ledger, population, recipient, floor, warn)
         if entering is not None:
             entering = replace(entering, same_as=_pairs("same-as", "NAME", same_as))
         elif same_as:
@@ -252,7 +237,7 @@ def apply(
             )
         if json_output:
             more = {name: release.evidence[name] for name in ("records_needed", "people", "left_out")}
-            answer_release(release, folder, more)
+            publishing.answer_release(release, folder, more)
         else:
             _show_release(release)
 
@@ -276,4 +261,4 @@ def _show_release(release: Release) -> None:
     if evidence["left_out"]:
         say(f"Left out, because they are not in the plan: {plain(', '.join(evidence['left_out']))}.")
     say(f"The plan is published with the data: public/{manifest['agreed']['file']}.")
-    show_end(release)
+    publishing.show_end(release)

@@ -8,33 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from shoal.cli.console import (
-    EngineOption,
-    JsonOption,
-    MasterOption,
-    bars,
-    make_table,
-    out,
-    plain,
-    reporting,
-    say,
-)
-from shoal.cli.publishing import (
-    DataArgument,
-    FloorOption,
-    FolderOption,
-    FormatOption,
-    LedgerOption,
-    PopulationOption,
-    RecipientOption,
-    SeedOption,
-    StrictOption,
-    ToOption,
-    WarnOption,
-    answer_release,
-    read_ledger_options,
-    show_end,
-)
+from shoal.cli import console, publishing
 from shoal.core.wording import model_text, parameters_text, write_kept
 
 if TYPE_CHECKING:
@@ -42,43 +16,41 @@ if TYPE_CHECKING:
 
 
 def anonymize(
-    data: DataArgument,
+    data: publishing.DataArgument,
     policy: Annotated[
-        Path,
-        typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`."),
+        Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`.")
     ],
-    folder: FolderOption,
-    format_: FormatOption = None,
-    to: ToOption = None,
-    seed: SeedOption = None,
+    folder: publishing.FolderOption,
+    format_: publishing.FormatOption = None,
+    to: publishing.ToOption = None,
+    seed: publishing.SeedOption = None,
     utility: Annotated[
         Literal["quick", "full"],
         typer.Option(help="Utility measures; full adds 10,000 random counts, associations and regressions."),
     ] = "quick",
-    ledger: LedgerOption = None,
-    population: PopulationOption = None,
-    recipient: RecipientOption = None,
-    floor: FloorOption = None,
-    warn: WarnOption = False,
+    ledger: publishing.LedgerOption = None,
+    population: publishing.PopulationOption = None,
+    recipient: publishing.RecipientOption = None,
+    floor: publishing.FloorOption = None,
+    warn: publishing.WarnOption = False,
     memory: Annotated[
-        str | None,
-        typer.Option(help="Memory limit, such as 2GiB; by default, three quarters of the machine's memory."),
+        str | None, typer.Option(help="Memory limit, such as 2GiB; by default, three quarters of the machine's memory.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Number of threads; by default, one per core.", min=1)] = None,
-    engine: EngineOption = "local",
-    master: MasterOption = None,
-    strict: StrictOption = False,
+    engine: console.EngineOption = "local",
+    master: console.MasterOption = None,
+    strict: publishing.StrictOption = False,
     sign: Annotated[
         Path | None, typer.Option(help="Sign the manifest with this key, made by `shoal key new --signing`.")
     ] = None,
-    json_output: JsonOption = False,
+    json_output: console.JsonOption = False,
 ) -> None:
     """Publish a table according to a policy: plan, apply, verify, and only then publish."""
-    with reporting(json_output, folder):
+    with console.reporting(json_output, folder):
         from shoal.anonymize import anonymize as run
 
-        entering = read_ledger_options(ledger, population, recipient, floor, warn)
-        with bars() as progress:
+        entering = publishing.read_ledger_options(ledger, population, recipient, floor, warn)
+        with console.bars() as progress:
             release = run(
                 data,
                 policy,
@@ -97,7 +69,9 @@ def anonymize(
                 sign=sign,
             )
         if json_output:
-            answer_release(release, folder, {"utility": release.utility, "marginals": release.evidence["marginals"]})
+            publishing.answer_release(
+                release, folder, {"utility": release.utility, "marginals": release.evidence["marginals"]}
+            )
         else:
             show_release(release)
 
@@ -110,28 +84,28 @@ def show_release(release: Release) -> None:
         published += f" in {evidence['risk_after'][groups]:,} {groups}"
     for records, what in ((manifest["withheld"], "withheld"), (manifest["missing"]["dropped"], "dropped")):
         published += f", {records:,} {what}" if records else ""
-    say(f"[bold]Verified and published[/]: {published}  ->  {plain(release.data_file)}")
+    console.say(f"[bold]Verified and published[/]: {published}  ->  {console.plain(release.data_file)}")
     _show_promises(release)
     if "choice" in evidence:
         _show_choice(evidence["choice"])
     if "sample" in evidence:
         sample = evidence["sample"]
-        say(f"Drawn at random: {sample['sampled_rows']:,} of {sample['source_rows']:,} records.")
+        console.say(f"Drawn at random: {sample['sampled_rows']:,} of {sample['source_rows']:,} records.")
     if "techniques" in manifest:
-        changed = (f"{plain(name)} ({entry['technique']})" for name, entry in manifest["techniques"].items())
-        say(f"Changed: {', '.join(changed)}. These are not the original values.")
+        changed = (f"{console.plain(name)} ({entry['technique']})" for name, entry in manifest["techniques"].items())
+        console.say(f"Changed: {', '.join(changed)}. These are not the original values.")
     if "number_risk" in evidence:
         from shoal.audit.numbers import describe_high  # NumPy loads where it is used
 
-        say(*map(plain, describe_high(evidence["number_risk"], manifest["attributes"])))
-    say(*map(plain, release.form.summary(evidence)))
+        console.say(*map(console.plain, describe_high(evidence["number_risk"], manifest["attributes"])))
+    console.say(*map(console.plain, release.form.summary(evidence)))
     for name, records in evidence["generalized_sensitive"].items():
-        say(
-            f"{plain(name)} is suppressed in {records:,} of {manifest['rows']:,} records "
+        console.say(
+            f"{console.plain(name)} is suppressed in {records:,} of {manifest['rows']:,} records "
             f"({records / manifest['rows']:.1%}): they publish a more general label."
         )
     _show_utility(release)
-    show_end(release)
+    publishing.show_end(release)
 
 
 def _show_choice(choice: Mapping[str, Any]) -> None:
@@ -139,30 +113,32 @@ def _show_choice(choice: Mapping[str, Any]) -> None:
 
     def name(trial: Mapping[str, Any]) -> str:
         chosen = parameters_text(trial["parameters"])
-        return plain(f"{trial['method']} ({chosen})" if chosen else trial["method"])
+        return console.plain(f"{trial['method']} ({chosen})" if chosen else trial["method"])
 
     scored = sorted((trial for trial in choice["tried"] if "score" in trial), key=lambda trial: -trial["score"])
     listed = ", ".join(f"{name(trial)} {write_kept(trial['score'])}" for trial in scored)
     about = f"three-way tables of {choice['records']:,} records"
-    say(f"Method {choice['method']} was chosen by what is kept of {about}: {listed}.")
+    console.say(f"Method {choice['method']} was chosen by what is kept of {about}: {listed}.")
     refused = [name(trial) for trial in choice["tried"] if "score" not in trial]
     if refused:
-        say(f"These could not be used: {', '.join(refused)}; internal/evidence.json says why.")
+        console.say(f"These could not be used: {', '.join(refused)}; internal/evidence.json says why.")
 
 
 def _show_promises(release: Release) -> None:
     """Show what was promised and achieved, what is claimed, or that nothing is."""
     guarantees, claims = release.manifest["guarantees"], release.manifest.get("claims", ())
     if guarantees:
-        table = make_table("guarantee", "required", "achieved")
+        table = console.make_table("guarantee", "required", "achieved")
         for entry in guarantees:
-            table.add_row(model_text(entry), plain(parameters_text(entry["parameters"])), f"{entry['achieved']:.6g}")
-        out().print(table)
+            table.add_row(
+                model_text(entry), console.plain(parameters_text(entry["parameters"])), f"{entry['achieved']:.6g}"
+            )
+        console.out().print(table)
     for claim in claims:
         claimed = f"{claim['model']} ({parameters_text(claim['parameters'])})"
-        say(f"The release claims {claimed}, which no file can prove.")
+        console.say(f"The release claims {claimed}, which no file can prove.")
     if not guarantees and not claims:
-        say(
+        console.say(
             "[bold red]It promises nothing about people.[/] What was verified: the form of the files, and that values "
             "are those of the source or changed as the policy says."
         )
@@ -173,16 +149,16 @@ def _show_utility(release: Release) -> None:
     from shoal.utility.marginals import describe_marginals  # NumPy loads where it is used
 
     utility = release.evidence["utility"]
-    say(*describe_marginals(release.evidence["marginals"]))
+    console.say(*describe_marginals(release.evidence["marginals"]))
     off = [
         f"{utility[f'count-error-{size}']:.0%} ({utility[f'count-error-{size}-95']:.0%}) for {size:,} records or more"
         for size in (10, 100, 1000)
         if f"count-error-{size}" in utility
     ]
     if off:
-        say(f"Median error of counts (95th percentile): {', '.join(off)}.")
+        console.say(f"Median error of counts (95th percentile): {', '.join(off)}.")
     if "association-kept" in utility:
-        say(
+        console.say(
             f"It keeps {utility['association-kept']:.0%} of the association between columns. Confidence intervals of "
             f"regression coefficients overlap by {utility['regression-overlap']:.0%}. The median error of subgroup "
             f"means is {utility['subgroup-error']:.2f} standard deviations (95th percentile: "

@@ -13,9 +13,8 @@ from shoal.cli.publishing import DataArgument, show_findings
 from shoal.core.wording import parameters_text, range_text
 
 if TYPE_CHECKING:
-    from shoal.audit.individual import IndividualRisk
-    from shoal.audit.loglinear import LogLinearRisk
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
+    from shoal.audit.survey import IndividualRisk, LogLinearRisk
     from shoal.audit.uniqueness import SetRisk
     from shoal.models.population import PopulationUniqueness
 

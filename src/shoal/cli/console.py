@@ -70,7 +70,7 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
             _refuse_narrow()
             yield
         except ShoalError as error:
-            more = {"findings": error.as_list()} if isinstance(error, FindingsError) else {}
+            more = {"findings": [one.as_dict() for one in error.findings]} if isinstance(error, FindingsError) else {}
             _stop(str(error), error.exit_code, json_output, more)
         except KeyboardInterrupt:
             _stop(f"interrupted; {outcome()}", INTERRUPTED, json_output)

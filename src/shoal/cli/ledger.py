@@ -88,8 +88,7 @@ def add(
         Path | None, typer.Option(help="The table it was made from, to verify and link the release with.")
     ] = None,
     policy: Annotated[
-        Path | None,
-        typer.Option("--policy", "-p", help="Its policy: earlier names of columns, accepted findings."),
+        Path | None, typer.Option("--policy", "-p", help="Its policy: earlier names of columns, accepted findings.")
     ] = None,
 ) -> Reply:
     """Add an earlier release. It is verified and linked, but not refused."""

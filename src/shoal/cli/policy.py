@@ -37,8 +37,7 @@ def schema(
 
 @app.command()
 def check(
-    policy: Annotated[Path, typer.Argument(help="The policy to check.")],
-    json_output: JsonOption = False,
+    policy: Annotated[Path, typer.Argument(help="The policy to check.")], json_output: JsonOption = False
 ) -> None:
     """Check a policy without data."""
     with reporting(json_output):

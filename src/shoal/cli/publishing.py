@@ -37,8 +37,7 @@ SeedOption: TypeAlias = Annotated[
     typer.Option(help="Make the run repeatable. Anybody with the seed and the source can undo the shuffle.", min=0),
 ]
 ToOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--to", metavar="ADDRESS#TABLE", help="Also write the release to this new database table."),
+    str | None, typer.Option("--to", metavar="ADDRESS#TABLE", help="Also write the release to this new database table.")
 ]
 LedgerOption: TypeAlias = Annotated[
     Path | None,

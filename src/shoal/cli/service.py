@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from shoal.cli import console
 from shoal.cli.agency import app as app
-from shoal.cli.console import (
-    Reply,
-    Replying,
-    add_command,
-    bars,
-    join_parameters,
-    make_table,
-    plain,
-    reply,
-    reporting,
-    require_packages,
-)
 from shoal.core.errors import ShoalError, UsageError
 
 if TYPE_CHECKING:
@@ -44,28 +33,28 @@ Database = Annotated[
 Days = Annotated[int, typer.Option("--expires", metavar="DAYS", help="Days until it expires.", min=1, max=3660)]
 
 
-def ask_service(name: str) -> Callable[[Replying], None]:
+def ask_service(name: str) -> Callable[[console.Replying], None]:
     """Return a decorator that makes a command of a function that asks a service by its *client*."""
 
-    def register(function: Replying) -> None:
-        def run(*, url: Url, token_file: TokenFile = None, insecure: Insecure = False, **given: Any) -> Reply:
+    def register(function: console.Replying) -> None:
+        def run(*, url: Url, token_file: TokenFile = None, insecure: Insecure = False, **given: Any) -> console.Reply:
             from shoal.agency.client import AgencyClient, read_token
 
             return function(AgencyClient.at(url, read_token(token_file), insecure=insecure), **given)
 
-        add_command(app, name)(join_parameters(run, function, "client"))
+        console.add_command(app, name)(console.join_parameters(run, function, "client"))
 
     return register
 
 
-def work_beside(name: str) -> Callable[[Replying], None]:
+def work_beside(name: str) -> Callable[[console.Replying], None]:
     """Return a decorator that makes a command of a function that works on a service's database by its *settings*."""
 
-    def register(function: Replying) -> None:
-        def run(*, database: Database = None, **given: Any) -> Reply:
+    def register(function: console.Replying) -> None:
+        def run(*, database: Database = None, **given: Any) -> console.Reply:
             return function(read_settings(database=database), **given)
 
-        add_command(app, name)(join_parameters(run, function, "settings"))
+        console.add_command(app, name)(console.join_parameters(run, function, "settings"))
 
     return register
 
@@ -73,7 +62,7 @@ def work_beside(name: str) -> Callable[[Replying], None]:
 def read_settings(**given: Any) -> Chosen:
     """Return the settings of the service, whose packages must be there."""
     needed = ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
-    require_packages("the agency's service", "agency", *needed)
+    console.require_packages("the agency's service", "agency", *needed)
     from shoal.agency.service.settings import settings
 
     return settings(**given)
@@ -83,12 +72,7 @@ def quote(value: object, form: str = "") -> str:
     """Return what a service said as text that neither a terminal nor the console takes for anything else."""
     from shoal.agency.client import make_printable
 
-    return plain(make_printable(format(value, form) if form and isinstance(value, int) else value))
-
-
-def quote_entry(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of a service's list as texts; what it lacks stays an error."""
-    return type(entry)({name: quote(value, "" if name == "id" else ",") for name, value in entry.items()})
+    return console.plain(make_printable(format(value, form) if form and isinstance(value, int) else value))
 
 
 def amount(number: object, one: str, several: str | None = None) -> str:
@@ -114,7 +98,7 @@ def serve(
     json_output: Annotated[bool, typer.Option("--json", help="Print the address as one JSON object.")] = False,
 ) -> None:
     """Run the agency's service over HTTP: campaigns, plans and registered releases. Ctrl-C ends it."""
-    with reporting(json_output):
+    with console.reporting(json_output):
         secured = {"tls_cert": tls_cert, "tls_key": tls_key, "behind_proxy": behind_proxy}
         chosen = read_settings(database=database, host=host, port=port, **secured)
         from shoal.agency.service.application import serve as run
@@ -123,7 +107,7 @@ def serve(
 
         def announce(name: str, number: int) -> None:
             address = f"http{'s' if chosen.tls_cert else ''}://{name}:{number}"
-            reply(json_output, {"url": address, "port": number}, f"The agency serves on {address}")
+            console.reply(json_output, {"url": address, "port": number}, f"The agency serves on {address}")
             sys.stdout.flush()
             if port_file is not None:
                 write_port(port_file, number)
@@ -132,7 +116,7 @@ def serve(
 
 
 @work_beside("migrate")
-def migrate(settings: Chosen) -> Reply:
+def migrate(settings: Chosen) -> console.Reply:
     """Bring a database up to date. It is created if it does not exist."""
     from shoal.agency.service.database import open_migrated
 
@@ -146,12 +130,12 @@ def token(
     role: Annotated[str, typer.Option(help="agency, owner or client.")],
     name: Annotated[str, typer.Option(help="Whom it is for; it distinguishes owners.")],
     expires: Days = 90,
-) -> Reply:
+) -> console.Reply:
     """Make a token and print it. It is shown only once; use this for an agency's first token."""
     from shoal.agency.service.administration import create_first_token
 
     made = create_first_token(settings, name, role, expires)
-    return made, plain(made["token"])
+    return made, console.plain(made["token"])
 
 
 @work_beside("renew")
@@ -159,12 +143,12 @@ def renew(
     settings: Chosen,
     token: Annotated[int, typer.Argument(metavar="TOKEN", help="Number of the token, as `GET /v1/tokens` lists it.")],
     expires: Days = 90,
-) -> Reply:
+) -> console.Reply:
     """Renew a token, even if it has expired. The token itself stays the same."""
     from shoal.agency.service.administration import renew_beside
 
     made = renew_beside(settings, token, expires)
-    return made, f"Token {token}, of {plain(made['name'])}, is valid until {made['expires_at'][:10]}."
+    return made, f"Token {token}, of {console.plain(made['name'])}, is valid until {made['expires_at'][:10]}."
 
 
 @ask_service("open")
@@ -175,11 +159,11 @@ def open_campaign(
         Path | None,
         typer.Option(help="Known distribution of the population (counts or probabilities); owners then send none."),
     ] = None,
-) -> Reply:
+) -> console.Reply:
     """Open a campaign. Owners contribute counts to it, unless you give a distribution."""
     from shoal.agency.distribution import read_distribution
     from shoal.agency.domain import Domain
-    from shoal.agency.submissions import read_campaign, read_counts
+    from shoal.agency.tables import read_campaign, read_counts
 
     body = read_campaign(campaign_file)
     given = None
@@ -201,7 +185,7 @@ def open_campaign(
 
 
 @ask_service("status")
-def status(client: Client, campaign: Campaign) -> Reply:
+def status(client: Client, campaign: Campaign) -> console.Reply:
     """Show the progress of a campaign: contributions, numbers of records, and registered releases."""
     found = client.ask("GET", "campaigns", campaign)
     planned = found["state"] in ("planned", "closed")
@@ -234,7 +218,7 @@ def settle(
     p: Annotated[
         float | None, typer.Option("--p", help="Least probability of each of the l values of every class.")
     ] = None,
-) -> Reply:
+) -> console.Reply:
     """Make a campaign's plan. From then on it never changes."""
     from shoal.agency.client import PLANNING
 
@@ -246,17 +230,17 @@ def settle(
 
 
 @ask_service("close")
-def close(client: Client, campaign: Campaign) -> Reply:
+def close(client: Client, campaign: Campaign) -> console.Reply:
     """Close a campaign. No more releases can be registered; registered ones stay."""
     closed = client.ask("POST", "campaigns", campaign, "state", body={"state": "closed"})
     return closed, f"Campaign {quote(campaign)} is closed."
 
 
 @ask_service("campaigns")
-def campaigns(client: Client) -> Reply:
+def campaigns(client: Client) -> console.Reply:
     """List the campaigns of an agency."""
     found = client.list("campaigns")
-    table = make_table("campaign", "name", "state", "promise")
+    table = console.make_table("campaign", "name", "state", "promise")
     for entry in found:
         number = f"l = {quote(entry['l'])}" if entry["k"] is None else f"k = {quote(entry['k'])}"
         promise = f"{quote(entry['promise'])} ({number}, delta = {quote(entry['delta'])})"
@@ -273,7 +257,7 @@ def request(
     delta: Annotated[
         float | None, typer.Option(help="Probability with which a release may break that promise.")
     ] = None,
-) -> Reply:
+) -> console.Reply:
     """Ask an agency for releases. It approves or refuses; `shoal agency requests` shows its decision."""
     body: dict[str, Any] = {"purpose": purpose, "l": l, "delta": delta}
     if wanted.isdecimal():
@@ -293,7 +277,7 @@ def requests(
     approve: Annotated[bool | None, typer.Option("--approve/--refuse", help="The decision.")] = None,
     campaign: Annotated[int | None, typer.Option(help="The campaign, if the request names none.", min=1)] = None,
     reason: Annotated[str, typer.Option(help="The reason, shown to the client.")] = "",
-) -> Reply:
+) -> console.Reply:
     """List clients' requests, or decide one. An approved client may read the campaign's registered releases."""
     if (request is None) != (approve is None):
         raise UsageError("give a request's number with --approve or --refuse to decide it, or neither to list requests")
@@ -302,7 +286,7 @@ def requests(
         made = client.ask("POST", "requests", str(request), "decision", body=body)
         return made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}."
     found, names = client.list("requests"), ("id", "client", "campaign", "state", "purpose", "reason")
-    table = make_table("request", *names[1:])
+    table = console.make_table("request", *names[1:])
     for entry in found:
         table.add_row(*(quote(entry[name] or "") for name in names))
     return {"requests": found}, table if found else "There is no request yet."
@@ -318,10 +302,10 @@ def contribute(
     data: Annotated[
         Path | None, typer.Option(help="A table with one row per person instead, counted on this machine.")
     ] = None,
-) -> Reply:
+) -> console.Reply:
     """Send counts of past records to a campaign. They replace earlier ones; rows are not sent."""
     from shoal.agency.domain import Domain
-    from shoal.agency.submissions import count_by_domain, read_counts
+    from shoal.agency.tables import count_by_domain, read_counts
 
     if (counts is None) == (data is None):
         raise UsageError("give either a file of counts, or --data with a table of records")
@@ -338,7 +322,7 @@ def fetch(
     client: Client,
     campaign: Campaign,
     output: Annotated[Path, typer.Option("--out", "-o", help="New file for the plan.")],
-) -> Reply:
+) -> console.Reply:
     """Fetch a campaign's plan for `shoal agency apply`. Its digest is checked before it is written."""
     plan = client.fetch(campaign, output)
     content = {"plan": str(output), "classes": plan.classes, "records": plan.records, "delta": plan.delta}
@@ -358,10 +342,10 @@ def report(
     records: Annotated[int | None, typer.Option(help="How many records you have.", min=0)] = None,
     data: Annotated[Path | None, typer.Option(help="Count the rows of this table instead; they stay here.")] = None,
     unit: Annotated[str | None, typer.Option(help="With --data: count people, identified by this column.")] = None,
-) -> Reply:
+) -> console.Reply:
     """Report how many records you have. The agency answers how many are missing."""
     from shoal.agency.apply import count_people
-    from shoal.agency.submissions import count_rows
+    from shoal.agency.tables import count_rows
     from shoal.sources.opening import open_source
 
     if unit is not None and data is None:
@@ -381,11 +365,11 @@ def register(
     client: Client,
     campaign: Campaign,
     folder: Annotated[Path, typer.Argument(help="The release that `shoal agency apply` wrote.")],
-) -> Reply:
+) -> console.Reply:
     """Verify and register a release by the plan. Its manifest, digests and counts are sent, but no rows."""
-    from shoal.agency.submissions import make_registration
+    from shoal.agency.tables import make_registration
 
-    with bars() as progress:
+    with console.bars() as progress:
         body = make_registration(folder, progress=progress)
     registered = client.ask("POST", "campaigns", campaign, "releases", body=body)
     number, basis = quote(registered["id"]), quote(registered["basis"])
@@ -404,14 +388,14 @@ def releases(
         str | None,
         typer.Option(help="State which values remain for a person such as age=34,sex=F, by the releases' counts."),
     ] = None,
-) -> Reply:
+) -> console.Reply:
     """List a campaign's releases, and what they guarantee together."""
     found = client.list("campaigns", campaign, "releases")
     query = {} if together is None else {"releases": together}
     guarantee = client.ask("GET", "campaigns", campaign, "guarantee", query=query)
-    table = make_table("release", "owner", "rows", "its promise is", "registered (UTC)")
+    table = console.make_table("release", "owner", "rows", "its promise is", "registered (UTC)")
     for entry in found:
-        shown = quote_entry(entry)
+        shown = type(entry)({name: quote(value, "" if name == "id" else ",") for name, value in entry.items()})
         when = shown["at"][:19].replace("T", " ")
         table.add_row(*(shown[name] for name in ("id", "owner", "rows", "basis")), when)
     lines = [table if found else "No release is registered yet.", quote(guarantee["statement"])]

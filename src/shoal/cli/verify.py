@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import (
-    EngineOption,
-    JsonOption,
-    MasterOption,
-    answer,
-    bars,
-    make_table,
-    out,
-    plain,
-    reporting,
-)
+from shoal.cli import console
 from shoal.core.errors import UsageError
 from shoal.core.wording import parameters_text
 
@@ -33,30 +23,27 @@ REJECTED = 4
 def verify(
     folder: Annotated[Path, typer.Argument(help="The release: its folder, or the public folder in it.")],
     source: Annotated[
-        str | None,
-        typer.Option(help="The original table: also check that the published rows are true."),
+        str | None, typer.Option(help="The original table: also check that the published rows are true.")
     ] = None,
     population: Annotated[
-        str | None,
-        typer.Option(help="The population table for a promised k-map or delta-presence."),
+        str | None, typer.Option(help="The population table for a promised k-map or delta-presence.")
     ] = None,
     policy: Annotated[
         Path | None,
         typer.Option("--policy", "-p", help="Policy that states how to read the source and the population tables."),
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts."),
+        str | None, typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts.")
     ] = None,
     public_key: Annotated[
         Path | None, typer.Option(help="Public key of the data holder: also check the release's signature.")
     ] = None,
-    engine: EngineOption = "local",
-    master: MasterOption = None,
-    json_output: JsonOption = False,
+    engine: console.EngineOption = "local",
+    master: console.MasterOption = None,
+    json_output: console.JsonOption = False,
 ) -> None:
     """Recompute every guarantee from the written files, with independent code. Exit code 4: do not publish."""
-    with reporting(json_output):
+    with console.reporting(json_output):
         from shoal.engines.regions.budget import Budget
         from shoal.policy.policy import Policy
         from shoal.sources.opening import open_source
@@ -77,7 +64,7 @@ def verify(
         elif policy is not None and asked is not None:
             known = {getattr(model, "population", None) for model in asked.privacy}
             tables = {name: policy.parent / name for name in _list_populations(manifest) if name in known}
-        with bars() as progress:
+        with console.bars() as progress:
             verification = verify(
                 folder,
                 source=original,
@@ -88,7 +75,7 @@ def verify(
                 public_key=key,
             )
         if json_output:
-            answer(verification.as_dict())
+            console.answer(verification.as_dict())
         else:
             show(verification, with_source=source is not None)
     if not verification.verified:
@@ -146,19 +133,19 @@ def _list_populations(manifest: dict[str, Any]) -> list[str]:
 
 def show(verification: Verification, *, with_source: bool) -> None:
     """List every guarantee, claim and check with its verdict."""
-    table = make_table("", "checked", "found")
+    table = console.make_table("", "checked", "found")
     for promise in verification.guarantees:
-        table.add_row(_mark(promise.ok), promise.model, plain(promise.detail))
+        table.add_row(_mark(promise.ok), promise.model, console.plain(promise.detail))
     for claim in verification.claims:
         said = f"{parameters_text(claim.parameters)}: {claim.detail}"
-        table.add_row("[yellow]claim[/]", claim.model, plain(said))
+        table.add_row("[yellow]claim[/]", claim.model, console.plain(said))
     if not verification.guarantees and not verification.claims and verification.may_promise_nothing:
         table.add_row("[yellow]none[/]", "promises", "this release promises nothing about people")
     for check in verification.checks:
-        table.add_row(_mark(check.ok) if check.done else "[yellow]not done[/]", check.name, plain(check.detail))
-    out().print(table)
+        table.add_row(_mark(check.ok) if check.done else "[yellow]not done[/]", check.name, console.plain(check.detail))
+    console.out().print(table)
     if not verification.verified:
-        out().print("[bold red]Not verified[/]: do not publish.")
+        console.out().print("[bold red]Not verified[/]: do not publish.")
         return
     asked = with_source or any(check.name == "truth" for check in verification.checks)
     scope = "" if asked else " (whether the rows are true was not checked; give --source)"
@@ -166,7 +153,7 @@ def show(verification: Verification, *, with_source: bool) -> None:
         scope += ", except for what is only claimed"
     elif not verification.guarantees:
         scope += "; it promises nothing about people"
-    out().print(f"[bold green]Verified[/]{scope}.")
+    console.out().print(f"[bold green]Verified[/]{scope}.")
 
 
 def _mark(ok: bool) -> str:

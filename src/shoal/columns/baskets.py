@@ -321,12 +321,7 @@ def describe_items(
 
 
 def baskets(
-    data: object,
-    person: str,
-    item: str,
-    *,
-    separator: str = ";",
-    options: SourceOptions | None = None,
+    data: object, person: str, item: str, *, separator: str = ";", options: SourceOptions | None = None
 ) -> pa.Table:
     """Gather a long table, one row for every person and item, into baskets: one row for every person.
 

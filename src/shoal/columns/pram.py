@@ -101,7 +101,8 @@ class Pram(Technique):
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
         """Say how values were replaced."""
-        within = f", separately in each group of records that agree in {_names(entry)}" if entry["strata"] else ""
+        strata = join_words([code(name) for name in entry["strata"]])
+        within = f", separately in each group of records that agree in {strata}" if strata else ""
         kept = f" Each was kept with a probability of at least {entry['keep']:g}." if "keep" in entry else ""
         fair = " Expected frequencies are those of the data." if entry["invariant"] else ""
         return (
@@ -218,10 +219,6 @@ class Matrix(NamedTuple):
     stratum: int
     labels: IntArray  # (n,) the values that it is about, ascending
     units: IntArray  # (n, n) probabilities times UNITS, of which each row adds up to that
-
-
-def _names(entry: Mapping[str, Any]) -> str:
-    return join_words([code(name) for name in entry["strata"]])
 
 
 def _number_strata(

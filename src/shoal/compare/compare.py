@@ -247,7 +247,8 @@ class Bench:
     ) -> Bench:
         """Find what all policies publish, and see that a control table has it."""
         spread = [unfold_baskets(policy, open_source(people, policy.source)) for policy in policies]
-        names = names_in_all([policy for policy, _ in spread])
+        published = [[*policy.names("quasi"), *policy.names("sensitive")] for policy, _ in spread]
+        names = [name for name in published[0] if all(name in each for each in published)]
         if strangers is not None:
             known = unfold_baskets(policies[0], open_source(strangers, policies[0].source))[1].schema.names
             for name in names:
@@ -311,9 +312,3 @@ def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
 def make_release(people: pa.Table, policy: Policy, *, seed: int | None, tables: SourceTables | None) -> Release:
     """Return a verified release in memory, whose tables are compared with these."""
     return Run.start(people, policy, Options(seed=seed, tables=tables), Silent()).finish(people)
-
-
-def names_in_all(policies: Sequence[Policy]) -> list[str]:
-    """Return the attributes that are quasi or sensitive in every policy, in the order of the first one."""
-    published = [[*policy.names("quasi"), *policy.names("sensitive")] for policy in policies]
-    return [name for name in published[0] if all(name in each for each in published)]

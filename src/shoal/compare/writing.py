@@ -77,7 +77,10 @@ class Wanted:
         if self.frontier is not None:
             write_text(self.frontier, found.frontier().standalone())
         if self.html is not None:
-            write_text(self.html, html_page(found, title))
+            ranked = _rank(found)
+            others = [place for place, row in enumerate(found.rows) if row.reason is None and place not in ranked]
+            content = _describe(found, [*ranked, *others], ("; the opinion: {}", None))
+            write_text(self.html, str(render("comparison.html", **content, title=title, plot_style=plot_style())))
 
 
 def flat_csv(found: Comparison) -> str:
@@ -96,14 +99,6 @@ def markdown_page(found: Comparison, title: str, picture: str | None = None, *be
     made = [place for place, row in enumerate(found.rows) if row.reason is None]
     content = _describe(found, made, (" [{}]", "not rated"))
     return str(render("comparison.md", **content, title=title, picture=picture, before=before))
-
-
-def html_page(found: Comparison, title: str) -> str:
-    """Return the ranking, the frontier, every measured figure, what could not be made, and how to read it."""
-    ranked = _rank(found)
-    others = [place for place, row in enumerate(found.rows) if row.reason is None and place not in ranked]
-    content = _describe(found, [*ranked, *others], ("; the opinion: {}", None))
-    return str(render("comparison.html", **content, title=title, plot_style=plot_style()))
 
 
 def notebook_output(found: Comparison) -> str:

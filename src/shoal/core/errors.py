@@ -22,7 +22,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from shoal.core.results import Finding
@@ -92,10 +92,6 @@ class FindingsError(ShoalError):
         """Keep the findings beside the message."""
         super().__init__(message)
         self.findings = tuple(findings)
-
-    def as_list(self) -> list[dict[str, Any]]:
-        """Return all findings of the run, as JSON can hold them."""
-        return [finding.as_dict() for finding in self.findings]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

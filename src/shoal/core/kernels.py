@@ -144,12 +144,7 @@ def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
 
 @kernel
 def draw_targets(
-    cells: Ints,
-    first: Ints,
-    target: NDArray[np.int32],
-    remaining: Ints,
-    left: Ints,
-    chance: NDArray[np.float64],
+    cells: Ints, first: Ints, target: NDArray[np.int32], remaining: Ints, left: Ints, chance: NDArray[np.float64]
 ) -> NDArray[np.int32]:
     """Deal rows to the targets of their cells, each of the cell's arrangements being equally likely.
 

@@ -20,23 +20,7 @@ from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
-from shoal.datasets.hospital_rates import (
-    ADMISSIONS,
-    ADMISSIONS_FOR_BIRTH,
-    AGE_PROFILES,
-    ALL_DIAGNOSES,
-    ALL_OCCUPATIONS,
-    CHARACTERS,
-    DIAGNOSES,
-    EXPOSURES,
-    INSURANCE_CHANCES,
-    INSURANCE_PRICES,
-    INSURANCES,
-    LEANING_TO_AGE,
-    OCCUPATIONS,
-    PRIVATE_BY_AGE,
-    REGIONS,
-)
+from shoal.datasets import hospital_rates as rates
 
 BLOCK = 50_000  # rows drawn from one generator, whatever the size of the batches
 MOST_ROWS = 10**10  # as many as there are patient numbers
@@ -149,20 +133,20 @@ def hospital_tables() -> HospitalTables:
         occupation=Chances.of(_occupation_weights()),
         insurance=Chances.of(_insurance_weights()),
         stage=np.searchsorted((30, 50), AGES, side="right").astype(np.int32),
-        exposure=np.array([EXPOSURES.index(job.exposure) for job in ALL_OCCUPATIONS], dtype=np.int32),
+        exposure=np.array([rates.EXPOSURES.index(job.exposure) for job in rates.ALL_OCCUPATIONS], dtype=np.int32),
         day=Chances.of(_day_weights(days, weekday)[np.newaxis, :]),
         season=(month % 12 // 3).astype(np.int32),
         weekend=(weekday >= 5).astype(np.int32),
         band=band.astype(np.int32),
         diagnosis=Chances.of(_diagnosis_weights(band)),
-        log_cost=np.log([diagnosis.cost for diagnosis in ALL_DIAGNOSES]),
+        log_cost=np.log([diagnosis.cost for diagnosis in rates.ALL_DIAGNOSES]),
     )
 
 
 def _postcodes() -> tuple[tuple[str, ...], FloatArray, CodeArray]:
     """Return sorted postcodes with Zipf-like weights, within a region and between regions."""
     rows: list[tuple[str, float, int]] = []
-    for rank, (prefix, kind) in enumerate(REGIONS.items()):
+    for rank, (prefix, kind) in enumerate(rates.REGIONS.items()):
         size = 150 - 5 * rank
         places = np.arange(size)
         weights = (places + 4.0) ** -0.9
@@ -171,7 +155,7 @@ def _postcodes() -> tuple[tuple[str, ...], FloatArray, CodeArray]:
         rows += zip(
             (f"{prefix}{suffix:03d}" for suffix in suffixes),
             weights.tolist(),
-            [CHARACTERS.index(kind)] * size,
+            [rates.CHARACTERS.index(kind)] * size,
             strict=True,
         )
     texts, shares, kinds = zip(*sorted(rows), strict=True)
@@ -179,30 +163,30 @@ def _postcodes() -> tuple[tuple[str, ...], FloatArray, CodeArray]:
 
 
 def _age_weights() -> FloatArray:
-    admissions = np.interp(AGES, *ADMISSIONS)
-    births = np.interp(AGES, *ADMISSIONS_FOR_BIRTH)
+    admissions = np.interp(AGES, *rates.ADMISSIONS)
+    births = np.interp(AGES, *rates.ADMISSIONS_FOR_BIRTH)
     # The oldest are women: their survival reaches further.
     by_sex = np.stack([admissions * (0.85 + 0.3 * (AGES / 90) ** 4) + births, admissions])
-    leaning = np.array([LEANING_TO_AGE[kind] for kind in CHARACTERS])
+    leaning = np.array([rates.LEANING_TO_AGE[kind] for kind in rates.CHARACTERS])
     lean = leaning[:, np.newaxis] ** (AGES / 100)  # (n_characters, n_ages)
     return (lean[:, np.newaxis, :] * by_sex).reshape(-1, AGES.size)
 
 
 def _occupation_weights() -> FloatArray:
-    weights = np.empty((len(CHARACTERS), len(SEXES), AGES.size, len(ALL_OCCUPATIONS)))
-    for column, job in enumerate(ALL_OCCUPATIONS):
+    weights = np.empty((len(rates.CHARACTERS), len(SEXES), AGES.size, len(rates.ALL_OCCUPATIONS)))
+    for column, job in enumerate(rates.ALL_OCCUPATIONS):
         ages = np.interp(AGES, *job.ages) * (job.start <= AGES) * job.weight
         sexes = np.array([job.women, job.men]) / (job.women + job.men)
-        regions = np.array([job.excess if kind == job.where else 1.0 for kind in CHARACTERS])
+        regions = np.array([job.excess if kind == job.where else 1.0 for kind in rates.CHARACTERS])
         weights[..., column] = regions[:, None, None] * sexes[None, :, None] * ages
-    return weights.reshape(-1, len(ALL_OCCUPATIONS))
+    return weights.reshape(-1, len(rates.ALL_OCCUPATIONS))
 
 
 def _insurance_weights() -> FloatArray:
-    by_job = np.array([INSURANCE_CHANCES[job.insurance] for job in ALL_OCCUPATIONS])
-    stages = np.ones((len(PRIVATE_BY_AGE), len(INSURANCES)))
-    stages[:, INSURANCES.index("private")] = PRIVATE_BY_AGE
-    return (by_job[:, np.newaxis, :] * stages).reshape(-1, len(INSURANCES))
+    by_job = np.array([rates.INSURANCE_CHANCES[job.insurance] for job in rates.ALL_OCCUPATIONS])
+    stages = np.ones((len(rates.PRIVATE_BY_AGE), len(rates.INSURANCES)))
+    stages[:, rates.INSURANCES.index("private")] = rates.PRIVATE_BY_AGE
+    return (by_job[:, np.newaxis, :] * stages).reshape(-1, len(rates.INSURANCES))
 
 
 def _day_weights(days: np.typing.NDArray[np.datetime64], weekday: np.typing.NDArray[np.int64]) -> FloatArray:
@@ -217,14 +201,14 @@ def _day_weights(days: np.typing.NDArray[np.datetime64], weekday: np.typing.NDAr
 def _diagnosis_weights(band: np.typing.NDArray[np.int64]) -> FloatArray:
     n_bands = int(band[-1]) + 1
     middles = np.array([AGES[band == number].mean() for number in range(n_bands)])
-    profiles = {name: np.interp(middles, *knots) for name, knots in AGE_PROFILES.items()}
-    shape = (n_bands, len(SEXES), len(SEASONS), 2, len(EXPOSURES), len(ALL_DIAGNOSES))
+    profiles = {name: np.interp(middles, *knots) for name, knots in rates.AGE_PROFILES.items()}
+    shape = (n_bands, len(SEXES), len(SEASONS), 2, len(rates.EXPOSURES), len(rates.ALL_DIAGNOSES))
     weights = np.empty(shape)
-    for column, diagnosis in enumerate(ALL_DIAGNOSES):
+    for column, diagnosis in enumerate(rates.ALL_DIAGNOSES):
         sexes = np.array([diagnosis.women, diagnosis.men]) / (diagnosis.women + diagnosis.men)
         seasons = np.array([diagnosis.winter, 1.0, diagnosis.summer, 1.0])
         weekends = np.array([1.0, diagnosis.weekend])
-        works = np.array([diagnosis.excess if kind == diagnosis.exposed else 1.0 for kind in EXPOSURES])
+        works = np.array([diagnosis.excess if kind == diagnosis.exposed else 1.0 for kind in rates.EXPOSURES])
         ages = diagnosis.weight**STEEPNESS * profiles[diagnosis.ages]
         weights[..., column] = (
             ages[:, None, None, None, None]
@@ -233,7 +217,7 @@ def _diagnosis_weights(band: np.typing.NDArray[np.int64]) -> FloatArray:
             * weekends[None, None, None, :, None]
             * works
         )
-    return weights.reshape(-1, len(ALL_DIAGNOSES))
+    return weights.reshape(-1, len(rates.ALL_DIAGNOSES))
 
 
 def stays(n: int, *, seed: int | None = None, batch: int = 500_000, missing: float = 0.01) -> Iterator[pa.RecordBatch]:
@@ -263,13 +247,13 @@ def diagnosis_tree() -> dict[str, dict[str, list[str]]]:
     """Return chapters of groups of diagnoses: a ``tree`` taxonomy but for its root."""
     return {
         chapter: {group: [diagnosis.name for diagnosis in members] for group, members in groups.items()}
-        for chapter, groups in DIAGNOSES.items()
+        for chapter, groups in rates.DIAGNOSES.items()
     }
 
 
 def occupation_tree() -> dict[str, list[str]]:
     """Return groups of occupations: a ``tree`` taxonomy but for its root."""
-    return {group: [job.name for job in members] for group, members in OCCUPATIONS.items()}
+    return {group: [job.name for job in members] for group, members in rates.OCCUPATIONS.items()}
 
 
 def hospital_policy(*, k: int = 10, l: float = 4) -> dict[str, Any]:
@@ -332,13 +316,13 @@ def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.
     home = character * len(SEXES) + sex
     age = chances.age.draw(uniform[2], home)
     occupation = chances.occupation.draw(uniform[3], home * (OLDEST + 1) + age)
-    insurance = chances.insurance.draw(uniform[4], occupation * len(PRIVATE_BY_AGE) + chances.stage.take(age))
+    insurance = chances.insurance.draw(uniform[4], occupation * len(rates.PRIVATE_BY_AGE) + chances.stage.take(age))
     day = chances.day.draw(uniform[5])
     moment = (chances.band.take(age) * len(SEXES) + sex) * len(SEASONS) + chances.season.take(day)
-    moment = (moment * 2 + chances.weekend.take(day)) * len(EXPOSURES) + chances.exposure.take(occupation)
+    moment = (moment * 2 + chances.weekend.take(day)) * len(rates.EXPOSURES) + chances.exposure.take(occupation)
     diagnosis = chances.diagnosis.draw(uniform[6], moment)
     logarithm = chances.log_cost.take(diagnosis) + generator.normal(0, SPREAD, BLOCK)
-    cost = np.exp(logarithm) * (0.85 + 0.005 * age) * np.take(INSURANCE_PRICES, insurance)
+    cost = np.exp(logarithm) * (0.85 + 0.005 * age) * np.take(rates.INSURANCE_PRICES, insurance)
 
     return pa.RecordBatch.from_arrays(
         [
@@ -347,9 +331,9 @@ def _block(entropy: int, start: int, rounds: AnyIntArray, missing: float) -> pa.
             _dictionary(sex, SEXES),
             _dictionary(postcode, chances.postcodes),
             pa.array(day + FIRST_DAY.astype(np.int32)).cast(pa.date32()),
-            _dictionary(occupation, [job.name for job in ALL_OCCUPATIONS], uniform[7] < missing),
-            _dictionary(insurance, INSURANCES),
-            _dictionary(diagnosis, [illness.name for illness in ALL_DIAGNOSES]),
+            _dictionary(occupation, [job.name for job in rates.ALL_OCCUPATIONS], uniform[7] < missing),
+            _dictionary(insurance, rates.INSURANCES),
+            _dictionary(diagnosis, [illness.name for illness in rates.ALL_DIAGNOSES]),
             pa.array(cost.round(2)),
         ],
         schema=SCHEMA,

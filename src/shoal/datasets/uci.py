@@ -72,7 +72,7 @@ class Origin:
         given = data_folder()
         if given is not None and (given / self.file).is_file():
             return self._check(self._unpack(given / self.file), "the folder of SHOAL_DATA")
-        cached = cache_folder() / self.file
+        cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shoal" / self.file
         if not cached.is_file():
             self._download(cached)
         try:
@@ -128,11 +128,6 @@ def data_folder() -> Path | None:
     """Return the folder that ``SHOAL_DATA`` names, if it does."""
     given = os.environ.get("SHOAL_DATA")
     return Path(given) if given else None
-
-
-def cache_folder() -> Path:
-    """Return where downloads are kept: ``shoal`` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shoal"
 
 
 def fetch(address: str) -> bytes:

@@ -11,21 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from shoal.core.errors import InputError, ShoalError, UsageError
-from shoal.linking.linkable import (
-    ABSENT,
-    Candidates,
-    Linkable,
-    LinkColumn,
-    choose_sensitive,
-    cover_itself,
-    encode_column,
-    read_agreed_classes,
-    read_columns,
-    read_generalized,
-    read_plan,
-    read_rows,
-    read_slices,
-)
+from shoal.linking import linkable
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.release.release import CLASS, PUBLIC, Release, find_release
@@ -61,7 +47,7 @@ def read_linkables(
     policy: Policy | None = None,
     sensitive: str | None = None,
     known: Callable[[Collection[str]], Collection[str]] = lambda quasi: quasi,
-) -> tuple[list[Linkable], str]:
+) -> tuple[list[linkable.Linkable], str]:
     """Read releases to be linked, and say which sensitive attribute they have in common.
 
     An attribute that is quasi in one release is one that an adversary knows: where another release publishes it as
@@ -69,7 +55,7 @@ def read_linkables(
     nobody asks about must not be read, since combinations of a bucket that differ only there are one.
     """
     opened = [_open(release, policy) for release in releases]
-    chosen = choose_sensitive([each.of_role("sensitive") for each in opened], sensitive)
+    chosen = linkable.choose_sensitive([each.of_role("sensitive") for each in opened], sensitive)
     quasi = dict.fromkeys(name for each in opened for name in each.of_role("quasi") if name != chosen)
     if not quasi:
         raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
@@ -135,30 +121,32 @@ def _roles(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
 
 
-def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: str) -> Linkable:
+def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: str) -> linkable.Linkable:
     manifest, data = opened.manifest, opened.data
     if manifest is None:
         if policy is None:
             raise TypeError("a table of others is opened with a policy")
         wanted = [name for name in opened.roles if name in known and opened.roles[name] != "sensitive"]
-        return read_foreign(opened.name, read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
+        return read_foreign(opened.name, linkable.read_columns(data, [*wanted, sensitive]), wanted, sensitive, policy)
     form = read_form(manifest)
     if not form.whole_records:
         sliced = form.slice_rows(data if isinstance(data, pa.Table) else form.read_rows(data))
-        return read_slices(opened.name, sliced, manifest, known, sensitive)
+        return linkable.read_slices(opened.name, sliced, manifest, known, sensitive)
     wanted = [name for name, role in opened.roles.items() if name in known and role != "sensitive"]
     source = open_source(data, SourceOptions(delimiter=","))
     if form.by_plan:
         if opened.folder is None:
             raise UsageError(f"{opened.name} is by a plan, which is in its folder; give the folder")
-        agreed = read_plan(opened.name, opened.folder, manifest)
-        return read_agreed_classes(
-            opened.name, read_columns(source, [CLASS, *wanted, sensitive]), manifest, agreed, known, sensitive
+        agreed = linkable.read_plan(opened.name, opened.folder, manifest)
+        return linkable.read_agreed_classes(
+            opened.name, linkable.read_columns(source, [CLASS, *wanted, sensitive]), manifest, agreed, known, sensitive
         )
-    return read_generalized(opened.name, read_columns(source, [*wanted, sensitive]), manifest, known, sensitive)
+    return linkable.read_generalized(
+        opened.name, linkable.read_columns(source, [*wanted, sensitive]), manifest, known, sensitive
+    )
 
 
-def read_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> Linkable:
+def read_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> linkable.Linkable:
     """Return a table of others; every row is a record as it stands.
 
     A text that is a node of the attribute's declared taxonomy covers what the node covers, ``*`` everything, a
@@ -166,33 +154,33 @@ def read_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: st
     """
     columns = []
     for attribute in quasi:
-        codes, texts = encode_column(table.column(attribute))
+        codes, texts = linkable.encode_column(table.column(attribute))
         columns.append((_column(attribute, texts, policy.attributes[attribute].taxonomy), codes))
-    codes, texts = encode_column(table.column(sensitive))
+    codes, texts = linkable.encode_column(table.column(sensitive))
     tree = _build_tree(policy.attributes[sensitive].taxonomy)
     labels = None
     if tree is not None:
         nodes = _nodes(tree)
         everything: Cover = {"values": list(tree.leaf_labels)}
-        covers = {text: nodes.get(text, cover_itself(text)) for text in texts if text is not None}
+        covers = {text: nodes.get(text, linkable.cover_itself(text)) for text in texts if text is not None}
         labels = {text: everything if cover.get("any") else cover for text, cover in covers.items()}
-    return read_rows(name, columns, codes, Candidates.of(texts, labels, name))
+    return linkable.read_rows(name, columns, codes, linkable.Candidates.of(texts, labels, name))
 
 
-def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | None) -> LinkColumn:
+def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | None) -> linkable.LinkColumn:
     tree = _build_tree(builder)
     nodes = {} if tree is None else _nodes(tree)
     covers = [_cover(text, nodes, builder) for text in texts]
     prefixes = any("prefixes" in cover for cover in covers)
     kind = "prefix" if prefixes else "category" if tree is None else tree.scale.kind
     reading = {} if tree is None else tree.scale.reading()
-    labels = tuple(ABSENT if text is None else text for text in texts)
-    return LinkColumn(name, kind, labels, tuple(covers), reading.get("format"), reading.get("length"))
+    labels = tuple(linkable.ABSENT if text is None else text for text in texts)
+    return linkable.LinkColumn(name, kind, labels, tuple(covers), reading.get("format"), reading.get("length"))
 
 
 def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder | None) -> Cover:
     if text is None:
-        return cover_itself(text)
+        return linkable.cover_itself(text)
     if text in nodes:
         return nodes[text]
     if text == SUPPRESSED:
@@ -200,7 +188,7 @@ def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder |
     if isinstance(builder, MaskTaxonomy) and text.endswith(builder.character):
         start = text.rstrip(builder.character)
         return {"prefixes": [start]} if start else {"any": True}
-    return cover_itself(text)
+    return linkable.cover_itself(text)
 
 
 def _build_tree(builder: TaxonomyBuilder | None) -> Taxonomy | None:

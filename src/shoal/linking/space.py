@@ -20,7 +20,7 @@ from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import free_label
-from shoal.verify.covers import Cover, CoverError, Covers, read_covers
+from shoal.verify.covers import CoverError, Covers, read_covers
 
 MOST_WORDS = 2**26
 _BLOCK = 2**22  # counts that are held at a time
@@ -175,10 +175,6 @@ def _can_fold(name: str, linkables: Sequence[Linkable]) -> bool:
     return True
 
 
-def _fold_cover(cover: Cover) -> Cover:
-    return {**cover, "values": [fold_text(text) for text in cover["values"]]} if "values" in cover else cover
-
-
 def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers:
     """Cut one attribute by the labels of all releases, which follow one another in the order of these."""
     columns = [column for each in linkables for column in each.columns if column.name == name]
@@ -191,7 +187,9 @@ def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers
     lengths = {column.length for column in columns if column.length is not None}
     if len(formats) > 1 or len(lengths) > 1:
         raise InputError(f"the releases write {name!r} differently: formats or lengths differ")
-    covers = [_fold_cover(cover) if folded else cover for column in columns for cover in column.covers]
+    covers = [cover for column in columns for cover in column.covers]
+    if folded:
+        covers = [{**one, "values": [*map(fold_text, one["values"])]} if "values" in one else one for one in covers]
     entry: dict[str, Any] = {
         "name": name,
         "role": "quasi",

@@ -40,10 +40,7 @@ class Auto(Method):
 
     sample: int = Field(default=20_000, ge=1, description="the most records that are planned to choose a method")
     time_budget: float = Field(
-        default=10.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="seconds after which a method that is tried is given up",
+        default=10.0, gt=0, allow_inf_nan=False, description="seconds after which a method that is tried is given up"
     )
 
     def refuses(self, problem: Problem) -> str | None:  # noqa: ARG002
@@ -55,12 +52,7 @@ class Auto(Method):
         return make_plan(self.choose(problem, rng).method, problem, rng, progress)
 
     def choose(
-        self,
-        problem: Problem,
-        rng: np.random.Generator,
-        *,
-        by_regions: bool = False,
-        weights: FloatArray | None = None,
+        self, problem: Problem, rng: np.random.Generator, *, by_regions: bool = False, weights: FloatArray | None = None
     ) -> Choice:
         """Try every method, or those that can plan a table region by region, and return the best and what was tried.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -258,10 +258,6 @@ class ValueModel(PrivacyModel):
         if self.attribute is None:
             return ()
         return (self.attribute,) if isinstance(self.attribute, str) else self.attribute
-
-    def for_attribute(self, name: str) -> Self:
-        """Return the same requirement on one attribute."""
-        return self.model_copy(update={"attribute": name})
 
     def values_of(self, histograms: ClassHistograms | Whole) -> IntArray:
         """Return the counts of sensitive values, which whoever calls a value model must have taken."""

@@ -40,8 +40,7 @@ class TauLDiversity(ValueModel):
     tau: float = Field(gt=0, le=1, description="largest share of the most frequent value in a class")
     l: int = Field(ge=2, le=100_000, description="number of values at which the curve reaches 1")
     psi: tuple[float, ...] | None = Field(
-        default=None,
-        description="the curve's l points, from tau to 1, never falling; without it, a straight line",
+        default=None, description="the curve's l points, from tau to 1, never falling; without it, a straight line"
     )
 
     weights: dict[str, float] | None = Field(

@@ -234,12 +234,7 @@ class Plan:
 
     @classmethod
     def of_parts(
-        cls,
-        lo: CodeArray,
-        hi: CodeArray,
-        cells: Cells,
-        parts: Parts,
-        population: Mapping[str, IntArray] | None = None,
+        cls, lo: CodeArray, hi: CodeArray, cells: Cells, parts: Parts, population: Mapping[str, IntArray] | None = None
     ) -> Plan:
         """Build from parts of cells that may publish ranges of sensitive values; records in no part are withheld."""
         cell, owner, records = withhold_rest(cells.counts, parts.cell, parts.owner, parts.records)

@@ -106,7 +106,7 @@ def _bind(
             raise PolicyError(f"{model.name}: distance 'hierarchical' needs a declared taxonomy of {name!r}")
     return [
         Requirement(
-            model.for_attribute(name),
+            model.model_copy(update={"attribute": name}),
             number,
             np.asarray(cells.codes[n_quasi + place[name]], dtype=np.int32),  # the same array for every model
             sensitive[place[name]].taxonomy.n_leaves,

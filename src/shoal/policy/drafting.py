@@ -20,27 +20,10 @@ from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.plan.problem import most_concentrated
-from shoal.policy.guessing import (
-    CODES,
-    MOST_CATEGORIES,
-    MOST_QUASI,
-    QUASI,
-    UNKNOWN,
-    ColumnType,
-    Guess,
-    Options,
-    guess_quasi_taxonomy,
-    guess_role,
-    guess_type,
-    guess_unknown_role,
-    how_many,
-    names_people,
-    type_of_names,
-)
+from shoal.policy import guessing
 from shoal.policy.identifying import Look, look_at
 from shoal.policy.policy import Role, WrittenRole
-from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source
-from shoal.policy.vocabulary import read_vocabulary
+from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, profile_source, read_vocabulary
 from shoal.sources.base import Source, SourceOptions
 
 LARGE_TABLE = 10_000
@@ -60,10 +43,10 @@ class DraftColumn:
     """What the draft says of one column, and why."""
 
     name: str
-    type: ColumnType
+    type: guessing.ColumnType
     role: WrittenRole
     reason: str
-    taxonomy: Options | None
+    taxonomy: guessing.Options | None
     questions: tuple[str, ...]
     description: str | None = None
     look: Look | None = None  # what its values look like, if that names people
@@ -125,7 +108,7 @@ def draft_policy(
     data: object,
     *,
     options: SourceOptions | None = None,
-    types: Mapping[str, ColumnType] | None = None,
+    types: Mapping[str, guessing.ColumnType] | None = None,
     group_rare: int | None = None,
     progress: Progress | None = None,
 ) -> Draft:
@@ -152,14 +135,14 @@ def draft_from_profiles(
     source: Source,
     chosen: SourceOptions,
     profiles: tuple[ColumnProfile, ...],
-    types: Mapping[str, ColumnType] | None = None,
+    types: Mapping[str, guessing.ColumnType] | None = None,
     group_rare: int | None = None,
 ) -> Draft:
     """Draft a policy for a table that was profiled already; *name* is what the draft calls it."""
     said = types or {}
     looks = [None if profile.name in said else look_at(profile) for profile in profiles]
     kinds = [
-        said.get(profile.name) or (look.type if look else guess_type(profile))
+        said.get(profile.name) or (look.type if look else guessing.guess_type(profile))
         for profile, look in zip(profiles, looks, strict=True)
     ]
     guesses = _choose_roles(profiles, kinds, looks)
@@ -175,7 +158,7 @@ def draft_from_profiles(
         columns = tuple(_as_weight(column) if column.name == weights[0].name else column for column in columns)
     people = [profile for profile, column in pairs if column.role == "identifier" and column.type == "key"]
     by_look = {column.name: column.look for column in columns}
-    people = [profile for profile in people if names_people(profile, by_look[profile.name])]
+    people = [profile for profile in people if guessing.names_people(profile, by_look[profile.name])]
     people.sort(key=lambda profile: -profile.n_distinct)
     diverse = [ask_diversity(profile.name, count_records(profile)) for profile in secret]
     one_each = False
@@ -213,13 +196,13 @@ def _as_weight(column: DraftColumn) -> DraftColumn:
 
 
 def _choose_roles(
-    profiles: Sequence[ColumnProfile], kinds: Sequence[ColumnType], looks: Sequence[Look | None]
-) -> list[Guess[Role]]:
+    profiles: Sequence[ColumnProfile], kinds: Sequence[guessing.ColumnType], looks: Sequence[Look | None]
+) -> list[guessing.Guess[Role]]:
     """Guess all roles; of more than a dozen quasi, those stay that outsiders know best and that tell most."""
-    known = [guess_role(*column) for column in zip(profiles, kinds, looks, strict=True)]
+    known = [guessing.guess_role(*column) for column in zip(profiles, kinds, looks, strict=True)]
     careful = not any(guess is not None and guess.choice == "quasi" for guess in known)
     guesses = [
-        guess_unknown_role(profile, careful=careful)
+        guessing.guess_unknown_role(profile, careful=careful)
         if guess is None or (careful and guess.choice == "insensitive" and kind != "weight")
         else guess
         for profile, kind, guess in zip(profiles, kinds, known, strict=True)
@@ -229,36 +212,40 @@ def _choose_roles(
         topics = read_vocabulary().find_topics(profiles[place].name)
         records = profiles[place].records
         shares = records / max(int(records.sum()), 1)
-        known_by = next((number for number, topic in enumerate(QUASI) if topic in topics), len(QUASI))
+        known_by = next((number for number, topic in enumerate(guessing.QUASI) if topic in topics), len(guessing.QUASI))
         return known_by, float((shares * np.log(shares)).sum())
 
     quasi = sorted((place for place, guess in enumerate(guesses) if guess.choice == "quasi"), key=rank)
-    for place in quasi[MOST_QUASI:]:
+    for place in quasi[guessing.MOST_QUASI :]:
         reason = f"{guesses[place].reason}; a dozen others are better known or more informative"
-        guesses[place] = Guess("insensitive", reason, guesses[place].questions)
+        guesses[place] = guessing.Guess("insensitive", reason, guesses[place].questions)
     return guesses
 
 
 def _column(
-    profile: ColumnProfile, kind: ColumnType, role: Guess[Role], meaning: str | None, group_rare: int | None
+    profile: ColumnProfile,
+    kind: guessing.ColumnType,
+    role: guessing.Guess[Role],
+    meaning: str | None,
+    group_rare: int | None,
 ) -> DraftColumn:
-    taxonomy: Guess[Options | None] | None = Guess(None)
+    taxonomy: guessing.Guess[guessing.Options | None] | None = guessing.Guess(None)
     if role.choice == "quasi":
-        taxonomy = guess_quasi_taxonomy(profile, kind, group_rare)
-    elif role.choice == "sensitive" and not (profile.exact and profile.n_distinct <= MOST_CATEGORIES):
+        taxonomy = guessing.guess_quasi_taxonomy(profile, kind, group_rare)
+    elif role.choice == "sensitive" and not (profile.exact and profile.n_distinct <= guessing.MOST_CATEGORIES):
         taxonomy = None  # sensitive values are published as they are, and these are too many to compare
-    elif role.choice == "sensitive" and kind in CODES and profile.kind == "whole":
-        taxonomy = Guess({"flat": {}}, "codes, not quantities")
+    elif role.choice == "sensitive" and kind in guessing.CODES and profile.kind == "whole":
+        taxonomy = guessing.Guess({"flat": {}}, "codes, not quantities")
     if taxonomy is None:
         question = (
-            f"which taxonomy fits it? It looks {role.choice}, but none could be made for {how_many(profile)}; it is "
-            "left out now."
+            f"which taxonomy fits it? It looks {role.choice}, but none could be made for {guessing.how_many(profile)}; "
+            "it is left out now."
         )
         return DraftColumn(profile.name, kind, "identifier", role.reason, None, (question,), meaning)
     if role.choice == "identifier" and kind in ("category", "number"):
-        kind = type_of_names(profile)
+        kind = guessing.type_of_names(profile)
     if role.choice == "identifier" and kind == "key" and profile.exact and profile.n_distinct == profile.n_rows:
-        taxonomy = Guess(None, questions=(LINKING,))
+        taxonomy = guessing.Guess(None, questions=(LINKING,))
     reason = f"{role.reason}; {taxonomy.reason}" if taxonomy.reason else role.reason
     questions = (*role.questions, *taxonomy.questions)
     return DraftColumn(profile.name, kind, role.choice, reason, taxonomy.choice, questions, meaning)
@@ -277,7 +264,7 @@ def _table_questions(
         asked.append(
             "which columns must stay secret? None was found; k-anonymity alone does not hide what a class shares."
         )
-    unknown = [column.name for column in columns if column.role == "insensitive" and UNKNOWN in column.reason]
+    unknown = [column.name for column in columns if column.role == "insensitive" and guessing.UNKNOWN in column.reason]
     if unknown:
         asked.append(
             f"could others know any of these about a person, even roughly: {', '.join(map(scalar, unknown))}? If so, "
@@ -300,7 +287,7 @@ def _text(
     source: str,
     profiles: tuple[ColumnProfile, ...],
     columns: tuple[DraftColumn, ...],
-    models: Sequence[Guess[Options | None]],
+    models: Sequence[guessing.Guess[guessing.Options | None]],
     policy: dict[str, Any],
     asked: tuple[str, ...],
 ) -> str:
@@ -328,9 +315,9 @@ def _text(
     lines.append("")
     repeated = next((profile for profile in profiles if profile.name == policy.get("unit")), profiles[0])
     why = {
-        "unit": f"{repeated.n_rows:,} records have {how_many(repeated)} of this column: it seems to identify people, "
-        "some of whom have several records. With unit, every promise counts people; without it, a class of k records "
-        "may be fewer than k people. Delete the line if every record is a different person.",
+        "unit": f"{repeated.n_rows:,} records have {guessing.how_many(repeated)} of this column: it seems to identify "
+        "people, some of whom have several records. With unit, every promise counts people; without it, a class of k "
+        "records may be fewer than k people. Delete the line if every record is a different person.",
         "sample": "One record per person is published: so many people have several sensitive values that no class "
         "of all their records could be diverse. Without the sample, weaker models are necessary.",
     }
@@ -342,12 +329,12 @@ def _text(
     return "\n".join(lines) + "\n"
 
 
-def ask_k_anonymity(n_rows: int) -> Guess[Options | None]:
+def ask_k_anonymity(n_rows: int) -> guessing.Guess[guessing.Options | None]:
     """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
     k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
     question = f"is a table of {n_rows:,} records worth publishing? It cannot hide anybody among more."
     reason = f"every record shares its quasi values with {k - 1} others"
-    return Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
+    return guessing.Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
 
 
 def count_records(column: ColumnProfile) -> IntArray:
@@ -355,7 +342,9 @@ def count_records(column: ColumnProfile) -> IntArray:
     return np.append(column.records, column.n_missing) if column.n_missing else column.records
 
 
-def _ask_by_people(source: Source, unit: str, secret: Sequence[ColumnProfile]) -> list[Guess[Options | None]]:
+def _ask_by_people(
+    source: Source, unit: str, secret: Sequence[ColumnProfile]
+) -> list[guessing.Guess[guessing.Options | None]]:
     """Ask for diversity among people: each counts once, with the value of theirs that makes the table least diverse."""
     names = [profile.name for profile in secret]
     _, (person, *columns) = encode_columns(source.batches([unit, *names], dictionary=[unit, *names]))
@@ -368,18 +357,18 @@ def _ask_by_people(source: Source, unit: str, secret: Sequence[ColumnProfile]) -
     return asked
 
 
-def ask_diversity(name: str, counts: IntArray) -> Guess[Options | None]:
+def ask_diversity(name: str, counts: IntArray) -> guessing.Guess[guessing.Options | None]:
     """Ask that the values of every class differ, as far as *counts*, those of the whole table, do."""
     whole = Whole(int(counts.sum()), counts)
     reached = EntropyLDiversity(l=1).worst(whole.as_class(), whole)
     for l in (3, 2):
         if reached >= ROOM * l:
             asked = {EntropyLDiversity.name: {"l": l, "attribute": name}}
-            return Guess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the maximum")
+            return guessing.Guess(asked, f"{SHALL_DIFFER} {reached:.2f} (exp of the entropy), the maximum")
     if len(counts) > 1:
         asked = {DistinctLDiversity.name: {"l": 2, "attribute": name}}
-        return Guess(asked, f"{SHALL_DIFFER} only {reached:.2f}, so only two values are required")
-    return Guess(
+        return guessing.Guess(asked, f"{SHALL_DIFFER} only {reached:.2f}, so only two values are required")
+    return guessing.Guess(
         None,
         "every record has the same value: nothing about it can be hidden",
         ("this sensitive column has only one value: everybody in the table has it. Should it be published?",),

@@ -19,8 +19,7 @@ from shoal.core.errors import ShoalError
 from shoal.core.registry import find
 from shoal.policy.identifying import Look
 from shoal.policy.policy import Role
-from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile
-from shoal.policy.vocabulary import fold, read_vocabulary, words
+from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, fold, read_vocabulary, words
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.parse import texts
 

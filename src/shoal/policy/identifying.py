@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from shoal.core.arrays import IntArray
-from shoal.policy.profiling import ColumnProfile
-from shoal.policy.vocabulary import fold, read_vocabulary
+from shoal.policy.profiling import ColumnProfile, fold, read_vocabulary
 from shoal.taxonomies.parse import texts
 
 MOST_SAMPLED = 1000  # distinct values that are looked at
@@ -137,10 +136,6 @@ def _has_both(text: str) -> bool:
     return any(map(str.isalpha, text)) and any(map(str.isdigit, text))
 
 
-def _is_telephone(text: str) -> bool:
-    return 8 <= sum(map(str.isdigit, text)) <= 15
-
-
 _STREET = (
     r"(?:.*\b\d+ ?[a-z]?,? .*\b(street|st|road|rd|lane|ln|avenue|ave|drive|dr|way|close|court|ct|blvd|boulevard|square|"
     r"terrace|crescent|gardens|place|pl)\b.*"  # English
@@ -222,7 +217,7 @@ FORMS: tuple[Form, ...] = (
     Form(
         "telephone numbers",
         re.compile(r"(\+|00)\d[\d ()/.-]{6,}|\(?0\d+\)?[ /.-][\d ()/.-]{5,}|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}"),
-        _is_telephone,
+        lambda text: 8 <= sum(map(str.isdigit, text)) <= 15,
         least=0.8,
         sure=False,
     ),

@@ -186,10 +186,7 @@ class TableOptions(Parameters):
         description="category: a missing value is a value of its own; drop: records with one are left out",
     )
     max_withheld: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="largest share of records that may be withheld for a better table",
+        default=0.0, ge=0, lt=1, description="largest share of records that may be withheld for a better table"
     )
     max_generalized: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={},

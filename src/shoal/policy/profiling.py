@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 import os
 import re
+import unicodedata
 from collections import Counter, deque
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 
 from shoal.core.arrays import IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.progress import Progress
-from shoal.policy.vocabulary import fold, read_vocabulary
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import is_text
 from shoal.sources.delimited import find_encoding
@@ -271,7 +274,8 @@ def find_markers(counts: Mapping[str, int], name: str = "") -> frozenset[str]:
     if "country" in name.casefold() and sum(len(text) == 2 for text in counts) > len(counts) / 2:
         words -= {"NA"}  # Namibia
     rest = {text: number for text, number in counts.items() if text not in words}
-    numbers = {text: _to_float(text) for text in rest if _NUMBER.fullmatch(text)}
+    plain = {text: text.replace(".", "").replace(",", ".") if "," in text else text for text in rest}
+    numbers = {text: float(plain[text]) for text in rest if _NUMBER.fullmatch(text)}
     lone = rest.keys() - numbers.keys()
     short = all(len(text) <= _SHORT and rest[text] > 1 for text in lone)
     if short and len(lone) <= _FEW_WORDS and len(numbers) > 1 and not any(map(str.isdigit, "".join(lone))):
@@ -329,13 +333,64 @@ def _count_texts(profile: ColumnProfile) -> dict[str, int]:
     return dict(zip(texts(profile.values).to_pylist(), profile.records.tolist(), strict=True))
 
 
-def _to_float(text: str) -> float:
-    return float(text.replace(".", "").replace(",", ".") if "," in text else text)
-
-
 def _strip(counts: Mapping[str, int]) -> dict[str, int]:
     stripped: Counter[str] = Counter()
     for text, number in counts.items():
         stripped[text.strip()] += number
     del stripped[""]
     return stripped
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """What the words of a column's name say, and texts that are no ordinary values."""
+
+    columns: dict[str, re.Pattern[str]]  # by what such columns are about
+    texts: dict[str, frozenset[str]]  # that mean missing, yes or no, months, weekdays
+    scales: tuple[tuple[str, ...], ...]
+
+    def find_topics(self, name: str) -> frozenset[str]:
+        """Return what a column is about, by its name.
+
+        >>> sorted(read_vocabulary().find_topics("birthYear"))
+        ['birth', 'date', 'year']
+        """
+        found = words(name)
+        return frozenset(topic for topic, known in self.columns.items() if any(map(known.fullmatch, found)))
+
+
+@cache
+def read_vocabulary() -> Vocabulary:
+    """Read the words, once."""
+    listed = yaml.safe_load(resources.files("shoal.policy").joinpath("vocabulary.yaml").read_text("utf-8"))
+    return Vocabulary(
+        {topic: _compile(known) for topic, known in listed["columns"].items()},
+        {kind: frozenset(map(fold, known)) for kind, known in listed["texts"].items()},
+        tuple(tuple(map(fold, scale)) for scale in listed["scales"]),
+    )
+
+
+def _compile(known: str) -> re.Pattern[str]:
+    plain = known.replace("_", "").replace("-", "").split()
+    return re.compile("|".join(re.escape(word).replace(r"\*", ".*") for word in plain))
+
+
+def fold(text: str) -> str:
+    """Return a text without case, accents and blanks around it.
+
+    >>> fold(" Größe "), fold("Sí")
+    ('grosse', 'si')
+    """
+    apart = unicodedata.normalize("NFKD", text.strip().casefold())
+    return "".join(character for character in apart if not unicodedata.combining(character)).replace("ł", "l")
+
+
+def words(name: str) -> frozenset[str]:
+    """Return the words of a column's name, and the name as one word.
+
+    >>> sorted(words("Date_of-birthDay")), sorted(words("diag_1"))
+    (['birth', 'birthday', 'date', 'dateofbirthday', 'day', 'of'], ['1', 'diag', 'diag1'])
+    """
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", name)
+    pieces = [piece for piece in re.split(r"[\W_]+", name) if piece]
+    return frozenset(fold(word) for word in [*parts, *pieces, "".join(pieces)])

@@ -49,10 +49,7 @@ _MODEL = _Kind("privacy model", "shoal.models", PrivacyModel, "{k-anonymity: {k:
 _METHOD = _Kind("method", "shoal.methods", Method, "{mondrian: {}}")
 _TECHNIQUE = _Kind("technique", "shoal.columns", Technique, "{noise: {laplace: {scale: 2}}}")
 _TAXONOMY = _Kind(
-    "taxonomy",
-    "shoal.taxonomies.builders",
-    TaxonomyBuilder,
-    "{intervals: {min: 0, max: 120, widths: [5, 10]}}",
+    "taxonomy", "shoal.taxonomies.builders", TaxonomyBuilder, "{intervals: {min: 0, max: 120, widths: [5, 10]}}"
 )
 
 
@@ -107,13 +104,11 @@ class PolicyReader:
             document=document,
             folder=self._folder,
             sample=sample,
-            survey_weight=self._find_weight(document["attributes"]),
+            survey_weight=next(
+                (str(name) for name, options in document["attributes"].items() if options.get("role") == "weight"), None
+            ),
             **dict(table),
         )
-
-    def _find_weight(self, given: Mapping[str, Any]) -> str | None:
-        """Return the attribute of survey weights, if there is one."""
-        return next((str(name) for name, options in given.items() if options.get("role") == "weight"), None)
 
     def _attributes(self, given: Any) -> dict[str, AttributePolicy]:
         place: Place = ("attributes",)

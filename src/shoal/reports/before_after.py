@@ -304,7 +304,7 @@ class BeforeAfter:
         return tuple(
             RiskyClass(
                 size,
-                tuple(_show(row[name]) for name in names),
+                tuple("missing" if row[name] is None else str(row[name]) for name in names),
                 tuple((members[at : at + min(size, _MOST_NAMED)] + 1).tolist()),
             )
             for size, at, row in zip(sizes[smallest].tolist(), start.tolist(), values, strict=True)
@@ -458,7 +458,3 @@ def _describe_sizes(sizes: FloatArray, shares: FloatArray, one: str, unit: str) 
 
 def _write_date(day: float) -> str:
     return "–" if np.isnan(day) else str(np.datetime64(round(day), "D"))
-
-
-def _show(value: object) -> str:
-    return "missing" if value is None else str(value)

@@ -6,27 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shoal.core.wording import count_noun, percent
+from shoal.reports import svg
 from shoal.reports.plots import Plot, draw
-from shoal.reports.svg import (
-    TEXT,
-    WIDTH,
-    Scale,
-    element,
-    fit,
-    line,
-    points_text,
-    text,
-    text_width,
-    tick_step,
-    tooltip,
-)
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 _SIDES = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1))  # where a label stands, best first
 _FAR = (4.0, 14.0, 26.0, 40.0)  # how far it is from the point's edge
 _LONGEST = 170.0
-_LEFT, _TOP, _RIGHT, _BOTTOM = 62.0, 30.0, WIDTH - 16.0, 300.0
-_HEIGHT = _BOTTOM + 2 * TEXT + 20
+_LEFT, _TOP, _RIGHT, _BOTTOM = 62.0, 30.0, svg.WIDTH - 16.0, 300.0
+_HEIGHT = _BOTTOM + 2 * svg.TEXT + 20
 _RADIUS = 6.0
 _NAMED = 8  # points that are named in the drawing; more are numbered
 
@@ -58,11 +46,11 @@ def frontier(points: Sequence[Point], title: str = "Risk against what is kept") 
     parts = _axes(across, up)
     if len(edge) > 1:
         steps = [(across.place(risk), up.place(kept)) for risk, kept in edge]
-        parts.append(element("polyline", points=points_text(steps), class_="plot-frontier"))
+        parts.append(svg.element("polyline", points=svg.points_text(steps), class_="plot-frontier"))
     for point, (_, y) in zip(ordered, places, strict=True):
         if point.risk_low is not None and point.risk_high is not None:
             low, high = across.place(point.risk_low), across.place(point.risk_high)
-            parts.append(line(low, y, high, y, "plot-thin"))
+            parts.append(svg.line(low, y, high, y, "plot-thin"))
     labels, numbered = _labels(ordered, places, across)
     marks = [_mark(*drawing) for drawing in zip(ordered, places, labels, strict=True)]
     parts += [mark for point, mark in zip(ordered, marks, strict=True) if point.dominated]
@@ -76,42 +64,44 @@ def frontier(points: Sequence[Point], title: str = "Risk against what is kept") 
     return draw(title, _words(ordered, numbered), parts, _HEIGHT, heads, rows, linked=linked)
 
 
-def _scales(points: Sequence[Point]) -> tuple[Scale, Scale]:
+def _scales(points: Sequence[Point]) -> tuple[svg.Scale, svg.Scale]:
     """Return the axis of risks, from 0, and that of what is kept, around what there is."""
     risks = [point.risk for point in points] + [point.risk_high for point in points if point.risk_high is not None]
     low, high = min([0.0, *(point.risk for point in points)]), max([0.1, *risks])
-    across = Scale(low, low + 1.05 * (high - low), _LEFT, _RIGHT)
+    across = svg.Scale(low, low + 1.05 * (high - low), _LEFT, _RIGHT)
     kept = [point.kept for point in points] or [0.0, 1.0]
     margin = max(0.05, 0.12 * (max(kept) - min(kept)))
-    step = tick_step(max(kept) - min(kept) + 2 * margin, 5)
+    step = svg.tick_step(max(kept) - min(kept) + 2 * margin, 5)
     bottom = step * int((min(kept) - margin) // step)
     top = step * -int(-(max(kept) + margin) // step)
     low, high = (max(bottom, 0.0) if min(kept) >= 0 else bottom), (min(top, 1.0) if max(kept) <= 1 else top)
-    return across, Scale(low, high, _BOTTOM, _TOP)
+    return across, svg.Scale(low, high, _BOTTOM, _TOP)
 
 
-def _axes(across: Scale, up: Scale) -> list[str]:
+def _axes(across: svg.Scale, up: svg.Scale) -> list[str]:
     found = []
     for tick in up.ticks(7):
         y = up.place(tick)
-        found.append(line(_LEFT, y, _RIGHT, y, "plot-grid"))
-        found.append(text(_LEFT - 7, y + TEXT / 3, percent(tick), "plot-soft", anchor="end"))
+        found.append(svg.line(_LEFT, y, _RIGHT, y, "plot-grid"))
+        found.append(svg.text(_LEFT - 7, y + svg.TEXT / 3, percent(tick), "plot-soft", anchor="end"))
     for tick in across.ticks():
         x, words = across.place(tick), percent(tick)
-        found.append(line(x, _TOP, x, _BOTTOM, "plot-grid"))
-        middle = min(x, WIDTH - text_width(words) / 2)
-        found.append(text(middle, _BOTTOM + TEXT + 4, words, "plot-soft", anchor="middle"))
-    found.append(line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "plot-axis"))
-    found.append(line(_LEFT, _TOP, _LEFT, _BOTTOM, "plot-axis"))
-    found.append(text(4, TEXT + 2, "kept (more is better)", "plot-soft"))
+        found.append(svg.line(x, _TOP, x, _BOTTOM, "plot-grid"))
+        middle = min(x, svg.WIDTH - svg.text_width(words) / 2)
+        found.append(svg.text(middle, _BOTTOM + svg.TEXT + 4, words, "plot-soft", anchor="middle"))
+    found.append(svg.line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "plot-axis"))
+    found.append(svg.line(_LEFT, _TOP, _LEFT, _BOTTOM, "plot-axis"))
+    found.append(svg.text(4, svg.TEXT + 2, "kept (more is better)", "plot-soft"))
     end = (_LEFT + _RIGHT) / 2
-    found.append(text(end, _BOTTOM + 2 * TEXT + 12, "risk (less is better)", "plot-soft", anchor="middle"))
+    found.append(svg.text(end, _BOTTOM + 2 * svg.TEXT + 12, "risk (less is better)", "plot-soft", anchor="middle"))
     return found
 
 
-def _labels(points: Sequence[Point], places: Sequence[tuple[float, float]], across: Scale) -> tuple[list[str], bool]:
+def _labels(
+    points: Sequence[Point], places: Sequence[tuple[float, float]], across: svg.Scale
+) -> tuple[list[str], bool]:
     """Return the label of each point, "" where there is no space, and whether labels are numbers."""
-    box = (_LEFT, _TOP - 6, WIDTH, _BOTTOM)
+    box = (_LEFT, _TOP - 6, svg.WIDTH, _BOTTOM)
     lines = [
         (across.place(point.risk_low), y - 1, across.place(point.risk_high), y + 1)
         for point, (_, y) in zip(points, places, strict=True)
@@ -128,13 +118,13 @@ def _labels(points: Sequence[Point], places: Sequence[tuple[float, float]], acro
 def _mark(point: Point, place: tuple[float, float], label: str) -> str:
     x, y = place
     state = "dominated" if point.dominated else "on the frontier"
-    tip = tooltip(f"{point.name}: {percent(point.risk)} risk, {percent(round(point.kept, 3))} kept, {state}")
+    tip = svg.tooltip(f"{point.name}: {percent(point.risk)} risk, {percent(round(point.kept, 3))} kept, {state}")
     kind = "plot-worse" if point.dominated else "plot-after"
-    mark = element("circle", tip, cx=x, cy=y, r=_RADIUS, class_=kind)
+    mark = svg.element("circle", tip, cx=x, cy=y, r=_RADIUS, class_=kind)
     if point.href is None:
         return mark + label
     name = f"{point.name}, {state}"
-    return element("a", mark, label, href=point.href, aria_label=name, tabindex=0)
+    return svg.element("a", mark, label, href=point.href, aria_label=name, tabindex=0)
 
 
 def _figures(point: Point) -> tuple[str, str, str]:
@@ -169,8 +159,8 @@ def place_labels(
     taken = [*lines, *((x - radius, y - radius, x + radius, y + radius) for x, y in places)]
     found = []
     for label, (x, y) in zip(labels, places, strict=True):
-        shown = fit(" ".join(label.split()), _LONGEST)
-        for far, box in _candidates(x, y, radius, text_width(shown)):
+        shown = svg.fit(" ".join(label.split()), _LONGEST)
+        for far, box in _candidates(x, y, radius, svg.text_width(shown)):
             if _inside(box, within) and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
                 found.append(_draw_label(label, box, (x, y), far))
@@ -188,19 +178,19 @@ def _candidates(x: float, y: float, radius: float, width: float) -> list[tuple[f
         for right, down in _SIDES:
             slant = 0.75 if right and down else 1.0
             left = x + right * aside * slant - (width if right < 0 else 0 if right > 0 else width / 2)
-            middle = y + down * (aside * slant + TEXT / 2)
-            found.append((far, (left, middle - TEXT / 2 - 1, left + width, middle + TEXT / 2 + 1)))
+            middle = y + down * (aside * slant + svg.TEXT / 2)
+            found.append((far, (left, middle - svg.TEXT / 2 - 1, left + width, middle + svg.TEXT / 2 + 1)))
     return found
 
 
 def _draw_label(label: str, box: Box, place: tuple[float, float], far: float) -> str:
     left, top, right, bottom = box
-    words = text(left, bottom - 4, label, "plot-label", _LONGEST)
+    words = svg.text(left, bottom - 4, label, "plot-label", _LONGEST)
     if far == _FAR[0]:
         return words
     x, y = place
     end = (min(max(x, left), right), min(max(y, top), bottom))
-    return line(x, y, *end, "plot-thin") + words
+    return svg.line(x, y, *end, "plot-thin") + words
 
 
 def _inside(box: Box, within: Box) -> bool:

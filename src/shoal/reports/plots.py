@@ -11,27 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from shoal.core.wording import attack_text, count_noun, percent, range_text
-from shoal.reports.svg import (
-    TEXT,
-    WIDTH,
-    Scale,
-    count_text,
-    diamond,
-    draw_bars,
-    element,
-    fit,
-    line,
-    make_frame,
-    place_text,
-    points_text,
-    range_mark,
-    scale,
-    short_count_text,
-    swatch,
-    text,
-    text_width,
-    tooltip,
-)
+from shoal.reports import svg
 from shoal.reports.templates import escape_text, render
 
 LIGHT = {
@@ -105,20 +85,20 @@ def draw(
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    width: float = WIDTH,
+    width: float = svg.WIDTH,
     linked: bool = False,
 ) -> Plot:
     """Return the plot of some parts; a screen reader tells its title and description, and links if there are any."""
     inside = "".join(parts)
     name = "plot-" + sha256(f"{title}\n{description}\n{inside}".encode("utf-8", "replace")).hexdigest()[:12]
-    drawing = element(
+    drawing = svg.element(
         "svg",
-        element("title", escape_text(title), id=f"{name}-title"),
-        element("desc", escape_text(description), id=f"{name}-description"),
+        svg.element("title", escape_text(title), id=f"{name}-title"),
+        svg.element("desc", escape_text(description), id=f"{name}-description"),
         inside,
         xmlns="http://www.w3.org/2000/svg",
-        class_="plot" if width == WIDTH else "plot plot-small",
-        viewBox=f"0 0 {place_text(width)} {place_text(height)}",
+        class_="plot" if width == svg.WIDTH else "plot plot-small",
+        viewBox=f"0 0 {svg.place_text(width)} {svg.place_text(height)}",
         width=width,
         height=height,
         role="group" if linked else "img",
@@ -129,23 +109,23 @@ def draw(
 
 def histogram(labels: Sequence[str], counts: Sequence[int], title: str = "Values", head: str = "value") -> Plot:
     """Draw a bar for each label, in their order; the first and the last label stand below."""
-    heights = scale([float(count) for count in counts], _SMALL_BOTTOM, _SMALL_TOP, least=1.0)
+    heights = svg.scale([float(count) for count in counts], _SMALL_BOTTOM, _SMALL_TOP, least=1.0)
     slot = (_SMALL_WIDTH - 4) / max(len(labels), 1)
     gap = min(2.0, slot / 4)
-    parts = [line(2, _SMALL_BOTTOM, _SMALL_WIDTH - 2, _SMALL_BOTTOM, "plot-axis")]
+    parts = [svg.line(2, _SMALL_BOTTOM, _SMALL_WIDTH - 2, _SMALL_BOTTOM, "plot-axis")]
     for place, (label, count) in enumerate(zip(labels, counts, strict=True)):
         top = heights.place(count)
-        tip = tooltip(f"{label}: {count_text(count)}")
+        tip = svg.tooltip(f"{label}: {svg.count_text(count)}")
         bar = {"x": 2 + place * slot + gap / 2, "y": top, "width": slot - gap, "height": _SMALL_BOTTOM - top}
-        parts.append(element("rect", tip, **bar, class_="plot-flat"))
+        parts.append(svg.element("rect", tip, **bar, class_="plot-flat"))
     if labels:
-        parts.append(text(2, _SMALL_BOTTOM + TEXT + 4, labels[0], "plot-soft", _SMALL_WIDTH / 2 - 8))
+        parts.append(svg.text(2, _SMALL_BOTTOM + svg.TEXT + 4, labels[0], "plot-soft", _SMALL_WIDTH / 2 - 8))
     if len(labels) > 1:
         end = _SMALL_WIDTH - 2
-        parts.append(text(end, _SMALL_BOTTOM + TEXT + 4, labels[-1], "plot-soft", _SMALL_WIDTH / 2 - 8, "end"))
-    rows = [(label, count_text(count)) for label, count in zip(labels, counts, strict=True)]
+        parts.append(svg.text(end, _SMALL_BOTTOM + svg.TEXT + 4, labels[-1], "plot-soft", _SMALL_WIDTH / 2 - 8, "end"))
+    rows = [(label, svg.count_text(count)) for label, count in zip(labels, counts, strict=True)]
     words = _describe_histogram(labels, counts)
-    return draw(title, words, parts, _SMALL_BOTTOM + 2 * TEXT - 2, (head, "records"), rows, width=_SMALL_WIDTH)
+    return draw(title, words, parts, _SMALL_BOTTOM + 2 * svg.TEXT - 2, (head, "records"), rows, width=_SMALL_WIDTH)
 
 
 def _describe_histogram(labels: Sequence[str], counts: Sequence[int]) -> str:
@@ -163,7 +143,7 @@ def compare_bars(
 ) -> Plot:
     """Draw the share of each value before and after."""
     title = "share of all records"
-    parts, height = draw_bars(shares, (BEFORE, AFTER), title=title, value_text=percent, tick_text=percent)
+    parts, height = svg.draw_bars(shares, (BEFORE, AFTER), title=title, value_text=percent, tick_text=percent)
     return draw(f"{name}, before and after", _describe_change(shares), parts, height, heads, rows)
 
 
@@ -181,27 +161,32 @@ def compare_histograms(
     Shares that come after those of all bins, such as that of missing values, are told in words and in the table.
     """
     bins, left, bottom = list(shares.items())[: len(ends) - 1], 46.0, 230.0
-    across = Scale(ends[0], ends[-1], left, WIDTH - 14)
-    up = scale([share for _, pair in bins for share in pair], bottom, 40.0)
+    across = svg.Scale(ends[0], ends[-1], left, svg.WIDTH - 14)
+    up = svg.scale([share for _, pair in bins for share in pair], bottom, 40.0)
     parts = []
     for tick in up.ticks():
-        parts.append(line(left, up.place(tick), WIDTH - 14, up.place(tick), "plot-grid"))
-        parts.append(text(left - 6, up.place(tick) + TEXT / 3, percent(tick), "plot-soft", anchor="end"))
+        parts.append(svg.line(left, up.place(tick), svg.WIDTH - 14, up.place(tick), "plot-grid"))
+        parts.append(svg.text(left - 6, up.place(tick) + svg.TEXT / 3, percent(tick), "plot-soft", anchor="end"))
     corners = [(left, bottom)]
     for (label, (before, after)), low, high in zip(bins, ends, ends[1:], strict=False):
-        tip = tooltip(f"{label}: {percent(before)} before, {percent(after)} after")
+        tip = svg.tooltip(f"{label}: {percent(before)} before, {percent(after)} after")
         x, right, top = across.place(low), across.place(high), up.place(before)
         bar = {"x": x + 0.5, "y": top, "width": right - x - 1, "height": bottom - top}
-        parts.append(element("rect", tip, **bar, class_="plot-before"))
+        parts.append(svg.element("rect", tip, **bar, class_="plot-before"))
         corners += [(x, up.place(after)), (right, up.place(after))]
-    parts.append(element("polyline", points=points_text([*corners, (WIDTH - 14, bottom)]), class_="plot-range"))
-    ticks = across.ticks(4 if text_width(tick_text(ends[-1])) > WIDTH / 10 else 6)
-    parts += [text(across.place(one), bottom + TEXT + 5, tick_text(one), "plot-soft", anchor="middle") for one in ticks]
-    parts.append(line(left, bottom, WIDTH - 14, bottom, "plot-axis"))
+    parts.append(
+        svg.element("polyline", points=svg.points_text([*corners, (svg.WIDTH - 14, bottom)]), class_="plot-range")
+    )
+    ticks = across.ticks(4 if svg.text_width(tick_text(ends[-1])) > svg.WIDTH / 10 else 6)
+    parts += [
+        svg.text(across.place(one), bottom + svg.TEXT + 5, tick_text(one), "plot-soft", anchor="middle")
+        for one in ticks
+    ]
+    parts.append(svg.line(left, bottom, svg.WIDTH - 14, bottom, "plot-axis"))
     for x, kind, words in ((left, "bar plot-before", "before"), (left + 90, "line plot-range", "after")):
-        parts += [swatch(kind, x + 7, 13), text(x + 22, 18, words, "plot-label")]
-    parts.append(text(WIDTH - 14, 18, "share of all records", "plot-soft", anchor="end"))
-    return draw(f"{name}, before and after", _describe_change(shares), parts, bottom + 2 * TEXT, heads, rows)
+        parts += [svg.swatch(kind, x + 7, 13), svg.text(x + 22, 18, words, "plot-label")]
+    parts.append(svg.text(svg.WIDTH - 14, 18, "share of all records", "plot-soft", anchor="end"))
+    return draw(f"{name}, before and after", _describe_change(shares), parts, bottom + 2 * svg.TEXT, heads, rows)
 
 
 def _describe_change(shares: Mapping[str, Sequence[float]]) -> str:
@@ -226,13 +211,13 @@ def class_sizes(before: Sequence[Mapping[str, int]] | None, after: Sequence[Mapp
         bars[sizes[low]] = [entry.get("records", 0) for entry in entries]
         groups = [entry.get("classes", entry.get("buckets", 0)) for entry in entries]
         cells = [cell for pair in zip(groups, bars[sizes[low]], strict=True) for cell in pair]
-        rows.append((sizes[low], *map(count_text, cells)))
-    parts, height = draw_bars(
+        rows.append((sizes[low], *map(svg.count_text, cells)))
+    parts, height = svg.draw_bars(
         bars,
         (AFTER,) if before is None else (BEFORE, AFTER),
         title=f"records, by the size of their {one}",
-        value_text=count_text,
-        tick_text=short_count_text,
+        value_text=svg.count_text,
+        tick_text=svg.short_count_text,
     )
     heads = [f"size of the {one}"]
     for when, side in zip(("",) if before is None else (" before", " after"), sides, strict=True):
@@ -268,7 +253,7 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     }
     shares = {name: (before[key], after[key]) for name, key in measures.items()}
     shares["share of uniques"] = tuple(side["unique_records"] / side["records"] for side in (before, after))
-    parts, height = draw_bars(
+    parts, height = svg.draw_bars(
         shares,
         (BEFORE, AFTER),
         title=f"risk, or share of {whom}",
@@ -281,8 +266,8 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
         f"The smallest class has {smallest[0]} before and {smallest[1]} after. Whoever knows that somebody is in "
         f"the table and knows all quasi values is right with probability {percent(before['prosecutor_highest'])} "
         f"at most before and {percent(after['prosecutor_highest'])} after. "
-        f"{whom.capitalize()} unique by their quasi-identifiers: {count_text(before['unique_records'])} before, "
-        f"{count_text(after['unique_records'])} after."
+        f"{whom.capitalize()} unique by their quasi-identifiers: {svg.count_text(before['unique_records'])} before, "
+        f"{svg.count_text(after['unique_records'])} after."
     )
     counts = {
         whom: "records",
@@ -290,7 +275,7 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
         "smallest class": "smallest_class",
         f"unique {whom}": "unique_records",
     }
-    rows = [(name, *map(count_text, (before[key], after[key]))) for name, key in counts.items()]
+    rows = [(name, *map(svg.count_text, (before[key], after[key]))) for name, key in counts.items()]
     rows += [(name, *map(percent, values)) for name, values in shares.items()]
     return draw("Risk of being found", description, parts, height, ("measure", "before", "after"), rows)
 
@@ -298,7 +283,7 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
 def precision(losses: Mapping[str, float]) -> Plot:
     """Draw the precision of each attribute, 1 less its loss: 1 if values are as they were, 0 if they say nothing."""
     ordered = sorted(((name, 1 - loss) for name, loss in losses.items()), key=lambda entry: (entry[1], entry[0]))
-    parts, height = draw_bars(
+    parts, height = svg.draw_bars(
         {name: (share,) for name, share in ordered},
         ((AFTER[0], "precision"),),
         title="precision: 100% is as it was, 0% says nothing",
@@ -332,7 +317,7 @@ def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int 
     legend = (("diamond plot-before", "whole table"), ("line plot-range", f"lowest to highest in a {group}"))
     labels = [str(entry["value"]) for entry in shown]
     highest = [float(entry[key]) for entry in shown for key in ("whole", "lowest", "highest")]
-    frame = make_frame(labels, highest, title=f"share of records that have this {name}", row=24.0, legend=legend)
+    frame = svg.make_frame(labels, highest, title=f"share of records that have this {name}", row=24.0, legend=legend)
     parts = frame.parts(percent)
     for place, entry in enumerate(shown):
         y, (low, high) = frame.middle(place), (frame.scale.place(entry["lowest"]), frame.scale.place(entry["highest"]))
@@ -340,8 +325,8 @@ def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int 
             f"{labels[place]}: {percent(entry['whole'])} of the whole table, {percent(entry['lowest'])} to "
             f"{percent(entry['highest'])} of a {group}"
         )
-        parts.append(range_mark(low, high, y, 5, tip))
-        parts.append(diamond(frame.scale.place(entry["whole"]), y, 5.5, "plot-before", tooltip(tip)))
+        parts.append(svg.range_mark(low, high, y, 5, tip))
+        parts.append(svg.diamond(frame.scale.place(entry["whole"]), y, 5.5, "plot-before", svg.tooltip(tip)))
     rows = [
         (label, *(percent(entry[key]) for key in ("whole", "lowest", "highest")))
         for label, entry in zip(labels, shown, strict=True)
@@ -369,16 +354,18 @@ def associations(pairs: Sequence[Mapping[str, Any]]) -> Plot:
     labels = [" – ".join(map(str, entry["pair"])) for entry in shown]
     values = [float(entry[side]) for entry in shown for side in ("before", "after")]
     legend = (("diamond plot-before", "before"), ("circle plot-after", "after"))
-    short = [" – ".join(fit(str(name), _PAIR_NAME) for name in entry["pair"]) for entry in shown]
-    frame = make_frame(short, values, title="association: 0 is none, 1 is complete", row=24.0, legend=legend, least=1.0)
+    short = [" – ".join(svg.fit(str(name), _PAIR_NAME) for name in entry["pair"]) for entry in shown]
+    frame = svg.make_frame(
+        short, values, title="association: 0 is none, 1 is complete", row=24.0, legend=legend, least=1.0
+    )
     parts = frame.parts("{:g}".format)
     for place, entry in enumerate(shown):
         y = frame.middle(place)
         before, after = (frame.scale.place(entry[side]) for side in ("before", "after"))
         tip = f"{labels[place]}: {entry['before']:.2f} before, {entry['after']:.2f} after"
-        parts.append(line(before, y, after, y, "plot-thin"))
-        parts.append(diamond(before, y, 6.5, "plot-before", tooltip(tip)))
-        parts.append(element("circle", tooltip(tip), cx=after, cy=y, r=4.0, class_="plot-after"))
+        parts.append(svg.line(before, y, after, y, "plot-thin"))
+        parts.append(svg.diamond(before, y, 6.5, "plot-before", svg.tooltip(tip)))
+        parts.append(svg.element("circle", svg.tooltip(tip), cx=after, cy=y, r=4.0, class_="plot-after"))
     rows = [
         (label, *(f"{entry[side]:.2f}" for side in ("before", "after")))
         for label, entry in zip(labels, shown, strict=True)
@@ -402,13 +389,15 @@ def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -
     names = [attack_text(one) for one in attacks]
     found = [tuple(float(one["risk"][end]) for end in ("value", "low", "high")) for one in attacks]
     ends = [max(end, _LOWEST) for risk in found for end in risk]
-    frame = make_frame(names, ends, title="risk: 0% is what chance gives", row=26.0, legend=legend)
+    frame = svg.make_frame(names, ends, title="risk: 0% is what chance gives", row=26.0, legend=legend)
     parts, texts = frame.parts(percent), []
     for place, (name, (value, low, high)) in enumerate(zip(names, found, strict=True)):
         texts.append(f"{name}: {percent(value)}, between {percent(low)} and {percent(high)}")
         y, look = frame.middle(place), "plot-after" if low > 0 else "plot-hollow"
-        parts.append(range_mark(frame.scale.place(low), frame.scale.place(high), y, 4, texts[-1]))
-        parts.append(element("circle", tooltip(texts[-1]), cx=frame.scale.place(value), cy=y, r=5.0, class_=look))
+        parts.append(svg.range_mark(frame.scale.place(low), frame.scale.place(high), y, 4, texts[-1]))
+        parts.append(
+            svg.element("circle", svg.tooltip(texts[-1]), cx=frame.scale.place(value), cy=y, r=5.0, class_=look)
+        )
     words = "No attack was tried."
     if found:
         _, worst = max(zip(found, texts, strict=True), key=lambda each: each[0][0])

@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from shoal.core.wording import (
-    attack_text,
-    code,
-    code_cell,
-    count_noun,
-    join_words,
-    percent,
-    unmark,
-    words,
-)
+from shoal.core import wording
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -82,17 +73,17 @@ def environment(*folders: Path) -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "attack": attack_text,
-        "code": code,
-        "code_cell": code_cell,
-        "counted": count_noun,
-        "join_words": join_words,
+        "attack": wording.attack_text,
+        "code": wording.code,
+        "code_cell": wording.code_cell,
+        "counted": wording.count_noun,
+        "join_words": wording.join_words,
         "number": number,
         "number_columns": number_columns,
-        "percent": percent,
+        "percent": wording.percent,
         "sentences": sentences,
         "thousands": lambda count: f"{count:,}",
-        "words": words,
+        "words": wording.words,
     }
     return made
 
@@ -110,14 +101,14 @@ def mark(text: str) -> Markup:
     """
     found, end = Markup(), 0
     for match in _MARKED.finditer(text):
-        found += escape_text(unmark(text[end : match.start()]))
+        found += escape_text(wording.unmark(text[end : match.start()]))
         kind = next(kind for kind in ("code", "strong", "em") if match[kind])
-        inside = match[kind] if kind == "code" else unmark(match[kind])
+        inside = match[kind] if kind == "code" else wording.unmark(match[kind])
         if len(match["ticks"] or "") > 1:
             inside = inside[1:-1]  # blanks keep backticks of its own from those around it
         found += Markup("<{0}>{1}</{0}>").format(kind, escape_text(inside))
         end = match.end()
-    return found + escape_text(unmark(text[end:]))
+    return found + escape_text(wording.unmark(text[end:]))
 
 
 def sentences(lines: Iterable[str]) -> Markup:

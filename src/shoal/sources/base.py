@@ -21,7 +21,6 @@ from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.columns import CODES, Cleaning, check_flat, is_text, normal_column
 
-_IN_NUMBERS_AND_DATES = frozenset("+-.: ")
 _SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
 
 
@@ -118,29 +117,7 @@ def layers(source: Source) -> Iterator[Source]:
         yield source
 
 
-class _Dialect(Parameters):
-    """Delimiter and quote, which must differ."""
-
-    delimiter: str | None
-    quote: str
-
-    @field_validator("delimiter", "quote")
-    @classmethod
-    def _check_character(cls, character: str | None, field: ValidationInfo) -> str | None:
-        if character is None or (character == "" and field.field_name == "quote"):
-            return character
-        if len(character) != 1 or not character.isascii() or character in "\r\n\0":
-            raise ValueError(f"{field.field_name} must be one ASCII character that ends no line, got {character!r}")
-        return character
-
-    @model_validator(mode="after")
-    def _check_different(self) -> Self:
-        if self.delimiter == self.quote:
-            raise ValueError(f"delimiter and quote are both {self.quote!r}")
-        return self
-
-
-class SourceOptions(_Dialect):
+class SourceOptions(Parameters):
     """What cannot be seen from the data itself: the dialect of a text file, a sheet, and the texts that mean missing.
 
     >>> SourceOptions(delimiter=";", missing=["", "?"]).missing
@@ -148,15 +125,13 @@ class SourceOptions(_Dialect):
     """
 
     delimiter: str | None = Field(
-        default=None,
-        description="character between fields; without it, found among comma, semicolon, tab and |",
+        default=None, description="character between fields; without it, found among comma, semicolon, tab and |"
     )
     quote: str = Field(default='"', description="character around quoted fields; empty: there is no quoting")
     encoding: str = Field(default="utf-8", description="character encoding; a UTF-8 byte order mark is dropped")
     header: bool = Field(default=True, description="whether the first record holds the column names")
     names: list[str] | None = Field(
-        default=None,
-        description="column names, in place of the header's or of c1, c2, ... if there is no header",
+        default=None, description="column names, in place of the header's or of c1, c2, ... if there is no header"
     )
     missing: list[str] = Field(
         default=[""], description="texts that mean missing, in every column; blanks around them count, but see trim"
@@ -204,23 +179,20 @@ class SourceOptions(_Dialect):
         name = codecs.lookup(encoding).name
         return "utf-8" if name == "utf-8-sig" else name
 
-
-class CsvStyle(_Dialect):
-    """How a CSV file is written; always in UTF-8, with LF and a header.
-
-    >>> CsvStyle(delimiter=";")
-    CsvStyle(delimiter=';', quote='"')
-    """
-
-    delimiter: str = Field(default=",", description="character between fields")
-    quote: str = Field(default='"', min_length=1, description="character around fields that need it")
-
     @field_validator("delimiter", "quote")
     @classmethod
-    def _never_in_a_number(cls, character: str) -> str:
-        if character.isalnum() or character in _IN_NUMBERS_AND_DATES:
-            raise ValueError(f"{character!r} occurs in numbers and dates, so it cannot separate or quote fields")
+    def _check_character(cls, character: str | None, field: ValidationInfo) -> str | None:
+        if character is None or (character == "" and field.field_name == "quote"):
+            return character
+        if len(character) != 1 or not character.isascii() or character in "\r\n\0":
+            raise ValueError(f"{field.field_name} must be one ASCII character that ends no line, got {character!r}")
         return character
+
+    @model_validator(mode="after")
+    def _check_different(self) -> Self:
+        if self.delimiter == self.quote:
+            raise ValueError(f"delimiter and quote are both {self.quote!r}")
+        return self
 
 
 def file_digest(path: Path) -> str:

@@ -11,11 +11,9 @@ import errno
 import gzip
 import hashlib
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 from pathlib import Path
 from typing import IO, Literal, Self
 
@@ -26,17 +24,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from shoal.core.errors import UsageError
-from shoal.sources.base import CsvStyle
-from shoal.sources.columns import (
-    CODES,
-    check_flat,
-    compact,
-    encode_text,
-    guard_formulas,
-    is_text,
-    normal_column,
-    normal_type,
-)
+from shoal.sources import columns
 
 Format = Literal["csv", "parquet"]
 _LARGEST_DICTIONARY = 1 << 26  # bytes of repeated numbers
@@ -124,20 +112,19 @@ class CsvWriter(TableWriter):
     back to the same number. A text that a spreadsheet may run (``=1+1``) stands behind a single quote.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, sink: _Sink, style: CsvStyle) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, sink: _Sink) -> None:
         super().__init__(path, schema, sink)
-        self._style = style
         self._gzip: gzip.GzipFile | None = None
         if path.suffix == ".gz":
             self._gzip = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=sink, mtime=0)
-        self._header: bytes | None = header_line(schema.names, style)
+        self._header: bytes | None = header_line(schema.names)
 
     def _write(self, batch: pa.RecordBatch) -> None:
         self._write_header()
         parts = [batch.slice(start, _CSV_ROWS) for start in range(0, batch.num_rows, _CSV_ROWS)]
         with ThreadPoolExecutor(2) as pool:
             for first in range(0, len(parts), 4):  # texts of a few parts at a time, for memory
-                for text in pool.map(lines, parts[first : first + 4], repeat(self._style)):
+                for text in pool.map(lines, parts[first : first + 4]):
                     self._emit(text)
 
     def _write_header(self) -> None:
@@ -162,14 +149,17 @@ class ParquetWriter(TableWriter):
 
     def __init__(self, path: Path, schema: pa.Schema, sink: _Sink, *, repeated: bool = False) -> None:
         super().__init__(path, schema, sink)
-        coded = [pt.is_dictionary(field.type) and is_text(field.type) for field in schema]
-        kinds = [CODES if code else normal_type(field.type) for field, code in zip(schema, coded, strict=True)]
+        coded = [pt.is_dictionary(field.type) and columns.is_text(field.type) for field in schema]
+        kinds = [
+            columns.CODES if code else columns.normal_type(field.type)
+            for field, code in zip(schema, coded, strict=True)
+        ]
         self._schema = pa.schema(list(zip(schema.names, kinds, strict=True)))
         self._parquet = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
             self._schema,
             compression="zstd",
-            use_dictionary=repeated or [field.name for field in self._schema if field.type == CODES],
+            use_dictionary=repeated or [field.name for field in self._schema if field.type == columns.CODES],
             dictionary_pagesize_limit=_LARGEST_DICTIONARY if repeated else None,
             store_schema=False,
             write_statistics=False,
@@ -179,10 +169,10 @@ class ParquetWriter(TableWriter):
     def _write(self, batch: pa.RecordBatch) -> None:
         arrays = []
         for field, given in zip(self._schema, batch.columns, strict=True):
-            coded = field.type == CODES
+            coded = field.type == columns.CODES
             ready = coded and pt.is_dictionary(given.type)
-            array = given if ready else normal_column(given, coded=coded)
-            arrays.append(compact(array) if coded else array)
+            array = given if ready else columns.normal_column(given, coded=coded)
+            arrays.append(columns.compact(array) if coded else array)
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self._parquet.write_batch(rows, row_group_size=rows.num_rows)
 
@@ -194,7 +184,6 @@ def open_writer(
     path: Path,
     schema: pa.Schema,
     format: Format,  # noqa: A002
-    csv: CsvStyle | None = None,
     *,
     private: bool = False,
     repeated: bool = False,
@@ -203,14 +192,14 @@ def open_writer(
 
     Numbers that are *repeated* often take less space in Parquet.
     """
-    check_flat(schema, schema.names, path.name)
+    columns.check_flat(schema, schema.names, path.name)
     try:
         sink = _Sink(path, private=private)
     except OSError as error:
         raise _cannot_write(path, error) from None
     try:
         if format == "csv":
-            return CsvWriter(path, schema, sink, csv or CsvStyle())
+            return CsvWriter(path, schema, sink)
         return ParquetWriter(path, schema, sink, repeated=repeated)
     except BaseException:
         sink.drop()
@@ -275,37 +264,35 @@ class _Sink:
             raw.close()
 
 
-def header_line(names: Sequence[str], style: CsvStyle) -> bytes:
+def header_line(names: Sequence[str]) -> bytes:
     """Return the line of column names.
 
-    >>> header_line(["age", "sex, at birth"], CsvStyle())
+    >>> header_line(["age", "sex, at birth"])
     b'age,"sex, at birth"\\n'
     """
-    fields = _quote(pa.array(names, pa.string()), style).to_pylist()
-    return (style.delimiter.join(fields) + "\n").encode()
+    return (",".join(_quote(pa.array(names, pa.string())).to_pylist()) + "\n").encode()
 
 
-def lines(batch: pa.RecordBatch, style: CsvStyle) -> memoryview:
+def lines(batch: pa.RecordBatch) -> memoryview:
     """Return the bytes of all rows, each with its end of line.
 
-    >>> bytes(lines(pa.record_batch({"a": ["x", None, ""], "b": [0.1, 2.0, None]}), CsvStyle()))
+    >>> bytes(lines(pa.record_batch({"a": ["x", None, ""], "b": [0.1, 2.0, None]})))
     b'x,0.1\\n,2\\n"",\\n'
     """
     *others, last = batch.columns
-    fields = [*(_fields(column, style) for column in others), _fields(last, style, "\n")]
-    rows = pc.binary_join_element_wise(*fields, style.delimiter)
+    rows = pc.binary_join_element_wise(*map(_fields, others), _fields(last, "\n"), ",")
     offsets = np.frombuffer(rows.buffers()[1], dtype=np.int32)
     text = memoryview(rows.buffers()[2])
     return text[offsets[rows.offset] : offsets[rows.offset + len(rows)]]
 
 
-def _fields(column: pa.Array, style: CsvStyle, end: str = "") -> pa.Array:
+def _fields(column: pa.Array, end: str = "") -> pa.Array:
     """Return (n_rows,) the texts between delimiters, each with its *end*; null is empty."""
-    if is_text(column.type) and pt.is_dictionary(column.type):
-        coded = encode_text(column)
-        return _close(_quote(guard_formulas(coded.dictionary), style), end).take(coded.indices).fill_null(end)
-    plain = normal_column(column, coded=False)
-    texts = _quote(guard_formulas(plain), style) if is_text(column.type) else plain.cast(pa.string())
+    if columns.is_text(column.type) and pt.is_dictionary(column.type):
+        coded = columns.encode_text(column)
+        return _close(_quote(columns.guard_formulas(coded.dictionary)), end).take(coded.indices).fill_null(end)
+    plain = columns.normal_column(column, coded=False)
+    texts = _quote(columns.guard_formulas(plain)) if columns.is_text(column.type) else plain.cast(pa.string())
     return _close(texts, end).fill_null(end)
 
 
@@ -313,11 +300,9 @@ def _close(texts: pa.Array, end: str) -> pa.Array:
     return pc.binary_join_element_wise(texts, "", end) if end else texts  # the "separator" before nothing ends a text
 
 
-def _quote(texts: pa.Array, style: CsvStyle) -> pa.Array:
-    special = "".join(re.escape(character) for character in (style.delimiter, style.quote, "\r", "\n"))
-    needed = pc.match_substring_regex(texts, f"[{special}]|^$")
+def _quote(texts: pa.Array) -> pa.Array:
+    needed = pc.match_substring_regex(texts, '[,"\r\n]|^$')
     if not pc.any(needed).as_py():
         return texts
-    doubled = pc.replace_substring(texts, style.quote, style.quote * 2)
-    enclosed = pc.binary_join_element_wise(style.quote, doubled, style.quote, "")
-    return pc.if_else(needed, enclosed, texts)
+    doubled = pc.replace_substring(texts, '"', '""')
+    return pc.if_else(needed, pc.binary_join_element_wise('"', doubled, '"', ""), texts)

@@ -285,7 +285,6 @@ class Forecast:
     """Answers for one project: the table is read once for as long as its attributes stay as they are."""
 
     def __init__(self) -> None:
-        """Begin without having looked."""
         self._lock, self._working = threading.Lock(), threading.Lock()
         self._question: tuple[Any, ...] = ()
         self._first: Future[Known] = Future()

@@ -47,7 +47,6 @@ class Job:
     def __init__(
         self, project: Project, kind: str, arguments: Sequence[str | Path], folder: Path | None, memory: dict[str, Any]
     ) -> None:
-        """Start the process."""
         self.id = secrets.token_hex(8)
         self.project = project
         self.kind = kind

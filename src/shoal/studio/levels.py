@@ -236,7 +236,6 @@ class Lattices:
     """Answers for one project: the lattice of the newest policy."""
 
     def __init__(self) -> None:
-        """Begin without having looked."""
         self._lock = threading.Lock()
         self._question: tuple[Any, ...] = ()
         self._made: Future[Explorer] = Future()

@@ -30,10 +30,6 @@ _LEAST = 2 << 30  # bytes of memory that a reading may always take
 _TURN = 0.1  # seconds between two looks at whether it was stopped
 
 
-def _half_of_memory() -> int:
-    return max(_LEAST, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-
-
 class Limits(NamedTuple):
     """What reading one table may take."""
 
@@ -67,7 +63,7 @@ class Reading:
 
     def read(self, limits: Limits | None = None, stopped: threading.Event | None = None) -> ReadTable:
         """Read the table in a process of its own; raise if that fails, takes too much, or is stopped."""
-        given = limits or Limits(_half_of_memory())
+        given = limits or Limits(max(_LEAST, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2))
         with (
             subprocess.Popen(  # noqa: S603 - the program is this one, and no shell reads the arguments
                 [sys.executable, "-P", "-c", f"from {__name__} import answer_studio; answer_studio()"],

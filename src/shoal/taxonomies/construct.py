@@ -55,11 +55,7 @@ def from_levels(leaves: Sequence[str], levels: Sequence[Level], scale: Scale, *,
 
 
 def from_parents(
-    labels: Sequence[str],
-    parents: Sequence[int],
-    *,
-    name: str = "taxonomy",
-    lines: Sequence[int] | None = None,
+    labels: Sequence[str], parents: Sequence[int], *, name: str = "taxonomy", lines: Sequence[int] | None = None
 ) -> Taxonomy:
     """Build a tree from each node's parent (-1 for the root); children keep the order they are given in.
 

@@ -22,20 +22,12 @@ from pydantic import AfterValidator, Field
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
+from shoal.verify import form
+from shoal.verify.boxes import find_unmet
 from shoal.verify.covers import Covers
 from shoal.verify.exact import entropies, entropy_at_least
-from shoal.verify.form import (
-    Answer,
-    SourceRows,
-    check_dictionaries,
-    check_labels,
-    check_rows,
-    check_source_counts,
-    demand_columns,
-)
 from shoal.verify.guarantees import agrees
 from shoal.verify.manifest import Manifest, demand
-from shoal.verify.matching import find_unmet
 from shoal.verify.numbering import LabelReader, Numbering, Tally, histograms_of, pair
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, encode, prepare_ahead, report_unreadable
@@ -217,7 +209,7 @@ def verify_agreed(
     covers: Mapping[str, Covers],
     source: Source | None,
     progress: Progress,
-) -> Answer:
+) -> form.Answer:
     """Return checks and promises of a release by a plan; no promises if its form does not let them be judged."""
     numbered = isinstance(rows, CsvRows) or pa.types.is_integer(rows.schema.field(CLASS).type)
     checks = [
@@ -225,17 +217,17 @@ def verify_agreed(
         Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
     ]
     if not all(check.ok for check in checks):
-        return Answer(checks)
+        return form.Answer(checks)
     try:
         released = _read_rows(rows, manifest, plan, progress)
     except FAULTS as fault:
-        return Answer([*checks, report_unreadable(fault)])
+        return form.Answer([*checks, report_unreadable(fault)])
     n_rows, strange = released.rows, released.strange_values
     verb = "are enough for" if n_rows >= plan.records else "are fewer than"
     checks += [
-        check_rows(n_rows, manifest),
-        *check_dictionaries(rows),
-        check_labels(manifest, released.shown),
+        form.check_rows(n_rows, manifest),
+        *form.check_dictionaries(rows),
+        form.check_labels(manifest, released.shown),
         _check_classes(released),
         Check.of(
             "values",
@@ -248,7 +240,7 @@ def verify_agreed(
     guarantees = [_judge(promise, plan, released) for promise in manifest.promises]
     if source is not None:
         checks += _compare(released, manifest, plan, source, progress)
-    return Answer(checks, guarantees, released.shown)
+    return form.Answer(checks, guarantees, released.shown)
 
 
 def _find_stranger(manifest: Manifest, plan: Plan) -> str | None:
@@ -413,7 +405,7 @@ def _compare(
 ) -> Iterator[Check]:
     """Compare with the source: as many records of every class have every value there."""
     columns, known = [*plan.quasi, plan.sensitive], [*plan.quasi_values, plan.sensitive_values]
-    demand_columns(source, columns)
+    form.demand_columns(source, columns)
     tally, n_rows, outside = Tally(), 0, 0
 
     def prepare(batch: pa.RecordBatch) -> list[CodeArray]:
@@ -427,7 +419,7 @@ def _compare(
             outside += int((~inside).sum())
             tally.add(pair(plan.class_of[point[inside]], value[inside]))
             step.advance(len(point))
-    yield check_source_counts(manifest, released.rows, SourceRows(n_rows, 0))
+    yield form.check_source_counts(manifest, released.rows, form.SourceRows(n_rows, 0))
     if outside:
         yield Check("domain", False, f"{outside} source rows are outside the domain of the plan")
     mine, theirs = released.tally.result(), tally.result()

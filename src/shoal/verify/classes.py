@@ -11,24 +11,14 @@ import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
-from shoal.verify.boxes import BoxTree, Spans
+from shoal.verify import form
+from shoal.verify.boxes import MOST_ROWS, BoxTree, Spans, TooLargeError, count_unmatched
 from shoal.verify.cells import Counting, Share
 from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
 from shoal.verify.contents import RowSums
-from shoal.verify.covers import Covers, read_covers
-from shoal.verify.form import (
-    Answer,
-    LabelCounts,
-    check_dictionaries,
-    check_labels,
-    check_rows,
-    check_source_counts,
-    count_source,
-)
+from shoal.verify.covers import Covers, check_readings, read_covers
 from shoal.verify.guarantees import Judged, conclude, judge
-from shoal.verify.labels import check_readings
 from shoal.verify.manifest import Manifest
-from shoal.verify.matching import MOST_ROWS, TooLargeError, count_unmatched
 from shoal.verify.passes import Given, Populations, Reader, UnreadableError, read_in_steps
 from shoal.verify.people import judge_people, read_people
 from shoal.verify.promises import Promise
@@ -38,6 +28,7 @@ from shoal.verify.truth import Witness, check_values, contents_for, judge_truth
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
+
 
 _BOX, _SIDE = 100, 56  # bytes of a box, and of each attribute of it, in the tree by which a population is compared
 
@@ -51,7 +42,7 @@ def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
     return covers
 
 
-def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], given: Given) -> Answer:
+def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], given: Given) -> form.Answer:
     """Return checks and promises of a release in one part; no promises if its rows cannot be read."""
     source, witness = given.source, given.witness
     contents = None if source is None else contents_for(manifest, rows.schema, source)
@@ -63,10 +54,10 @@ def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str,
     try:
         found = _count_all(reader, coder, manifest, promises, located)
     except UnreadableError as unread:
-        return Answer([report_unreadable(unread.fault)])
-    checks = [check_rows(found.rows, manifest), *check_dictionaries(rows)]
+        return form.Answer([report_unreadable(unread.fault)])
+    checks = [form.check_rows(found.rows, manifest), *form.check_dictionaries(rows)]
     if covers:
-        checks.append(check_labels(manifest, found.labels))
+        checks.append(form.check_labels(manifest, found.labels))
     if manifest.written.levels:
         checks.append(_full_domain(manifest, covers))
     if found.rows:
@@ -85,7 +76,7 @@ def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str,
         stated = None if witness is None or not checks[-1].ok else witness
         people = read_people(coder, manifest, rows.schema, source, stated, found.n_classes)
         guarantees = judge_people(promises, manifest, people, guarantees)
-    return Answer(checks, guarantees, found.labels)
+    return form.Answer(checks, guarantees, found.labels)
 
 
 def _choose_reader(rows: PublishedRows, given: Given, *, here: bool) -> Reader:
@@ -102,7 +93,7 @@ def _choose_reader(rows: PublishedRows, given: Given, *, here: bool) -> Reader:
 class _Found:
     """What all passes over the release found."""
 
-    labels: LabelCounts
+    labels: form.LabelCounts
     rows: int = 0
     n_classes: int = 0
     sums: RowSums = field(default_factory=RowSums)
@@ -157,7 +148,7 @@ def _compare_source(
         truth = _judge_witness(stated, found, manifest)
     else:
         stated, truth = _match_rows(reader, coder, original, found, manifest)
-    yield check_source_counts(manifest, found.rows, count_source(stated.rows, stated.dropped, stated.moved))
+    yield form.check_source_counts(manifest, found.rows, form.count_source(stated.rows, stated.dropped, stated.moved))
     yield from check_values([cover for _, cover in original.generalized], stated.met)
     if stated.misfit is not None:
         yield Check("witness", False, f"{stated.misfit}; or the source is another one, or in another order")

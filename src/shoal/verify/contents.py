@@ -71,7 +71,7 @@ class Contents:
     """
 
     def __init__(self, columns: Sequence[str], kinds: Sequence[pa.DataType], missing: Sequence[str]) -> None:
-        self.key = fresh_key()
+        self.key = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64).copy()
         self._columns = tuple(zip(columns, kinds, strict=True))
         self._missing = pa.array(list(missing), type=pa.string())
 
@@ -168,11 +168,6 @@ _FINAL, _ONE = np.uint64(0xFF), np.uint64(1)
 _13, _16, _17, _21, _32 = (np.uint64(bits) for bits in (13, 16, 17, 21, 32))
 _47, _48, _51, _43 = (np.uint64(bits) for bits in (47, 48, 51, 43))
 _EIGHT, _SHIFT_LENGTH = np.uint64(8), np.uint64(56)
-
-
-def fresh_key() -> KeyArray:
-    """Return (2,) words from the operating system's generator."""
-    return np.frombuffer(secrets.token_bytes(16), dtype=np.uint64).copy()
 
 
 @inline_kernel

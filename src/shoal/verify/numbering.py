@@ -78,7 +78,6 @@ class Tally:
         self._counts: IntArray = np.empty(0, dtype=np.int64)
 
     def add(self, keys: KeyArray) -> None:
-        """Count these keys."""
         more, counts = np.unique(keys, return_counts=True)
         self.add_counts(more, counts)
 

@@ -40,10 +40,7 @@ _TELLS_APART = ("beta-likeness", "delta-disclosure", "t-closeness")  # look at e
 
 
 def judge_people(
-    promises: Sequence[Promise],
-    manifest: Manifest,
-    found: Records | str,
-    by_records: Sequence[CheckedGuarantee],
+    promises: Sequence[Promise], manifest: Manifest, found: Records | str, by_records: Sequence[CheckedGuarantee]
 ) -> list[CheckedGuarantee]:
     """Return the promises, those about people judged by what was *found* of people, or refused for why nothing was.
 

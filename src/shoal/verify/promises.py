@@ -23,18 +23,8 @@ from pydantic import AfterValidator, Field, create_model
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.manifest import Attribute, Listed, ManifestError, NotNegative, Positive, StrictEntry, read_entry
-from shoal.verify.distances import equal_distance, hierarchical_distance, largest_product, measure_ordered
-from shoal.verify.exact import (
-    ROUNDING,
-    CannotCheckError,
-    Histograms,
-    at_most,
-    clearly_below,
-    divide,
-    entropies,
-    entropy_at_least,
-    widen,
-)
+from shoal.verify import exact
+from shoal.verify.exact import equal_distance, hierarchical_distance, largest_product, measure_ordered
 from shoal.verify.uniqueness import estimate_share
 
 GROUP = "shoal.promises"  # of entry points
@@ -62,7 +52,7 @@ class Promise:
         return int(self.parameters[name])
 
 
-Formula: TypeAlias = Callable[[Promise, Histograms, Attribute | None], Found]
+Formula: TypeAlias = Callable[[Promise, exact.Histograms, Attribute | None], Found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,34 +72,34 @@ class Model:
     demands: tuple[tuple[Callable[[Mapping[str, Any]], bool], str], ...] = field(default=())  # of all parameters
 
 
-def _count_sizes(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _count_sizes(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     return classes.sizes >= promise.whole("k"), classes.sizes.astype(np.float64)
 
 
-def _count_values(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _count_values(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     kinds = np.diff(classes.start)
     return kinds >= promise.whole("l"), kinds.astype(np.float64)
 
 
-def _limit_largest(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
-    holds = at_most(classes.largest, classes.sizes, 1 / promise.fraction("l"), share=True)
-    return holds, divide(classes.sizes, classes.largest)
+def _limit_largest(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
+    holds = exact.at_most(classes.largest, classes.sizes, 1 / promise.fraction("l"), share=True)
+    return holds, exact.divide(classes.sizes, classes.largest)
 
 
-def _limit_entropy(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
-    return entropy_at_least(classes, promise.fraction("l")), np.exp(entropies(classes))
+def _limit_entropy(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
+    return exact.entropy_at_least(classes, promise.fraction("l")), np.exp(exact.entropies(classes))
 
 
-def _limit_recursively(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_recursively(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     l, first = promise.whole("l"), classes.start[:-1]
     counts, rank = classes.rank()
     largest, tail = counts[first], np.add.reduceat(np.where(rank >= l - 1, counts, 0), first)
     some = tail > 0
     reached = np.full(largest.shape[0], math.inf)
-    reached[some] = divide(largest[some], tail[some])
+    reached[some] = exact.divide(largest[some], tail[some])
     holds = np.full(largest.shape[0], l == 1, dtype=np.bool_)
     if l > 1:
-        holds[some] = at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
+        holds[some] = exact.at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
     return holds, reached
 
 
@@ -118,15 +108,15 @@ def psi_limits(promise: Promise) -> list[Fraction]:
     l, tau, psi = promise.whole("l"), promise.fraction("tau"), promise.parameters["psi"]
     if psi is None:
         if l > _MOST_LIMITS:
-            raise CannotCheckError(f"l is above {_MOST_LIMITS:,}")
+            raise exact.CannotCheckError(f"l is above {_MOST_LIMITS:,}")
         return [tau + (1 - tau) * Fraction(k, l - 1) for k in range(l)]
     limits = [Fraction(str(limit)) for limit in psi]
     if limits[0] != tau:
-        raise CannotCheckError("psi does not begin with tau")
+        raise exact.CannotCheckError("psi does not begin with tau")
     return limits
 
 
-def _limit_most_frequent(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_most_frequent(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     tau, limits, first = promise.fraction("tau"), psi_limits(promise), classes.start[:-1]
     l = len(limits)
     counts, rank = classes.rank()
@@ -136,59 +126,61 @@ def _limit_most_frequent(promise: Promise, classes: Histograms, _: Attribute | N
     for k in range(min(l - 1, int(rank.max()) + 1)):
         # top: (n_classes,) units of the k + 1 most frequent values
         top = top + np.add.reduceat(np.where(rank == k, counts, 0), first)
-        holds &= at_most(top, classes.sizes, limits[k], share=True)
+        holds &= exact.at_most(top, classes.sizes, limits[k], share=True)
         # Another tau bends the curve so that 1 - psi(k) stays in proportion to 1 - tau.
         bend = 1 - Fraction(k, l - 1) if tau == 1 else (1 - limits[k]) / (1 - tau)
         if bend > 0:
-            reached = np.maximum(reached, 1 - (1 - divide(top, classes.sizes)) / float(bend))
+            reached = np.maximum(reached, 1 - (1 - exact.divide(top, classes.sizes)) / float(bend))
     return holds, reached
 
 
-def _limit_share_and_size(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
-    holds = at_most(classes.largest, classes.sizes, promise.fraction("alpha"))
-    return holds & (classes.sizes >= promise.whole("k")), divide(classes.largest, classes.sizes)
+def _limit_share_and_size(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
+    holds = exact.at_most(classes.largest, classes.sizes, promise.fraction("alpha"))
+    return holds & (classes.sizes >= promise.whole("k")), exact.divide(classes.largest, classes.sizes)
 
 
-def _limit_gain(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_gain(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     # (p - q) / q = (c N - n C) / (n C), for values with p > q
-    classes = widen(classes, classes.total * int(classes.sizes.max()))
+    classes = exact.widen(classes, classes.total * int(classes.sizes.max()))
     whole, total, first = classes.whole[classes.value], classes.total, classes.start[:-1]
     bottom = classes.sizes[classes.owner] * whole
     top = np.maximum(classes.count * total - bottom, 0)
-    gain = divide(top, bottom)
-    holds = at_most(top, bottom, promise.fraction("beta"))
+    gain = exact.divide(top, bottom)
+    holds = exact.at_most(top, bottom, promise.fraction("beta"))
     if promise.parameters["enhanced"]:
-        holds &= (top == 0) | clearly_below(gain, -np.log(divide(whole, total)), classes)
+        holds &= (top == 0) | exact.clearly_below(gain, -np.log(exact.divide(whole, total)), classes)
     return np.logical_and.reduceat(holds, first), np.maximum.reduceat(gain, first)
 
 
-def _limit_change(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
-    classes = widen(classes, classes.total * int(classes.sizes.max()))
+def _limit_change(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
+    classes = exact.widen(classes, classes.total * int(classes.sizes.max()))
     top = classes.count * classes.total
     bottom = classes.sizes[classes.owner] * classes.whole[classes.value]
-    change = np.abs(np.log(divide(top, bottom)))
+    change = np.abs(np.log(exact.divide(top, bottom)))
     change[top == bottom] = 0.0
     reached = np.maximum.reduceat(change, classes.start[:-1])
     reached[np.diff(classes.start) < classes.n_values] = math.inf
-    return clearly_below(reached, float(promise.fraction("delta")), classes), reached
+    return exact.clearly_below(reached, float(promise.fraction("delta")), classes), reached
 
 
-def _limit_distance(promise: Promise, classes: Histograms, attribute: Attribute | None) -> Found:
+def _limit_distance(promise: Promise, classes: exact.Histograms, attribute: Attribute | None) -> Found:
     distance = promise.parameters["distance"]
-    classes = widen(classes, largest_product(classes, attribute))
+    classes = exact.widen(classes, largest_product(classes, attribute))
     if distance == "equal":
         top, factor = equal_distance(classes)
     elif attribute is None:
-        raise CannotCheckError("joint values have no order and no taxonomy")
+        raise exact.CannotCheckError("joint values have no order and no taxonomy")
     else:
         top, factor = (measure_ordered if distance == "ordered" else hierarchical_distance)(classes, attribute)
     bottom = classes.sizes * classes.total * factor
-    return at_most(top, bottom, promise.fraction("t"), share=True), divide(top, bottom)
+    return exact.at_most(top, bottom, promise.fraction("t"), share=True), exact.divide(top, bottom)
 
 
-def _limit_harmful(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_harmful(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     largest = _largest_harmful(promise, classes)
-    return at_most(largest, classes.sizes, promise.fraction("most"), share=True), divide(largest, classes.sizes)
+    return exact.at_most(largest, classes.sizes, promise.fraction("most"), share=True), exact.divide(
+        largest, classes.sizes
+    )
 
 
 def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int) -> list[list[int]]:
@@ -202,7 +194,7 @@ def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int)
     if not harmless and separator is None:
         return [[value] for value in range(n_values)]
     if len(values) != n_values:
-        raise CannotCheckError("joint values have no names that could be harmless, and no items")
+        raise exact.CannotCheckError("joint values have no names that could be harmless, and no items")
     number: dict[str | None, int] = {}
     found = []
     for value in values:
@@ -213,7 +205,7 @@ def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int)
     return found
 
 
-def _largest_harmful(promise: Promise, classes: Histograms) -> NDArray[Any]:
+def _largest_harmful(promise: Promise, classes: exact.Histograms) -> NDArray[Any]:
     """Return (n_classes,) the most that a harmful value, or a harmful item of values that are sets, has."""
     of_value = harmful_items(promise, classes.values, classes.n_values)
     width = np.array([len(items) for items in of_value], dtype=np.int64)
@@ -234,55 +226,55 @@ def _largest_harmful(promise: Promise, classes: Histograms) -> NDArray[Any]:
     return largest
 
 
-def _count_population(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _count_population(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     """Count the population that each class covers, which stands in place of its values."""
     covered = classes.count
     return covered >= promise.whole("k"), covered.astype(np.float64)
 
 
-def _limit_presence(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_presence(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     sizes, covered, low = classes.sizes, classes.count, promise.fraction("min")
     some = covered > 0
     reached = np.full(sizes.shape[0], math.inf)
     reached[some] = sizes[some] / covered[some]
     holds = some & (sizes > 0)
-    holds[some] &= at_most(sizes[some], covered[some], promise.fraction("max"))
+    holds[some] &= exact.at_most(sizes[some], covered[some], promise.fraction("max"))
     if low > 0:
-        holds[some] &= at_most(covered[some], sizes[some], 1 / low)
+        holds[some] &= exact.at_most(covered[some], sizes[some], 1 / low)
     return holds, reached
 
 
-def _limit_attacks(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_attacks(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     gain, cost = promise.fraction("gain"), promise.fraction("cost")
     sizes, place = np.unique(classes.sizes, return_inverse=True)
     worthless = np.array([gain <= n * cost for n in sizes.tolist()], dtype=np.bool_)
     return worthless[place], float(gain) / classes.sizes
 
 
-def _limit_classes(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_classes(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     return _of_all(classes, Fraction(classes.sizes.shape[0], classes.total), promise.fraction("risk"))
 
 
-def _limit_unique(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_unique(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     unique = int(np.count_nonzero(classes.sizes == 1))
     return _of_all(classes, Fraction(unique, classes.total), promise.fraction("fraction"))
 
 
-def _limit_unique_in_population(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
+def _limit_unique_in_population(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     share = estimate_share(classes.sizes, float(promise.fraction("sample_fraction")), promise.parameters["model"])
     if share is None:
-        raise CannotCheckError("the model has no estimate for this release")
-    return _of_all(classes, Fraction(share) * (1 + Fraction(ROUNDING)), promise.fraction("fraction"))
+        raise exact.CannotCheckError("the model has no estimate for this release")
+    return _of_all(classes, Fraction(share) * (1 + Fraction(exact.ROUNDING)), promise.fraction("fraction"))
 
 
-def _of_all(classes: Histograms, share: Fraction, limit: Fraction) -> Found:
+def _of_all(classes: exact.Histograms, share: Fraction, limit: Fraction) -> Found:
     """Return for each class what all of them together make of a limit."""
     n = classes.sizes.shape[0]
     return np.full(n, share <= limit, dtype=np.bool_), np.full(n, float(share))
 
 
-def _refuse(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:  # noqa: ARG001
-    raise CannotCheckError("only a sliced release has parts to promise this model of")
+def _refuse(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:  # noqa: ARG001
+    raise exact.CannotCheckError("only a sliced release has parts to promise this model of")
 
 
 def _check_curve(psi: tuple[float, ...]) -> tuple[float, ...]:
@@ -402,23 +394,23 @@ def worst_of(promise: Promise) -> Callable[..., float]:
     return max if model is None else model.worst
 
 
-def evaluate(promise: Promise, classes: Histograms, attribute: Attribute | None) -> Found:
+def evaluate(promise: Promise, classes: exact.Histograms, attribute: Attribute | None) -> Found:
     """Return whether each class keeps a promise, and what it reaches.
 
     *attribute* is None if the values are joint ones of several attributes.
     """
     model = find_model(promise.model)
     if model is None:
-        raise CannotCheckError("this verifier does not know the model")
+        raise exact.CannotCheckError("this verifier does not know the model")
     return model.formula(promise, classes, attribute)
 
 
-def count_covered(sizes: IntArray, covered: IntArray) -> Histograms:
+def count_covered(sizes: IntArray, covered: IntArray) -> exact.Histograms:
     """Return classes with the rows of a population that each covers in place of values."""
     start = np.arange(len(sizes) + 1, dtype=np.int64)
-    return Histograms(sizes, start, np.zeros(len(sizes), dtype=np.int64), covered, (None,), 1)
+    return exact.Histograms(sizes, start, np.zeros(len(sizes), dtype=np.int64), covered, (None,), 1)
 
 
-def count_only(sizes: IntArray) -> Histograms:
+def count_only(sizes: IntArray) -> exact.Histograms:
     """Return classes of which only the sizes are asked."""
     return count_covered(sizes, sizes)

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError
-from shoal.manifest import DataFile
 from shoal.sources.base import read_ahead
 from shoal.verify.result import Check
 
@@ -70,9 +69,8 @@ class MemoryRows(PublishedRows):
 class CsvRows(PublishedRows):
     """Rows of a CSV file, every value as text, an empty one as missing."""
 
-    def __init__(self, path: Path, data: DataFile, dictionary: Collection[str]) -> None:
+    def __init__(self, path: Path, dictionary: Collection[str]) -> None:
         self._path = path
-        self._style = data.csv
         self._dictionary = dictionary
         self.columns = self._read_names()
         self.schema = pa.schema([(name, pa.string()) for name in self.columns])
@@ -87,13 +85,8 @@ class CsvRows(PublishedRows):
         kinds = {name: _CODES if name in self._dictionary else pa.string() for name in columns or ()}
         return pa_csv.open_csv(
             self._path,
-            read_options=pa_csv.ReadOptions(encoding=self._style.encoding, block_size=block),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=self._style.delimiter,
-                quote_char=self._style.quote,
-                newlines_in_values=True,
-                ignore_empty_lines=False,
-            ),
+            read_options=pa_csv.ReadOptions(block_size=block),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             convert_options=pa_csv.ConvertOptions(
                 column_types=kinds,
                 include_columns=list(columns or ()),
@@ -151,7 +144,7 @@ class ParquetRows(PublishedRows):
         self._unused: dict[str, None] = {}
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        texts = [name for name in columns if _is_text(self.schema.field(name).type)]
+        texts = [name for name in columns if self.schema.field(name).type in (pa.string(), pa.large_string())]
         with pq.ParquetFile(self._path, read_dictionary=texts, pre_buffer=True) as file:
             for group in self._row_groups:
                 # of each text, the dictionaries in turn, and which of their entries rows have
@@ -168,10 +161,6 @@ class ParquetRows(PublishedRows):
 
     def list_unused(self) -> tuple[str, ...]:
         return tuple(self._unused)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def encode(column: pa.Array) -> tuple[pa.Array, CodeArray]:

@@ -18,18 +18,8 @@ import pyarrow.parquet as pq
 
 from shoal.core.errors import InputError
 from shoal.sources.columns import UNCHANGED
+from shoal.sources.spark import shipping
 from shoal.sources.spark.session import explain_failures
-from shoal.sources.spark.shipping import (
-    Form,
-    PartitionForm,
-    Shared,
-    ShipPartition,
-    arrow_schema,
-    by_places,
-    collect_pieces,
-    pieces_of,
-    stream_pieces,
-)
 from shoal.sources.spark.source import SparkSource
 from shoal.verify.cells import Counting
 from shoal.verify.coding import Compared, ReleaseCoder, SourceCoder
@@ -51,15 +41,15 @@ class SparkRows(PublishedRows):
 
     def __init__(self, frame: DataFrame) -> None:
         with explain_failures("the release"):
-            self.schema = arrow_schema(frame)
+            self.schema = shipping.arrow_schema(frame)
         self.columns = tuple(self.schema.names)
         self._frame = frame
 
-    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, PartitionForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.PartitionForm]:
         """Return these columns, named by their places, and how they are read."""
         places = [self.schema.get_field_index(name) for name in columns]
-        wanted = by_places(by_places(self._frame).select(*(str(place) for place in places)))
-        return wanted, PartitionForm(
+        wanted = shipping.by_places(shipping.by_places(self._frame).select(*(str(place) for place in places)))
+        return wanted, shipping.PartitionForm(
             "the release", pa.schema([self.schema.field(place) for place in places]), UNCHANGED
         )
 
@@ -67,7 +57,7 @@ class SparkRows(PublishedRows):
         """Yield these columns; texts come as dictionaries, a new one for every batch."""
         wanted, form = self.select_columns(columns)
         with explain_failures("the release"):
-            for _, batch in stream_pieces(pieces_of(wanted, ShipPartition(form))):
+            for _, batch in shipping.stream_pieces(shipping.pieces_of(wanted, shipping.ShipPartition(form))):
                 yield batch
 
 
@@ -124,15 +114,15 @@ class PartitionCounted:
 class CountPartition:
     """Counts the classes of a share in the rows of a partition."""
 
-    form: PartitionForm | FileForm
-    shared: Shared[tuple[ReleaseCoder, Counting]]  # a coder and a counting that have met nothing
+    form: shipping.PartitionForm | FileForm
+    shared: shipping.Shared[tuple[ReleaseCoder, Counting]]  # a coder and a counting that have met nothing
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what was found."""
         coder, counting = copy.deepcopy(self.shared.value)
         file: ParquetRows | None = None
-        if isinstance(self.form, PartitionForm):
-            rows = ShipPartition(self.form)(number, batches)
+        if isinstance(self.form, shipping.PartitionForm):
+            rows = shipping.ShipPartition(self.form)(number, batches)
         else:
             file = self.form.open(number, batches)
             rows = file.batches(coder.columns)
@@ -146,8 +136,8 @@ class CountPartition:
 class ComparePartition:
     """Compares the rows of a partition of the source with what the witness tells of them."""
 
-    form: Form
-    shared: Shared[tuple[SourceCoder, Witness]]
+    form: shipping.Form
+    shared: shipping.Shared[tuple[SourceCoder, Witness]]
     first_rows: tuple[int, ...]  # of each partition
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -185,10 +175,10 @@ class SparkReader(Reader):
         assert isinstance(self.rows, SparkRows | SparkFileRows)  # noqa: S101  can_read has seen to it
         joined = copy.deepcopy(counting)
         frame, form = self.rows.select_columns(coder.columns)
-        work = CountPartition(form, Shared((coder, replace(counting, limit=None))))
+        work = CountPartition(form, shipping.Shared((coder, replace(counting, limit=None))))
         try:
             with explain_failures("the release"), self.progress.step("reading the release", n_rows) as step:
-                for _, message in collect_pieces(pieces_of(frame, work)):
+                for _, message in shipping.collect_pieces(shipping.pieces_of(frame, work)):
                     found = unpack_found(message)
                     joined.absorb(found.counting)
                     if isinstance(self.rows, SparkFileRows):
@@ -204,11 +194,11 @@ class SparkReader(Reader):
         assert isinstance(source, SparkSource)  # noqa: S101  without a source nothing is compared
         first_rows = tuple(itertools.accumulate(source.partitions, initial=0))
         wanted, form = source.select_columns(coder.columns)
-        work = ComparePartition(form, Shared((coder, witness)), first_rows)
+        work = ComparePartition(form, shipping.Shared((coder, witness)), first_rows)
         found = coder.nothing()
         try:
             with explain_failures(source.name), self.progress.step("comparing with the source", source.n_rows) as step:
-                for _, message in collect_pieces(pieces_of(wanted, work)):
+                for _, message in shipping.collect_pieces(shipping.pieces_of(wanted, work)):
                     found += unpack_found(message)
                 step.advance(found.rows)
         except InputError:

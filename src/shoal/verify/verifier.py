@@ -1,7 +1,13 @@
-"""The whole verification: shape, files, labels, promises and, with a source, truth."""
+"""The whole verification: shape, files, labels, promises and, with a source, truth.
+
+Nothing lies beside the files of a release, they are those of the manifest, and they hold rows only. Whether the
+manifest is the one that its owner wrote is given by the digest kept in ``internal``, and by a signature.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,43 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from shoal.core.arrays import IntArray
+from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, Silent
-from shoal.manifest import PAGES, DataFile, ManifestError, parse_json, unpack_labels
-from shoal.verify.account import check_account, check_drawn
-from shoal.verify.averages import check_averages
+from shoal.manifest import PAGES, DataFile, FileDigest, ManifestError, parse_json, unpack_labels
+from shoal.verify import reading
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
-from shoal.verify.figures import check_figures
-from shoal.verify.files import (
-    SIGNATURE,
-    check_digest,
-    check_folder,
-    check_hygiene,
-    check_recorded,
-    check_signature,
-    read_json,
-)
+from shoal.verify.form import check_figures
 from shoal.verify.items import check_items, unfold_source
-from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
+from shoal.verify.manifest import Manifest, check_account, check_drawn, may_promise_nothing, read_manifest
 from shoal.verify.passes import Given, Means, Populations
 from shoal.verify.people import check_one_each
-from shoal.verify.reading import (
-    FAULTS,
-    CsvRows,
-    MemoryRows,
-    ParquetRows,
-    PublishedRows,
-    find_witness,
-    public_folder,
-    read_labelled,
-    report_unreadable,
-)
 from shoal.verify.result import Check, CheckedGuarantee, Verification
-from shoal.verify.techniques.checking import check_techniques, recompute_source
+from shoal.verify.techniques.checking import check_averages, check_techniques, recompute_source
 from shoal.verify.truth import Witness
 
 if TYPE_CHECKING:
@@ -84,7 +71,7 @@ def verify(
     release, and a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be
     signed by it.
     """
-    public = public_folder(Path(folder))
+    public = reading.public_folder(Path(folder))
     original = _open_original(source)
     text = read_json(public / "manifest.json")
     content = text.encode()
@@ -107,8 +94,8 @@ def verify(
         found = _verify_files(public, manifest, checks, given, spark)
     try:
         return replace(found, checks=(*before, *digests.result(), *found.checks[len(before) :]))
-    except FAULTS as fault:
-        return found if found.failures else replace(found, checks=(*before, report_unreadable(fault)))
+    except reading.FAULTS as fault:
+        return found if found.failures else replace(found, checks=(*before, reading.report_unreadable(fault)))
 
 
 def _verify_files(
@@ -124,12 +111,14 @@ def _verify_files(
             plan = read_plan(public / agreed.file, agreed)
         checks += [check_hygiene(public / file.file, file) for file in (manifest.data, *manifest.tables.values())]
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
-        path, labelled = (None, None) if given.source is None else (find_witness(public), read_labelled(public))
+        path, labelled = None, None
+        if given.source is not None:
+            path, labelled = reading.find_witness(public), reading.read_labelled(public)
         witness = None if path is None else Witness(path, "bucket" if manifest.sliced else "class")
     except ManifestError as fault:
         return _answer(manifest, (*checks, Check("plan", False, f"plan.json: {fault}")))
-    except FAULTS as fault:
-        return _answer(manifest, (*checks, report_unreadable(fault)))
+    except reading.FAULTS as fault:
+        return _answer(manifest, (*checks, reading.report_unreadable(fault)))
     found = _verify(rows, manifest, checks, replace(given, witness=witness, labelled=labelled), plan)
     if not manifest.tables or found.failures:
         return found
@@ -138,8 +127,8 @@ def _verify_files(
     try:
         tables = {name: _open(public / file.file, file, manifest) for name, file in manifest.tables.items()}
         more = check_tables(rows, manifest, **tables)
-    except FAULTS as fault:
-        more = report_unreadable(fault)
+    except reading.FAULTS as fault:
+        more = reading.report_unreadable(fault)
     return _answer(manifest, (*found.checks, more), found.guarantees)
 
 
@@ -152,7 +141,7 @@ def _open_original(source: object) -> Source | None:
 
 
 def verify_table(
-    table: pa.Table | PublishedRows,
+    table: pa.Table | reading.PublishedRows,
     manifest: Mapping[str, Any],
     *,
     source: Source | None = None,
@@ -168,7 +157,7 @@ def verify_table(
     (n_columns, n_rows) where ``internal/witness.parquet`` has several columns. *labelled* are the values that records
     under defended labels have, as ``internal/labels.parquet`` tells them.
     """
-    rows = table if isinstance(table, PublishedRows) else MemoryRows(table)
+    rows = table if isinstance(table, reading.PublishedRows) else reading.MemoryRows(table)
     try:
         read = read_manifest(manifest, with_file=False)
     except ManifestError as fault:
@@ -179,19 +168,19 @@ def verify_table(
     return _verify(rows, read, [Check("manifest", True, "the manifest is well formed")], given, None)
 
 
-def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> PublishedRows:
+def _open(path: Path, data: DataFile, manifest: Manifest, spark: SparkSession | None = None) -> reading.PublishedRows:
     if data.format == "parquet" and spark is not None:
         from shoal.verify.spark import SparkFileRows
 
         return SparkFileRows(path, spark)
     if data.format == "parquet":
-        return ParquetRows(path)
+        return reading.ParquetRows(path)
     plain = {attribute.name for attribute in manifest.of_role("insensitive")}
-    return CsvRows(path, data, [name for name in manifest.columns if name not in plain])
+    return reading.CsvRows(path, [name for name in manifest.columns if name not in plain])
 
 
 def _verify(
-    rows: PublishedRows, manifest: Manifest, checks: list[Check], given: Given, plan: Plan | None
+    rows: reading.PublishedRows, manifest: Manifest, checks: list[Check], given: Given, plan: Plan | None
 ) -> Verification:
     """Check the rows; *plan* is the one that several data owners agreed on, if they did."""
     source = given.source
@@ -240,7 +229,7 @@ def _verify(
 
 
 def _check_changed(
-    rows: PublishedRows,
+    rows: reading.PublishedRows,
     manifest: Manifest,
     covers: Mapping[str, Covers],
     given: Source | None,
@@ -254,8 +243,8 @@ def _check_changed(
         return checks + check_averages(rows, manifest, expected)
     except MemoryError:  # no fault of the rows
         raise
-    except FAULTS as fault:
-        return [report_unreadable(fault)]
+    except reading.FAULTS as fault:
+        return [reading.report_unreadable(fault)]
 
 
 def _answer(
@@ -269,7 +258,7 @@ def _answer(
     return Verification(tuple(checks), tuple(guarantees), manifest.claims, may_promise_nothing(manifest.written.method))
 
 
-def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
+def _columns(rows: reading.PublishedRows, manifest: Manifest) -> Check:
     declared = manifest.columns
     if rows.columns == declared:
         labelled = [attribute.name for attribute in manifest.attributes if attribute.may_keep_missing]
@@ -287,3 +276,156 @@ def _columns(rows: PublishedRows, manifest: Manifest) -> Check:
     else:
         detail = "the columns are not in the declared order"
     return Check("columns", False, detail)
+
+
+SIGNATURE = "manifest.sig"
+_ALLOWED = ("manifest.json", "README.md")
+
+
+def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDigest | None]) -> Check:
+    """Nothing but *files*, plain ones, lies beside the manifest, and *pages* have the digests that it tells.
+
+    A README may be there without a digest, as in releases of earlier versions.
+    """
+    stated = {name: page.sha256 for name, page in pages.items() if page is not None}
+    allowed = {public / name for name in (*_ALLOWED, *files, *stated)}
+    extra = sum(1 for path in public.rglob("*") if path.is_symlink() or path not in allowed or not path.is_file())
+    if extra:
+        return Check("folder", False, f"the public folder contains {extra} files that do not belong there")
+    for name, digest in stated.items():
+        if not (public / name).is_file() or _digest(public / name) != digest:
+            return Check("folder", False, f"{name} is not the one that the manifest was written for")
+    return Check("folder", True, "no other files")
+
+
+def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise OSError("no plain file")  # of a pipe or a device the end may never come
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_digest(path: Path, data: DataFile) -> Check:
+    """The data file is the one that the manifest was written for."""
+    same = _digest(path) == data.sha256
+    detail = "the file has the declared SHA-256" if same else "the file's SHA-256 is not the declared one"
+    return Check("digest", same, detail)
+
+
+def check_hygiene(path: Path, data: DataFile) -> Check:
+    """The file carries the rows and nothing about where they came from."""
+    found = _parquet_leftovers(path) if data.format == "parquet" else _csv_leftovers(path)
+    detail = "the data file " + ", ".join(found) if found else "the data file holds rows only"
+    return Check("hygiene", not found, detail)
+
+
+def _parquet_leftovers(path: Path) -> list[str]:
+    found: dict[str, None] = {}
+    spans: list[tuple[int, int]] = []
+    with pq.ParquetFile(path) as file:
+        metadata = file.metadata
+        if metadata.metadata or any(
+            field.metadata and set(field.metadata) != {b"PARQUET:field_id"} for field in file.schema_arrow
+        ):
+            found["has key-value metadata"] = None
+        for group in range(metadata.num_row_groups):
+            for place in range(metadata.num_columns):
+                chunk = metadata.row_group(group).column(place)
+                if chunk.is_stats_set or getattr(chunk, "is_geo_stats_set", False):
+                    found["has column statistics"] = None
+                if chunk.has_column_index or chunk.has_offset_index:
+                    found["has a page index"] = None
+                if getattr(chunk, "bloom_filter_offset", None) is not None:
+                    found["has Bloom filters"] = None
+                if getattr(chunk, "metadata", None):
+                    found["has key-value metadata of columns"] = None
+                starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                start = min(offset for offset in starts if offset is not None)
+                spans.append((start, start + chunk.total_compressed_size))
+        if sum(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)) != metadata.num_rows:
+            found["counts rows that are in no row group"] = None
+    end = 4
+    for start, stop in sorted(spans):
+        if start != end:
+            break
+        end = stop
+    with path.open("rb") as raw:
+        raw.seek(-8, 2)
+        footer = int.from_bytes(raw.read(4), "little")
+        size = raw.tell() + 4
+    if end != size - 8 - footer or len({start for start, _ in spans}) != len(spans):
+        found["has bytes that belong to no column"] = None
+    return list(found)
+
+
+def _csv_leftovers(path: Path) -> list[str]:
+    found: dict[str, None] = {}
+    with path.open("rb") as file:
+        first = True
+        while block := file.read(1 << 20):
+            if first and block.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
+                found["begins with a byte order mark"] = None
+            if b"\0" in block:
+                found["holds NUL bytes"] = None
+            first = False
+    return list(found)
+
+
+def read_json(path: Path) -> str:
+    """Return the text of the manifest; a file that cannot be read or decoded is the caller's mistake."""
+    try:
+        return path.read_bytes().decode("utf-8")  # line ends as they are: its digest is compared
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path.name} cannot be read: {type(error).__name__}") from None
+
+
+def check_recorded(public: Path, content: bytes) -> list[Check]:
+    """Compare the manifest with the digest in ``internal/evidence.json``, if that lies beside the public folder."""
+    path = public.parent / "internal" / "evidence.json"
+    if public.name != "public" or not path.is_file():
+        return []
+    try:
+        evidence = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ManifestError):
+        evidence = None
+    if not isinstance(evidence, dict) or not isinstance(evidence.get("manifest", {}), dict):
+        return [Check("recorded", False, "internal/evidence.json cannot be read")]
+    if "manifest" not in evidence:
+        return [Check("recorded", True, "internal/evidence.json has no digest of the manifest", done=False)]
+    same = evidence["manifest"].get("sha256") == hashlib.sha256(content).hexdigest()
+    is_it = "is" if same else "is not"
+    return [Check("recorded", same, f"the manifest {is_it} the one that internal/evidence.json was written with")]
+
+
+def check_signature(public: Path, content: bytes, key: bytes | None) -> list[Check]:
+    """Check the signature of the manifest with a public key; without a key it is stated that this was not done."""
+    path = public / SIGNATURE
+    if key is None:
+        unknown = "the release is signed; give the public key of whoever signed it to check that"
+        return [Check("signature", True, unknown, done=False)] if path.is_file() else []
+    verifier = _public_key(key)
+    try:
+        verifier.verify(bytes.fromhex(path.read_text(encoding="ascii").strip()), content)
+    except OSError:
+        return [Check("signature", False, "there is no signature")]
+    except (ValueError, importlib.import_module("cryptography.exceptions").InvalidSignature):
+        return [Check("signature", False, "the signature is not that of this manifest by this key")]
+    return [Check("signature", True, "the manifest is signed with this key")]
+
+
+def _public_key(pem: bytes) -> Any:
+    try:
+        package = "cryptography.hazmat.primitives"
+        serialization = importlib.import_module(f"{package}.serialization")
+        kind = importlib.import_module(f"{package}.asymmetric.ed25519").Ed25519PublicKey
+    except ImportError:
+        raise UsageError("signatures need the package cryptography: pip install 'shoal[pseudonyms]'") from None
+    try:
+        found = serialization.load_pem_public_key(pem)
+    except (ValueError, TypeError):
+        found = None
+    if not isinstance(found, kind):
+        raise InputError(
+            "the public key is none of Ed25519, as `shoal key new --signing` writes it beside the private one"
+        )
+    return found

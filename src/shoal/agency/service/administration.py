@@ -13,21 +13,9 @@ from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from sqlalchemy import Connection, select
 
-from shoal.agency.service import tokens
+from shoal.agency.service import messages, tokens
 from shoal.agency.service.database import Database, naming_failures, open_migrated, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.messages import (
-    AuditLine,
-    CreatedToken,
-    CurrentPage,
-    Health,
-    Id,
-    Lifetime,
-    NewToken,
-    Page,
-    TokenEntry,
-    describe_errors,
-)
 from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
@@ -41,15 +29,15 @@ _PAGE_POLICY = (
 )
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: entry for status, entry in describe_errors().items() if status in (429, 500, 503)
+    status: entry for status, entry in messages.describe_errors().items() if status in (429, 500, 503)
 }
 _METRICS: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus' text form.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
-@routes.serve("POST /v1/tokens", ("agency",), CreatedToken, status=201, body="body_bytes")
-def create_token(visit: CurrentVisit, asked: NewToken) -> Any:
+@routes.serve("POST /v1/tokens", ("agency",), messages.CreatedToken, status=201, body="body_bytes")
+def create_token(visit: CurrentVisit, asked: messages.NewToken) -> Any:
     """Make a token for somebody; it is shown this once."""
     service = visit.service
     with visit.writing() as connection:
@@ -58,22 +46,22 @@ def create_token(visit: CurrentVisit, asked: NewToken) -> Any:
     return made
 
 
-@routes.serve("POST /v1/tokens/{token}/renewal", ("agency",), TokenEntry, body="body_bytes")
-def renew_token(visit: CurrentVisit, token: Id, asked: Lifetime) -> Any:
+@routes.serve("POST /v1/tokens/{token}/renewal", ("agency",), messages.TokenEntry, body="body_bytes")
+def renew_token(visit: CurrentVisit, token: messages.Id, asked: messages.Lifetime) -> Any:
     """Let a token end so many days from now, also one that has expired; the token itself stays as it is."""
     with visit.writing(token) as connection:
         return tokens.renew(connection, token, asked.days)
 
 
-@routes.serve("GET /v1/tokens", ("agency",), Page[TokenEntry])
-def list_tokens(visit: CurrentVisit, paging: CurrentPage) -> Any:
+@routes.serve("GET /v1/tokens", ("agency",), messages.Page[messages.TokenEntry])
+def list_tokens(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
     """List tokens, revoked ones too; never what they are."""
     with visit.reading() as connection:
         return read_page(connection, tokens.ENTRY, schema.tokens.c.id, paging)
 
 
 @routes.serve("DELETE /v1/tokens/{token}", ("agency",), status=204)
-def revoke_token(visit: CurrentVisit, token: Id) -> Response:
+def revoke_token(visit: CurrentVisit, token: messages.Id) -> Response:
     """Revoke a token for good; not the one that asks."""
     if token == visit.holder.id:
         raise conflict("a token cannot revoke itself; use another one of the agency", "own_token")
@@ -83,8 +71,8 @@ def revoke_token(visit: CurrentVisit, token: Id) -> Response:
     return Response(status_code=204)
 
 
-@routes.serve("GET /v1/audit", ("agency",), Page[AuditLine])
-def read_audit(visit: CurrentVisit, paging: CurrentPage) -> Any:
+@routes.serve("GET /v1/audit", ("agency",), messages.Page[messages.AuditLine])
+def read_audit(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
     """Read lines in the order in which they were written; all requests answered before this one are among them."""
     visit.service.audit.flush()
     table = schema.audit
@@ -93,7 +81,7 @@ def read_audit(visit: CurrentVisit, paging: CurrentPage) -> Any:
         return read_page(connection, select(*columns), table.c.number, paging)
 
 
-@unguarded.get("/healthz", operation_id="health", response_model=Health, responses=_ERRORS)
+@unguarded.get("/healthz", operation_id="health", response_model=messages.Health, responses=_ERRORS)
 async def health(request: Request) -> Any:
     """Say whether the service reaches its database and writes its audit log; it has threads of its own for that."""
     service: Service = request.app.state.service
@@ -131,7 +119,7 @@ def render_reference(schema: Mapping[str, Any]) -> str:
 def create_first_token(settings: Settings, name: str, role: str, days: int) -> dict[str, Any]:
     """Make a token beside the service, with its line in the audit log, and return it as the service would."""
     try:
-        asked = NewToken.model_validate({"name": name, "role": role, "days": days})
+        asked = messages.NewToken.model_validate({"name": name, "role": role, "days": days})
     except ValidationError:
         known = ", ".join(tokens.ROLES)
         raise UsageError(f"--role must be one of {known}, and --name a text of 1 to 200 characters") from None

@@ -104,7 +104,6 @@ class Watch:
     """The outermost layer of the service."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
-        """Stand around an application."""
         self._app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

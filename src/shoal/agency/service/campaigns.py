@@ -13,26 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, Table, func, insert, select, update
 
 from shoal.agency.domain import Domain
+from shoal.agency.service import messages
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.messages import (
-    AccessRequest,
-    Campaign,
-    CampaignEntry,
-    ContributionEntry,
-    Counts,
-    CurrentPage,
-    Decision,
-    Id,
-    NewCampaign,
-    NewRequest,
-    NewState,
-    Page,
-    PlanSummary,
-    State,
-    Stored,
-    Weights,
-)
 from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict, invalid
 from shoal.agency.service.tokens import ROLES, now
@@ -56,15 +39,15 @@ _ENTRY = select(
         for column in _table.c
         if column.name not in ("domain", "revision")
     ),
-    *(_plans.c[name].label(f"plan_{name}") for name in PlanSummary.model_fields),
+    *(_plans.c[name].label(f"plan_{name}") for name in messages.PlanSummary.model_fields),
 ).select_from(_table.outerjoin(_plans))
 
 
-def read_terms(found: Row[Any]) -> NewCampaign:
+def read_terms(found: Row[Any]) -> messages.NewCampaign:
     """Return what a campaign is about and what it promises, as it was opened."""
     named = {name: getattr(found, name) for name in ("name", "delta", "eta", "arrangement", "records")}
     promise, domain = read_promise(found.model, found.least), Domain.model_validate_json(found.domain)
-    return NewCampaign(**named, **promise, order=found.point_order, domain=domain)
+    return messages.NewCampaign(**named, **promise, order=found.point_order, domain=domain)
 
 
 def read_promise(model: str, least: float) -> dict[str, Any]:
@@ -85,13 +68,13 @@ def read_campaign(connection: Connection, campaign: int) -> dict[str, Any]:
 
 def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a campaign with its plan, if it has one."""
-    plan = {name: found[f"plan_{name}"] for name in PlanSummary.model_fields}
+    plan = {name: found[f"plan_{name}"] for name in messages.PlanSummary.model_fields}
     own = {name: value for name, value in found.items() if not name.startswith(("plan_", "model", "least"))}
     own |= read_promise(found["model"], found["least"])
     return {**own, "plan": None if plan["digest"] is None else plan}
 
 
-def demand_state(connection: Connection, campaign: int, *states: State, held: bool = False) -> None:
+def demand_state(connection: Connection, campaign: int, *states: messages.State, held: bool = False) -> None:
     """Refuse unless there is such a campaign, in one of these states if some are named.
 
     If *held*, it stays so until the transaction ends.
@@ -104,7 +87,7 @@ def demand_state(connection: Connection, campaign: int, *states: State, held: bo
         raise conflict(f"the campaign is {found}; this is for campaigns that are {' or '.join(states)}")
 
 
-def touch(connection: Connection, campaign: int, state: State) -> None:
+def touch(connection: Connection, campaign: int, state: messages.State) -> None:
     """Note that what a plan rests on changes now, which only a campaign in this state allows.
 
     The statement locks the campaign: a plan that is made meanwhile sees another revision and is not stored.
@@ -117,7 +100,9 @@ def touch(connection: Connection, campaign: int, state: State) -> None:
         raise conflict("the campaign has just gone on")
 
 
-def advance(connection: Connection, campaign: int, seen: State, state: State, *, revision: int | None = None) -> bool:
+def advance(
+    connection: Connection, campaign: int, seen: messages.State, state: messages.State, *, revision: int | None = None
+) -> bool:
     """Move a campaign on if it still is as it was seen, which includes *revision* if given; say whether it did."""
     here = [_table.c.id == campaign, _table.c.state == seen]
     if revision is not None:
@@ -125,8 +110,8 @@ def advance(connection: Connection, campaign: int, seen: State, state: State, *,
     return bool(connection.execute(update(_table).where(*here).values(state=state)).rowcount)
 
 
-@routes.serve("POST /v1/campaigns", ("agency",), Campaign, status=201, body="manifest_bytes")
-def create_campaign(visit: CurrentVisit, asked: NewCampaign) -> Any:
+@routes.serve("POST /v1/campaigns", ("agency",), messages.Campaign, status=201, body="manifest_bytes")
+def create_campaign(visit: CurrentVisit, asked: messages.NewCampaign) -> Any:
     """Open a campaign, in the state draft."""
     limits = visit.service.settings
     if len(asked.domain.quasi) > limits.attributes:
@@ -153,24 +138,24 @@ def create_campaign(visit: CurrentVisit, asked: NewCampaign) -> Any:
         return read_campaign(connection, number)
 
 
-@routes.serve("GET /v1/campaigns", ROLES, Page[CampaignEntry])
-def list_campaigns(visit: CurrentVisit, paging: CurrentPage) -> Any:
+@routes.serve("GET /v1/campaigns", ROLES, messages.Page[messages.CampaignEntry])
+def list_campaigns(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
     """List campaigns, without their domains."""
     with visit.reading() as connection:
         return read_page(connection, _ENTRY, _table.c.id, paging, _entry)
 
 
-@routes.serve("GET /v1/campaigns/{campaign}", ROLES, Campaign)
-def show_campaign(visit: CurrentVisit, campaign: Id) -> Any:
+@routes.serve("GET /v1/campaigns/{campaign}", ROLES, messages.Campaign)
+def show_campaign(visit: CurrentVisit, campaign: messages.Id) -> Any:
     """Show a campaign with its domain."""
     with visit.reading() as connection:
         return read_campaign(connection, campaign)
 
 
-@routes.serve("POST /v1/campaigns/{campaign}/state", ("agency",), Campaign, body="body_bytes")
-def move_campaign(visit: CurrentVisit, campaign: Id, asked: NewState) -> Any:
+@routes.serve("POST /v1/campaigns/{campaign}/state", ("agency",), messages.Campaign, body="body_bytes")
+def move_campaign(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewState) -> Any:
     """Begin to collect counts, or close a planned campaign; no way leads back."""
-    before: State = "draft" if asked.state == "collecting" else "planned"
+    before: messages.State = "draft" if asked.state == "collecting" else "planned"
     with visit.writing() as connection:
         if not advance(connection, campaign, before, asked.state):
             demand_state(connection, campaign, before)
@@ -178,8 +163,8 @@ def move_campaign(visit: CurrentVisit, campaign: Id, asked: NewState) -> Any:
         return read_campaign(connection, campaign)
 
 
-@routes.serve("PUT /v1/campaigns/{campaign}/distribution", ("agency",), Stored, body="table_bytes")
-def set_distribution(visit: CurrentVisit, campaign: Id, asked: Weights) -> Any:
+@routes.serve("PUT /v1/campaigns/{campaign}/distribution", ("agency",), messages.Stored, body="table_bytes")
+def set_distribution(visit: CurrentVisit, campaign: messages.Id, asked: messages.Weights) -> Any:
     """Give a draft the distribution to plan by, in place of an earlier one."""
     from shoal.agency.tables import pool
 
@@ -189,15 +174,15 @@ def set_distribution(visit: CurrentVisit, campaign: Id, asked: Weights) -> Any:
     return _keep_table(visit, "draft", schema.distributions, values, table)
 
 
-@routes.serve("PUT /v1/campaigns/{campaign}/counts", ("owner",), Stored, body="table_bytes")
-def set_counts(visit: CurrentVisit, campaign: Id, asked: Counts) -> Any:
+@routes.serve("PUT /v1/campaigns/{campaign}/counts", ("owner",), messages.Stored, body="table_bytes")
+def set_counts(visit: CurrentVisit, campaign: messages.Id, asked: messages.Counts) -> Any:
     """Contribute counts, in place of one's earlier ones."""
     _, table = _read_table(visit, campaign, "collecting", asked)
     return _keep_table(visit, "collecting", schema.contributions, visit.owner_columns(campaign), table)
 
 
-@routes.serve("GET /v1/campaigns/{campaign}/counts", ("agency",), Page[ContributionEntry])
-def list_counts(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
+@routes.serve("GET /v1/campaigns/{campaign}/counts", ("agency",), messages.Page[messages.ContributionEntry])
+def list_counts(visit: CurrentVisit, campaign: messages.Id, paging: messages.CurrentPage) -> Any:
     """List who contributed how many rows and records; not the counts."""
     table = schema.contributions
     asked = select(table.c.owner, table.c.rows, table.c.records, table.c.at).where(table.c.campaign_id == campaign)
@@ -206,18 +191,22 @@ def list_counts(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
         return read_page(connection, asked, table.c.id, paging)
 
 
-def _read_table(visit: Visit, campaign: int, state: State, asked: Counts | Weights) -> tuple[Domain, pa.Table]:
+def _read_table(
+    visit: Visit, campaign: int, state: messages.State, asked: messages.Counts | messages.Weights
+) -> tuple[Domain, pa.Table]:
     """Check a table against the domain of its campaign; in another state it is refused before it is looked at."""
     from shoal.agency.tables import read_rows
 
     with visit.reading() as connection:
         demand_state(connection, campaign, state)
         domain = Domain.model_validate(read_campaign(connection, campaign)["domain"])
-    given, most = isinstance(asked, Weights), visit.service.settings.rows
+    given, most = isinstance(asked, messages.Weights), visit.service.settings.rows
     return domain, read_rows(asked.columns, asked.rows, domain, probabilities=given, most=most)
 
 
-def _keep_table(visit: Visit, state: State, where: Table, values: dict[str, Any], table: pa.Table) -> dict[str, Any]:
+def _keep_table(
+    visit: Visit, state: messages.State, where: Table, values: dict[str, Any], table: pa.Table
+) -> dict[str, Any]:
     """Keep a table in place of an earlier one of the same campaign and owner."""
     from shoal.agency.tables import serialize, sum_records
 
@@ -243,8 +232,8 @@ def demand_approval(visit: Visit, connection: Connection, campaign: int) -> None
         raise Refusal(403, "not_approved", message)
 
 
-@request_routes.serve("POST /v1/requests", ("client",), AccessRequest, status=201, body="body_bytes")
-def create_request(visit: CurrentVisit, asked: NewRequest) -> Any:
+@request_routes.serve("POST /v1/requests", ("client",), messages.AccessRequest, status=201, body="body_bytes")
+def create_request(visit: CurrentVisit, asked: messages.NewRequest) -> Any:
     """Ask for the releases of a campaign, or for attributes that no campaign has yet."""
     limit = visit.service.settings.requests
     values = {
@@ -269,16 +258,16 @@ def create_request(visit: CurrentVisit, asked: NewRequest) -> Any:
         return _read_request(connection, number)
 
 
-@request_routes.serve("GET /v1/requests", ROLES, Page[AccessRequest])
-def list_requests(visit: CurrentVisit, paging: CurrentPage) -> Any:
+@request_routes.serve("GET /v1/requests", ROLES, messages.Page[messages.AccessRequest])
+def list_requests(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
     """List requests with their decisions; clients see their own."""
     asked = _REQUEST if visit.holder.role != "client" else _REQUEST.where(_requests.c.client == visit.holder.name)
     with visit.reading() as connection:
         return read_page(connection, asked, _requests.c.id, paging, _read_entry)
 
 
-@request_routes.serve("POST /v1/requests/{request}/decision", ("agency",), AccessRequest, body="body_bytes")
-def decide_request(visit: CurrentVisit, request: Id, asked: Decision) -> Any:
+@request_routes.serve("POST /v1/requests/{request}/decision", ("agency",), messages.AccessRequest, body="body_bytes")
+def decide_request(visit: CurrentVisit, request: messages.Id, asked: messages.Decision) -> Any:
     """Approve or refuse a request, now or anew; one without a campaign is approved for the campaign named here."""
     with visit.writing() as connection:
         campaign = _read_request(connection, request)["campaign"] or asked.campaign

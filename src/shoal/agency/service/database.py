@@ -182,22 +182,17 @@ def migrate(database: Database) -> None:
         command.upgrade(alembic_config(connection), "head")
 
 
-def check_migrated(database: Database) -> None:
-    """Raise unless a database is at the newest version."""
-    with naming_failures(database), database.reading() as connection:
-        present, newest = _read_versions(connection)
-    if present != newest:
-        state = "has no tables yet" if present is None else "is of an older version"
-        raise UsageError(f"the database {state}; run `shoal agency migrate` on it")
-
-
 def open_migrated(address: str, *, migrating: bool) -> Database:
     """Open a database that is at the newest version, after migrating it if that was asked for or the file is new."""
     database = open_database(address)
     if _make_file(database) or migrating:
         migrate(database)
-    else:
-        check_migrated(database)
+        return database
+    with naming_failures(database), database.reading() as connection:
+        present, newest = _read_versions(connection)
+    if present != newest:
+        state = "has no tables yet" if present is None else "is of an older version"
+        raise UsageError(f"the database {state}; run `shoal agency migrate` on it")
     return database
 
 

@@ -38,7 +38,6 @@ class Routes(APIRouter):
     """A router whose routes are guarded."""
 
     def __init__(self, tag: str) -> None:
-        """Begin without a route."""
         super().__init__(route_class=_GuardedRoute, tags=[tag], dependencies=[Depends(_SCHEME)])
 
     def serve(
@@ -149,7 +148,6 @@ class StrictRequest(Request):
     """A request whose body is bounded in bytes and time, and plain JSON; it holds its share of memory while entered."""
 
     def __init__(self, request: Request, service: Service, limit: int) -> None:
-        """Stand for a request."""
         super().__init__(request.scope, request.receive)
         self._service, self._limit = service, limit
         self._taken, self._has_thread = 0, False
@@ -227,7 +225,6 @@ class TooLarge(Refusal):
     """
 
     def __init__(self, limit: int) -> None:
-        """Name the limit."""
         super().__init__(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})
 
     def response(self) -> JSONResponse:

@@ -11,20 +11,9 @@ from anyio import to_thread
 from fastapi import Header, Response
 from sqlalchemy import Connection, Row, insert, select
 
-from shoal.agency.service import campaigns
+from shoal.agency.service import campaigns, messages
 from shoal.agency.service.database import read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.messages import (
-    CurrentPage,
-    Id,
-    NewCampaign,
-    NewReport,
-    Page,
-    PlanRequest,
-    PlanSummary,
-    Report,
-    ReportEntry,
-)
 from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.tokens import now
@@ -42,8 +31,8 @@ _PLAN_ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@routes.serve("POST /v1/campaigns/{campaign}/plan", ("agency",), PlanSummary, status=201, body="body_bytes")
-async def make_plan(visit: CurrentVisit, campaign: Id, asked: PlanRequest) -> Any:
+@routes.serve("POST /v1/campaigns/{campaign}/plan", ("agency",), messages.PlanSummary, status=201, body="body_bytes")
+async def make_plan(visit: CurrentVisit, campaign: messages.Id, asked: messages.PlanRequest) -> Any:
     """Make the plan from all counts, or from the distribution of a draft; once and for all."""
     # Who waits for a planner holds no thread, so that all else is answered meanwhile.
     return await to_thread.run_sync(make, visit, campaign, asked, limiter=visit.service.planners)
@@ -51,7 +40,7 @@ async def make_plan(visit: CurrentVisit, campaign: Id, asked: PlanRequest) -> An
 
 @routes.serve("GET /v1/campaigns/{campaign}/plan", ("agency", "owner"), answers=_PLAN_ANSWERS)
 def fetch_plan(
-    visit: CurrentVisit, campaign: Id, if_none_match: Annotated[str | None, Header(max_length=2000)] = None
+    visit: CurrentVisit, campaign: messages.Id, if_none_match: Annotated[str | None, Header(max_length=2000)] = None
 ) -> Response:
     """Send the plan itself; its digest is its ETag."""
     plan = read_sent(visit, campaign)
@@ -63,8 +52,8 @@ def fetch_plan(
     return Response(plan.content, media_type="application/json", headers=headers)
 
 
-@routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), Report, body="body_bytes")
-def report_records(visit: CurrentVisit, campaign: Id, asked: NewReport) -> Any:
+@routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), messages.Report, body="body_bytes")
+def report_records(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewReport) -> Any:
     """Tell how many records one has, and learn how many are missing; it replaces an earlier number."""
     values = {**visit.owner_columns(campaign), "records": asked.records}
     with visit.writing() as connection:
@@ -73,8 +62,8 @@ def report_records(visit: CurrentVisit, campaign: Id, asked: NewReport) -> Any:
         return compare_records(asked.records, _read_needed(connection, campaign))
 
 
-@routes.serve("GET /v1/campaigns/{campaign}/records", ("agency",), Page[ReportEntry])
-def list_records(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
+@routes.serve("GET /v1/campaigns/{campaign}/records", ("agency",), messages.Page[messages.ReportEntry])
+def list_records(visit: CurrentVisit, campaign: messages.Id, paging: messages.CurrentPage) -> Any:
     """List how many records owners have."""
     table = schema.reports
     asked = select(table.c.owner, table.c.records, table.c.at).where(table.c.campaign_id == campaign)
@@ -102,7 +91,7 @@ def compare_records(records: int, needed: int) -> dict[str, Any]:
     return {"records": records, "needed": needed, "missing": missing, "enough": not missing}
 
 
-def make(visit: Visit, campaign: int, asked: PlanRequest) -> PlanSummary:
+def make(visit: Visit, campaign: int, asked: messages.PlanRequest) -> messages.PlanSummary:
     """Plan by all contributions that were acknowledged, or by the distribution of a draft; once and for all.
 
     It is computed without any lock, and stored only if nothing changed meanwhile: contributions may come, or a draft
@@ -124,8 +113,8 @@ def make(visit: Visit, campaign: int, asked: PlanRequest) -> PlanSummary:
 
 
 def compute_plan(
-    terms: NewCampaign, tables: Sequence[bytes], asked: PlanRequest, most_points: int
-) -> tuple[PlanSummary, str]:
+    terms: messages.NewCampaign, tables: Sequence[bytes], asked: messages.PlanRequest, most_points: int
+) -> tuple[messages.PlanSummary, str]:
     """Add up tables exactly and plan; what cannot be planned raises as ``shoal agency plan`` does.
 
     Returns the numbers of the plan, and its document as it is sent.
@@ -146,8 +135,8 @@ def compute_plan(
         records=terms.records,
     )
     document = planning.plan_document(plan)
-    numbers = {name: document[name] for name in PlanSummary.model_fields}
-    return PlanSummary(**numbers), json.dumps(document, allow_nan=False, separators=(",", ":"))
+    numbers = {name: document[name] for name in messages.PlanSummary.model_fields}
+    return messages.PlanSummary(**numbers), json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
 def read_sent(visit: Visit, campaign: int) -> SentPlan:
@@ -186,7 +175,7 @@ def _read_basis(connection: Connection, campaign: int) -> tuple[Row[Any], Sequen
     return seen, stored
 
 
-def _store(visit: Visit, seen: Row[Any], made: PlanSummary, document: str) -> None:
+def _store(visit: Visit, seen: Row[Any], made: messages.PlanSummary, document: str) -> None:
     """Store a plan if its campaign still is as it was seen."""
     with visit.writing() as connection:
         if not campaigns.advance(connection, seen.id, seen.state, "planned", revision=seen.revision):

@@ -33,7 +33,6 @@ class Refusal(HTTPException):
     """A request that is not carried out: status, a code for programs, a message for people that repeats no value."""
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
-        """Say why."""
         super().__init__(status, message, headers)
         self.status, self.code, self.message = status, code, message
         self.content = {"error": {"code": code, "message": message}}

@@ -16,26 +16,10 @@ from fastapi import Query, Response
 from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 
-from shoal.agency.service import campaigns
+from shoal.agency.service import campaigns, messages
 from shoal.agency.service.campaigns import demand_approval
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.messages import (
-    CHECKED,
-    DECLARED,
-    CreatedRelease,
-    CurrentPage,
-    Guarantee,
-    Id,
-    Linkage,
-    NewRelease,
-    Page,
-    Plain,
-    Release,
-    ReleaseEntry,
-    ReleaseManifest,
-    Target,
-)
 from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.plans import read_sent
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
@@ -53,11 +37,13 @@ _ENTRY = select(
     *(_table.c[name] for name in ("id", "owner", "rows", "files", "achieved", "at")),
     _table.c.counts.isnot(None).label("basis"),
 )
-_AGAIN: dict[int | str, dict[str, Any]] = {200: {"model": CreatedRelease, "description": "It was registered before."}}
+_AGAIN: dict[int | str, dict[str, Any]] = {
+    200: {"model": messages.CreatedRelease, "description": "It was registered before."}
+}
 _ROUNDING = 1e-9  # of an entropy's exponential, as manifests have it
 _HowMany = Annotated[
     int | None,
-    Plain,
+    messages.Plain,
     Query(alias="releases", ge=1, le=1_000_000_000, description="How many together; else all registered."),
 ]
 
@@ -65,12 +51,12 @@ _HowMany = Annotated[
 @routes.serve(
     "POST /v1/campaigns/{campaign}/releases",
     ("owner",),
-    CreatedRelease,
+    messages.CreatedRelease,
     status=201,
     body="table_bytes",
     answers=_AGAIN,
 )
-def register_release(visit: CurrentVisit, campaign: Id, asked: NewRelease, response: Response) -> Any:
+def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewRelease, response: Response) -> Any:
     """Register a release by the plan: its manifest, the SHA-256 of its files, and its counts; again, it is the same."""
     database, limit = visit.service.database, visit.service.settings.releases
     files = _write_json(dict(sorted(asked.files.items())))
@@ -99,11 +85,11 @@ def register_release(visit: CurrentVisit, campaign: Id, asked: NewRelease, respo
             if counts is not None:
                 _link(visit, connection, campaign, counts, promise["classes"])
         visit.subject = f"/v1/campaigns/{campaign}/releases/{number}"
-    return {"id": number, "basis": DECLARED if declared else CHECKED}
+    return {"id": number, "basis": messages.DECLARED if declared else messages.CHECKED}
 
 
 def _check_counts(
-    visit: Visit, campaign: int, asked: NewRelease, said: ReleaseManifest
+    visit: Visit, campaign: int, asked: messages.NewRelease, said: messages.ReleaseManifest
 ) -> tuple[ClassCounts | None, float | None]:
     """Return the counts of a release and what they reach, if it has some and these keep the plan's promise."""
     if asked.counts is None:
@@ -135,8 +121,8 @@ def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCoun
     connection.execute(visit.service.database.upsert(table, content, key=["campaign_id"]))
 
 
-@routes.serve("GET /v1/campaigns/{campaign}/releases", ROLES, Page[ReleaseEntry])
-def list_releases(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any:
+@routes.serve("GET /v1/campaigns/{campaign}/releases", ROLES, messages.Page[messages.ReleaseEntry])
+def list_releases(visit: CurrentVisit, campaign: messages.Id, paging: messages.CurrentPage) -> Any:
     """List registered releases, without their manifests."""
     with visit.reading() as connection:
         campaigns.demand_state(connection, campaign)
@@ -144,8 +130,8 @@ def list_releases(visit: CurrentVisit, campaign: Id, paging: CurrentPage) -> Any
         return read_page(connection, _ENTRY.where(_table.c.campaign_id == campaign), _table.c.id, paging, _entry)
 
 
-@routes.serve("GET /v1/campaigns/{campaign}/releases/{release}", ROLES, Release)
-def show_release(visit: CurrentVisit, campaign: Id, release: Id) -> Any:
+@routes.serve("GET /v1/campaigns/{campaign}/releases/{release}", ROLES, messages.Release)
+def show_release(visit: CurrentVisit, campaign: messages.Id, release: messages.Id) -> Any:
     """Show a registered release with its manifest."""
     here = _table.c.campaign_id == campaign, _table.c.id == release
     with visit.reading() as connection:
@@ -157,8 +143,8 @@ def show_release(visit: CurrentVisit, campaign: Id, release: Id) -> Any:
     return {**_entry(found), "manifest": json.loads(found["manifest"])}
 
 
-@routes.serve("GET /v1/campaigns/{campaign}/guarantee", ROLES, Guarantee)
-def show_guarantee(visit: CurrentVisit, campaign: Id, releases_: _HowMany = None) -> Any:
+@routes.serve("GET /v1/campaigns/{campaign}/guarantee", ROLES, messages.Guarantee)
+def show_guarantee(visit: CurrentVisit, campaign: messages.Id, releases_: _HowMany = None) -> Any:
     """Say what is known of so many releases by the plan together, whichever are linked, and what that rests on."""
     # Of releases to come each fails with probability delta, so any of t with t delta at most.
     from shoal.agency.samples import compose_delta
@@ -172,9 +158,9 @@ def show_guarantee(visit: CurrentVisit, campaign: Id, releases_: _HowMany = None
     delta = compose_delta(Fraction(repr(promise["delta"])), number)
     basis, statement = None, _describe_planned(number, promise, delta)
     if number <= registered:
-        basis = CHECKED if checked == registered else DECLARED
+        basis = messages.CHECKED if checked == registered else messages.DECLARED
         statement = _describe_registered(registered, checked, checked_l)
-    return Guarantee(
+    return messages.Guarantee(
         releases=number,
         registered=registered,
         checked=checked,
@@ -186,8 +172,8 @@ def show_guarantee(visit: CurrentVisit, campaign: Id, releases_: _HowMany = None
     )
 
 
-@routes.serve("POST /v1/campaigns/{campaign}/linkage", ROLES, Linkage, body="body_bytes")
-def link_target(visit: CurrentVisit, campaign: Id, asked: Target) -> Any:
+@routes.serve("POST /v1/campaigns/{campaign}/linkage", ROLES, messages.Linkage, body="body_bytes")
+def link_target(visit: CurrentVisit, campaign: messages.Id, asked: messages.Target) -> Any:
     """Say what all releases with counts leave together of somebody whose quasi values are known."""
     from shoal.agency.tables import ClassCounts, find_class
 
@@ -202,7 +188,7 @@ def link_target(visit: CurrentVisit, campaign: Id, asked: Target) -> Any:
     plan = _parse_plan(read_sent(visit, campaign).content)
     number = find_class(plan, asked.target)
     remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values.to_pylist())
-    return Linkage(
+    return messages.Linkage(
         number=number + 1,
         checked=checked,
         declared=registered - checked,
@@ -222,7 +208,7 @@ def _count_registered(connection: Connection, campaign: int) -> tuple[int, int, 
 
 
 def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
-    basis = CHECKED if found["basis"] else DECLARED
+    basis = messages.CHECKED if found["basis"] else messages.DECLARED
     return {**found, "files": json.loads(found["files"]), "basis": basis}
 
 
@@ -237,10 +223,10 @@ def _read_promise(connection: Connection, campaign: int) -> dict[str, Any]:
 
 def _check_manifest(
     manifest: Mapping[str, Any], files: Mapping[str, str], promise: Mapping[str, Any]
-) -> ReleaseManifest:
+) -> messages.ReleaseManifest:
     """Return what a release says of itself, or refuse it if it does not say that it keeps the plan."""
     try:
-        said = ReleaseManifest.model_validate(manifest)
+        said = messages.ReleaseManifest.model_validate(manifest)
     except ValidationError as error:
         raise of_validation([{**each, "loc": ("manifest", *each["loc"])} for each in error.errors()]) from None
     (guarantee,), least = said.guarantees, promise["least"]

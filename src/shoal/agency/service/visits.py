@@ -76,7 +76,6 @@ class PlanCache:
     """The plans that were asked for last, up to a number of bytes."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Begin empty."""
         self._most = most_bytes
         self._plans: OrderedDict[int, SentPlan] = OrderedDict()
         self._lock = threading.Lock()
@@ -230,7 +229,6 @@ class Service:
     """What all requests share."""
 
     def __init__(self, settings: Settings, database: Database) -> None:
-        """Begin without a request."""
         self.settings, self.database = settings, database
         self.audit = AuditQueue(database)
         self.plans = PlanCache(settings.cache_bytes)

@@ -94,7 +94,11 @@ class Microaggregation(Technique):
         """Read all columns, group the records, and average every column of the group."""
         names, grid = [column, *self.columns], Grid(self.decimals)
         numbers = read_numbers(source, names)
-        group = self._group(column, numbers, self._cut(source, numbers), chance)
+        # Only rows that lack the same numbers and agree in the strata share groups.
+        lacking: list[AnyIntArray] = [np.isnan(own).astype(np.int32) for own in numbers.T]
+        strata = list(self.strata)
+        agreeing = encode_columns(source.batches(strata, dictionary=strata))[1] if strata else []
+        group = self._group(column, numbers, same_rows([*lacking, *agreeing])[1], chance)
         treatments: dict[str, Treatment] = {}
         for name, own in zip(names, numbers.T, strict=True):
             known = np.flatnonzero(np.isfinite(own))
@@ -108,13 +112,6 @@ class Microaggregation(Technique):
             values, found = grid.numbers(steps, np.ones(len(steps), dtype=np.bool_)), {"groups": int(group.max()) + 1}
             treatments[name] = MovedTreatment(name, grid.kind, said, values, codes, found)
         return replace(treatments.pop(column), carried=treatments)
-
-    def _cut(self, source: Source, numbers: FloatArray) -> CodeArray:
-        """Return (n_rows,) equal numbers for rows that lack the same numbers and agree in the strata."""
-        lacking: list[AnyIntArray] = [np.isnan(own).astype(np.int32) for own in numbers.T]
-        strata = list(self.strata)
-        agreeing = encode_columns(source.batches(strata, dictionary=strata))[1] if strata else []
-        return same_rows([*lacking, *agreeing])[1]
 
     def _group(self, column: str, numbers: FloatArray, parts: CodeArray, chance: Chance) -> IntArray:
         """Return (n_rows,) the group of each row, -1 for rows without any number; parts of too few are refused."""

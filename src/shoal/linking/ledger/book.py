@@ -18,20 +18,7 @@ from typing import Any
 import shoal
 from shoal.core.errors import InputError, ShoalError, UsageError, did_you_mean
 from shoal.core.results import Finding
-from shoal.linking.ledger.records import (
-    EVERYBODY,
-    Entry,
-    Evaluation,
-    Limits,
-    Packed,
-    Population,
-    Status,
-    StoredFile,
-    Terms,
-    now,
-    same_files,
-    unpack_file,
-)
+from shoal.linking.ledger import records
 from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC
 
@@ -44,7 +31,7 @@ class Seen:
 
     name: str
     releases: tuple[int, ...]
-    limits: Limits | None  # None: there is no such population yet
+    limits: records.Limits | None  # None: there is no such population yet
 
 
 class Ledger:
@@ -60,7 +47,7 @@ class Ledger:
         with connect(path, write=write or create, create=create) as connection:
             yield cls(connection, path)
 
-    def populations(self) -> dict[str, Population]:
+    def populations(self) -> dict[str, records.Population]:
         """Return all populations by name, in the order in which they came."""
         return self._look()[0]
 
@@ -72,27 +59,27 @@ class Ledger:
         if len(known) > 1:
             names = ", ".join(map(repr, known))
             raise UsageError(f"{self.path} has the populations {names}; say which one with --population")
-        return known[0] if known else EVERYBODY
+        return known[0] if known else records.EVERYBODY
 
-    def find_population(self, population: str) -> Population:
+    def find_population(self, population: str) -> records.Population:
         """Return a population that must be there."""
         known = self.populations()
         if population not in known:
             raise UsageError(f"{self.path} has no population {population!r}{did_you_mean(population, known)}")
         return known[population]
 
-    def entries(self, population: str | None = None) -> tuple[Entry, ...]:
+    def entries(self, population: str | None = None) -> tuple[records.Entry, ...]:
         """Return the entries in order, of one population or of all."""
         return tuple(entry for entry in self._look()[1] if population in (None, entry.population))
 
-    def entry(self, number: int) -> Entry:
+    def entry(self, number: int) -> records.Entry:
         """Return one entry."""
         found = [entry for entry in self.entries() if entry.number == number]
         if not found:
             raise UsageError(f"{self.path} has no release {number}; `shoal ledger show` lists them")
         return found[0]
 
-    def evaluations(self, population: str | None = None) -> list[Evaluation]:
+    def evaluations(self, population: str | None = None) -> list[records.Evaluation]:
         """Return all evaluations in the order in which they were made."""
         (rows,) = self._read("evaluation")
         return [_evaluation(row) for row in rows if population in (None, row["population"])]
@@ -103,7 +90,7 @@ class Ledger:
         releases = tuple(entry.number for entry in entries if entry.population == population and entry.counts)
         return Seen(population, releases, populations[population].limits if population in populations else None)
 
-    def unpack(self, entry: Entry, folder: Path) -> None:
+    def unpack(self, entry: records.Entry, folder: Path) -> None:
         """Write the public files of a release into a folder; a file that is not as it was entered is an error."""
         for name, expected in entry.files.items():
             if Path(name).name != name:
@@ -111,12 +98,17 @@ class Ledger:
             found = self._connection.execute(
                 "SELECT content FROM piece WHERE entry = ? AND name = ? ORDER BY place", (entry.number, name)
             )
-            if not unpack_file((row[0] for row in found), expected, folder / name):
+            if not records.unpack_file((row[0] for row in found), expected, folder / name):
                 raise ledger_error(self.path)
 
     def enter(
-        self, draft: dict[str, Any], packed: Packed, seen: Seen, limits: Limits, evaluations: Sequence[Evaluation]
-    ) -> Entry | None:
+        self,
+        draft: dict[str, Any],
+        packed: records.Packed,
+        seen: Seen,
+        limits: records.Limits,
+        evaluations: Sequence[records.Evaluation],
+    ) -> records.Entry | None:
         """Add a release as unfinished, with what was found of it; None if the population is not as it was seen.
 
         *draft* has what an entry says of the release itself.
@@ -131,7 +123,7 @@ class Ledger:
                 self._add_evaluation(seen.name, one.renumber(number))
         return self.entry(number)
 
-    def settle(self, number: int, status: Status, reason: str = "") -> None:
+    def settle(self, number: int, status: records.Status, reason: str = "") -> None:
         """Say that an unfinished release was published, or that it never was."""
         with transaction(self._connection):
             entry = self.entry(number)
@@ -141,13 +133,13 @@ class Ledger:
                 raise UsageError(f"release {number} is {entry.status}; only unfinished ones can be settled")
             self._add("settlement", {"entry": number, "status": status, "reason": reason})
 
-    def set_limits(self, population: str, **changes: Any) -> Population:
+    def set_limits(self, population: str, **changes: Any) -> records.Population:
         """Set what releases about a population are held to, to less too; what is not named stays as it is."""
         with transaction(self._connection):
             self._add_limits(population, replace(self.find_population(population).limits, **changes))
         return self.find_population(population)
 
-    def add_evaluations(self, population: str, evaluations: Sequence[Evaluation]) -> None:
+    def add_evaluations(self, population: str, evaluations: Sequence[records.Evaluation]) -> None:
         """Keep what was found anew."""
         with transaction(self._connection):
             for evaluation in evaluations:
@@ -158,24 +150,24 @@ class Ledger:
         if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
             raise ledger_error(self.path)
 
-    def _look(self) -> tuple[dict[str, Population], list[Entry]]:
+    def _look(self) -> tuple[dict[str, records.Population], list[records.Entry]]:
         """Return all populations and all entries as they are at one time."""
         limits, entries, settlements = self._read("limits", "entry", "settlement")
-        changes: dict[str, tuple[Limits, ...]] = {}
+        changes: dict[str, tuple[records.Limits, ...]] = {}
         for row in limits:
             values = {name: value for name, value in row.items() if name not in ("number", "seal")}
             population = values.pop("population")
-            changes[population] = (*changes.get(population, ()), Limits(**values))
+            changes[population] = (*changes.get(population, ()), records.Limits(**values))
         settled = {row["entry"]: row for row in settlements}
         found = [_entry(row, settled.pop(row["number"], None)) for row in entries]
         if settled or not {entry.population for entry in found} <= changes.keys():
             raise ledger_error(self.path)
-        return {name: Population(name, each) for name, each in changes.items()}, found
+        return {name: records.Population(name, each) for name, each in changes.items()}, found
 
-    def _add_limits(self, population: str, limits: Limits) -> None:
+    def _add_limits(self, population: str, limits: records.Limits) -> None:
         self._add("limits", {"population": population, **asdict(limits)})
 
-    def _add_entry(self, draft: dict[str, Any], packed: Packed) -> int:
+    def _add_entry(self, draft: dict[str, Any], packed: records.Packed) -> int:
         number = self._add("entry", {**draft, "files": packed.files, "version": shoal.__version__})
         pieces = [
             (number, name, place, content) for name, each in packed.pieces.items() for place, content in enumerate(each)
@@ -183,14 +175,14 @@ class Ledger:
         self._connection.executemany("INSERT INTO piece VALUES (?, ?, ?, ?)", pieces)
         return number
 
-    def _add_evaluation(self, population: str, evaluation: Evaluation) -> None:
+    def _add_evaluation(self, population: str, evaluation: records.Evaluation) -> None:
         self._add("evaluation", {"population": population, **asdict(evaluation)})
 
     def _add(self, kind: str, content: dict[str, Any]) -> int:
         """Add a record of now, and return its number among those of its kind."""
         asked = "SELECT number, seal FROM record WHERE kind = ? ORDER BY number DESC LIMIT 1"
         last, previous = self._connection.execute(asked, (kind,)).fetchone() or (0, "")
-        text = json.dumps(content | {"at": now()}, ensure_ascii=False, separators=(",", ":"), default=repr)
+        text = json.dumps(content | {"at": records.now()}, ensure_ascii=False, separators=(",", ":"), default=repr)
         row = kind, last + 1, text, _seal(previous, kind, text)
         self._connection.execute("INSERT INTO record VALUES (?, ?, ?, ?)", row)
         return int(last) + 1
@@ -213,18 +205,18 @@ def _seal(previous: str, *record: str) -> str:
     return hashlib.sha256(json.dumps([previous, *record]).encode()).hexdigest()
 
 
-def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> Entry:
+def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> records.Entry:
     end = settled or {"status": "unfinished", "at": None, "reason": ""}
     row |= {name: tuple(row[name]) for name in ("guarantees", "sensitive")}
-    row["terms"] = Terms(**row["terms"])
+    row["terms"] = records.Terms(**row["terms"])
     row["cost"] = None if row["cost"] is None else Cost(*row["cost"])
-    row["files"] = {name: StoredFile(*file) for name, file in row["files"].items()}
-    return Entry(**row, status=end["status"], settled=end["at"], reason=end["reason"])
+    row["files"] = {name: records.StoredFile(*file) for name, file in row["files"].items()}
+    return records.Entry(**row, status=end["status"], settled=end["at"], reason=end["reason"])
 
 
-def _evaluation(row: dict[str, Any]) -> Evaluation:
+def _evaluation(row: dict[str, Any]) -> records.Evaluation:
     values = {name: value for name, value in row.items() if name not in ("number", "seal", "population")}
-    return Evaluation(**values | {name: tuple(row[name]) for name in ("releases", "attributes")})
+    return records.Evaluation(**values | {name: tuple(row[name]) for name in ("releases", "attributes")})
 
 
 @dataclass(slots=True)
@@ -236,7 +228,7 @@ class Entered:
     """
 
     path: Path | None = None
-    entry: Entry | None = None
+    entry: records.Entry | None = None
     warnings: list[str] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -261,9 +253,9 @@ class Entered:
                 settle_by_folder(self.path, self.entry, "the run ended before anything was published")
 
 
-def settle_by_folder(path: Path, entry: Entry, otherwise: str = "") -> bool:
+def settle_by_folder(path: Path, entry: records.Entry, otherwise: str = "") -> bool:
     """Mark an unfinished release as published if its files are in place; else as struck, if there is a reason."""
-    if same_files(Path(entry.folder) / PUBLIC, entry.files):
+    if records.same_files(Path(entry.folder) / PUBLIC, entry.files):
         _settle(path, entry)
         return True
     if otherwise:
@@ -272,7 +264,7 @@ def settle_by_folder(path: Path, entry: Entry, otherwise: str = "") -> bool:
     return False
 
 
-def _settle(path: Path, entry: Entry) -> None:
+def _settle(path: Path, entry: records.Entry) -> None:
     with Ledger.open(path, write=True) as ledger:
         ledger.settle(entry.number, "published")
 

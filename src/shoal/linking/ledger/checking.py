@@ -15,8 +15,7 @@ from shoal.core.progress import Progress
 from shoal.core.wording import parameters_text
 from shoal.linking.ledger.book import Ledger, settle_by_folder
 from shoal.linking.ledger.entering import UnpackedReleases
-from shoal.linking.ledger.evaluating import AttributeLinkage, Question, evaluate
-from shoal.linking.ledger.people import Set
+from shoal.linking.ledger.evaluating import AttributeLinkage, Question, Set, evaluate
 from shoal.linking.ledger.records import Entry, Evaluation, Population, Spending, check_name
 from shoal.release.forms.base import Cost
 from shoal.release.release import PUBLIC, write_text

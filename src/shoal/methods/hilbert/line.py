@@ -14,15 +14,7 @@ from shoal.core.errors import UnreachableError
 from shoal.core.kernels import group_items, same_rows, sum_groups
 from shoal.core.progress import Progress
 from shoal.methods.base import afford, find_blocking, name_together, refuse_unreachable
-from shoal.methods.hilbert.curve import (
-    Grid,
-    choose_withheld,
-    diverse_groups,
-    extents,
-    group_widths,
-    optimal_cuts,
-    pair_groups,
-)
+from shoal.methods.hilbert import curve
 from shoal.methods.labels import Trees
 from shoal.models.base import ClassHistograms, round_up
 from shoal.plan.judging import Judge
@@ -83,14 +75,14 @@ class Line:
         grain = max(smallest // _UNITS_PER_GROUP, 1)
         unit = (np.arange(len(self)) // grain).astype(np.int32)
         low, high = self._extents(unit, int(unit[-1]) + 1)
-        number = optimal_cuts(self._trees, low, high, np.bincount(unit), smallest)
+        number = curve.optimal_cuts(self._trees, low, high, np.bincount(unit), smallest)
         return self._gather(number[unit])
 
     def withhold(self, groups: Groups, smallest: int, most: int) -> Groups:
         """Withhold up to *most* records where that narrows the labels of the rest by more than these records lose."""
         while True:
             first, order = group_items(groups.of, len(groups))
-            keep, records, gain = choose_withheld(
+            keep, records, gain = curve.choose_withheld(
                 self._trees, first, order, self._codes, groups.low, groups.high, smallest
             )
             taken, all_fit = afford(gain, records, most)
@@ -111,7 +103,7 @@ class Line:
     def deal(self, values: CodeArray, n_values: int, size: int, cap: int) -> Groups:
         """Return groups of *size* records with any of the cells' *values* on at most *cap* of them."""
         first, queue = group_items(values[self._cells], n_values)
-        return self._gather(diverse_groups(first, queue, size, cap))
+        return self._gather(curve.diverse_groups(first, queue, size, cap))
 
     def part_at(self, share: float) -> Groups:
         """Return two groups, the first of which has this share of the curve."""
@@ -131,7 +123,7 @@ class Line:
             failing = ~np.logical_and.reduce(verdicts)
             if not failing.any():
                 return groups
-            number = pair_groups(self._trees, failing, groups.low, groups.high, groups.sizes)
+            number = curve.pair_groups(self._trees, failing, groups.low, groups.high, groups.sizes)
             groups = self._gather(np.append(number, np.int32(WITHHELD))[groups.of])
 
     def split(self, groups: Groups, smallest: int) -> Groups:
@@ -149,7 +141,7 @@ class Line:
             first, order = group_items(own, len(large))
             rank = np.empty(len(at), dtype=np.int64)
             rank[order] = np.arange(len(at)) - np.repeat(first[:-1], sizes)
-            best = sizes * group_widths(self._trees, groups.low[large], groups.high[large]) - _ROUNDING
+            best = sizes * curve.group_widths(self._trees, groups.low[large], groups.high[large]) - _ROUNDING
             chosen = np.zeros(len(large), dtype=np.int64)  # records of the first part
             codes, cells = self._codes[at], self._cells[at]
             for share in _CUTS:
@@ -173,8 +165,8 @@ class Line:
         """
         low = np.full((2 * len(most), self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
         high = np.full_like(low, -1)
-        extents(parts, codes, low, high)
-        widths = group_widths(self._trees, low, high) * np.bincount(parts, minlength=len(low))
+        curve.extents(parts, codes, low, high)
+        widths = curve.group_widths(self._trees, low, high) * np.bincount(parts, minlength=len(low))
         total: FloatArray = widths.reshape(-1, 2).sum(axis=1)
         total[total >= most] = np.inf
         asked = np.flatnonzero(np.isfinite(total))
@@ -190,7 +182,7 @@ class Line:
 
     def loss(self, groups: Groups) -> float:
         """Return the total width of the labels over all records in groups."""
-        return float(np.dot(group_widths(self._trees, groups.low, groups.high), groups.sizes))
+        return float(np.dot(curve.group_widths(self._trees, groups.low, groups.high), groups.sizes))
 
     def worst(self, groups: Groups, requirement: int) -> float:
         """Return what all groups reach of one requirement."""
@@ -207,7 +199,7 @@ class Line:
     def _extents(self, group: CodeArray, n_groups: int) -> tuple[CodeArray, CodeArray]:
         low = np.full((n_groups, self._codes.shape[1]), np.iinfo(np.int32).max, dtype=np.int32)
         high = np.full_like(low, -1)
-        extents(group, self._codes, low, high)
+        curve.extents(group, self._codes, low, high)
         return low, high
 
     def _gather(self, number: CodeArray) -> Groups:
@@ -239,7 +231,7 @@ class Line:
 
 def _curve_order(problem: Problem, rng: np.random.Generator, by_levels: bool) -> IntArray:
     """Return (n_cells,) the cells along the curve, in random order where their quasi values have one place."""
-    grid = Grid.of_levels(problem.quasi) if by_levels else Grid.of(problem.quasi)
+    grid = curve.Grid.of_levels(problem.quasi) if by_levels else curve.Grid.of(problem.quasi)
     keys = grid.keys(problem.quasi_codes)
     order = np.lexsort(keys[::-1])
     ordered = keys[:, order]

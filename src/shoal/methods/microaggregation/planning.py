@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shoal.columns.microaggregation.mdav import (
-    Grouping,
-    Space,
-    group_means,
-    group_medians,
-    group_modes,
-    join_groups,
-    microaggregate,
-    sum_squares,
-)
+from shoal.columns.microaggregation import mdav
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UnreachableError
 from shoal.core.kernels import group_items, same_rows
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
+from shoal.methods.microaggregation import Microaggregation
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import WITHHELD, Assignment, Plan
 from shoal.plan.problem import Problem
-
-if TYPE_CHECKING:
-    from shoal.methods.microaggregation import Microaggregation
 
 _FARTHEST = 2.0**52  # steps from 0, beyond which floats skip some
 
@@ -37,12 +25,12 @@ class _Part:
     """Records that have the same numbers missing and are in the same stratum: these can have a common average."""
 
     members: IntArray  # (n_members,) places among the records
-    space: Space
+    space: mdav.Space
 
-    def grouping(self, owner: CodeArray) -> tuple[CodeArray, Grouping]:
+    def grouping(self, owner: CodeArray) -> tuple[CodeArray, mdav.Grouping]:
         """Return the classes of the part, ascending, and which of them each member is in."""
         classes, group = np.unique(owner[self.members], return_inverse=True)
-        return classes, Grouping(group.reshape(-1).astype(np.int32), len(classes))
+        return classes, mdav.Grouping(group.reshape(-1).astype(np.int32), len(classes))
 
 
 def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Generator, progress: Progress) -> Plan:
@@ -53,7 +41,7 @@ def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Gener
         parts, n_groups = _parts(problem, method, cells), 0
         owner = np.empty(len(cells), dtype=np.int32)
         for part in parts:  # one of fewer records than a class needs is one group
-            grouping = microaggregate(part.space, min(problem.smallest_class, len(part.members)), step=step)
+            grouping = mdav.microaggregate(part.space, min(problem.smallest_class, len(part.members)), step=step)
             owner[part.members] = grouping.group + n_groups
             n_groups += grouping.n_groups
     while True:
@@ -92,7 +80,7 @@ def _parts(problem: Problem, method: Microaggregation, cells: IntArray) -> list[
                 weights.append(attribute.weight)
         if not numbers and not categories:  # nothing is known of these records, so all are alike
             categories, other_weights = [np.zeros(len(members), dtype=np.int32)], [1.0]
-        parts.append(_Part(members, Space.of(numbers, categories, [*weights, *other_weights])))
+        parts.append(_Part(members, mdav.Space.of(numbers, categories, [*weights, *other_weights])))
     return parts
 
 
@@ -106,7 +94,7 @@ def _coincident(problem: Problem, method: Microaggregation, cells: IntArray, own
     owner = owner.copy()
     owner[shown] = np.unique(owner[shown], return_inverse=True)[1].reshape(-1)
     while True:
-        grouping = Grouping(owner[shown], int(owner.max()) + 1)
+        grouping = mdav.Grouping(owner[shown], int(owner.max()) + 1)
         places = range(len(problem.quasi))
         found = [centres(problem, place, cells[shown], grouping, method).codes() for place in places]
         first, same = same_rows(found)
@@ -152,7 +140,7 @@ def _join_failing(problem: Problem, parts: list[_Part], owner: CodeArray, failin
             alone.append(part)
             continue
         several = several or bool(failing[classes].any())
-        grouping = join_groups(part.space, grouping, failing[classes])
+        grouping = mdav.join_groups(part.space, grouping, failing[classes])
         joined[part.members] = grouping.group + n_classes
         n_classes += grouping.n_groups
     if several:  # what those that are left reach may depend on the others: they wait
@@ -183,7 +171,7 @@ def _variation_lost(parts: list[_Part], owner: CodeArray) -> float:
     lost = total = 0.0
     for part in parts:
         if owner[part.members[0]] != WITHHELD:
-            within, around = sum_squares(part.space, part.grouping(owner)[1])
+            within, around = mdav.sum_squares(part.space, part.grouping(owner)[1])
             lost, total = lost + within, total + around
     return lost / total if total else 0.0
 
@@ -230,15 +218,17 @@ def place_centres(problem: Problem, plan: Plan, method: Microaggregation) -> Pla
     return replace(plan, lo=lo, hi=lo + np.int32(1))
 
 
-def group_records(problem: Problem, plan: Plan) -> tuple[IntArray, Grouping]:
+def group_records(problem: Problem, plan: Plan) -> tuple[IntArray, mdav.Grouping]:
     """Return (n_records,) the cells of the published records, and their classes."""
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
     shown = class_of >= 0
     owner = np.repeat(class_of[shown], records[shown])
-    return np.repeat(cell[shown], records[shown]), Grouping(owner, plan.n_classes)
+    return np.repeat(cell[shown], records[shown]), mdav.Grouping(owner, plan.n_classes)
 
 
-def centres(problem: Problem, place: int, cells: AnyIntArray, grouping: Grouping, method: Microaggregation) -> Centres:
+def centres(
+    problem: Problem, place: int, cells: AnyIntArray, grouping: mdav.Grouping, method: Microaggregation
+) -> Centres:
     """Return the centre of each group of records, given their *cells*, for the quasi attribute at *place*.
 
     What a group publishes depends on nothing but which records are in it and, where several values of a category are
@@ -247,12 +237,12 @@ def centres(problem: Problem, place: int, cells: AnyIntArray, grouping: Grouping
     """
     attribute, column = problem.quasi[place], problem.numbers[place]
     if column is None:
-        leaves = group_modes(problem.quasi_codes[place][cells].astype(np.int32), grouping)
+        leaves = mdav.group_modes(problem.quasi_codes[place][cells].astype(np.int32), grouping)
         missing = np.zeros(grouping.n_groups, dtype=np.bool_)
         if attribute.taxonomy.missing is not None:
             missing = leaves == attribute.taxonomy.missing
         return Centres(leaves.astype(np.int64), missing)
-    average = group_means if method.numbers == "mean" else group_medians
+    average = mdav.group_means if method.numbers == "mean" else mdav.group_medians
     found = average(column[cells], grouping)
     missing = np.isnan(found)
     decimals = method.decimals if attribute.taxonomy.scale.kind == "number" else 0

@@ -112,7 +112,9 @@ class JunctionTree:
         """Start from what was *started* on fewer tables, or from independent attributes without counts."""
         self.sizes = tuple(sizes)
         self.measured = dict(measured)
-        self.total = _weigh_totals(measured.values())
+        trust = np.array([1.0 / (one.variance * one.counts.size) for one in measured.values()])
+        totals = np.array([float(one.counts.sum()) for one in measured.values()])
+        self.total = max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)  # records: every table knows something
         earlier = {} if started is None else started.weights
         known = {} if started is None else started.prior
         self.prior = {one: known.get(one, _guess(one, noisy, self.total)) for one, noisy in measured.items()}
@@ -324,13 +326,6 @@ def non_negative(counts: FloatArray, total: float) -> FloatArray:
     last = np.flatnonzero(falling > excess)
     shift = float(excess[last[-1]]) if len(last) else float(excess[0])
     return np.maximum(counts - shift, 0.0)
-
-
-def _weigh_totals(measured: Collection[Measured]) -> float:
-    """Return the number of records, of which every table knows something; at least 1."""
-    trust = np.array([1.0 / (one.variance * one.counts.size) for one in measured])
-    totals = np.array([float(one.counts.sum()) for one in measured])
-    return max(float(np.sum(trust * totals) / np.sum(trust)), 1.0)
 
 
 def sum_to(table: FloatArray, attributes: Attributes, wanted: Attributes) -> FloatArray:

@@ -2,26 +2,36 @@
 
 Counts get noise, are made consistent (no count below 0, the same totals everywhere), and rows are drawn from them.
 After the noise nothing looks at the data, so nothing costs privacy.
+
+Which counts are taken: each attribute alone, then rounds that choose under noise what the model describes worst
+(McKenna, Mullins, Sheldon and Miklau, "AIM: an adaptive and iterative mechanism for differentially private synthetic
+data", PVLDB 15(11), 2022). Every look at the data is one of OpenDP's mechanisms; candidates, shares of the budget and
+models follow from the domains and from earlier noisy results.
+
+The account of what mechanisms cost is exact. Two tables are neighbours if one has a record more. A record counts once
+in every table of counts, so the counts of two neighbours differ by 1 in one cell: their distance is 1 in every norm,
+and 1 is what all mechanisms are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Sized
+import importlib
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, PolicyError, did_you_mean
+from shoal.core.errors import InputError, PolicyError, UsageError, did_you_mean
 from shoal.core.randomness import Chance
-from shoal.methods.synthetic.adaptive import measure
-from shoal.methods.synthetic.junction import JunctionTree, sum_to
-from shoal.methods.synthetic.mechanisms import Mechanisms
-from shoal.plan.synthetic import MOST_CELLS, Attributes, Domain, Records, SyntheticPlan
-
-if TYPE_CHECKING:
-    from shoal.methods.synthetic import Synthetic
+from shoal.methods.synthetic import Synthetic
+from shoal.methods.synthetic.junction import JunctionTree, Measured, count_cells, find_cliques, sum_to
+from shoal.plan.synthetic import MOST_CELLS, Attributes, Domain, Records, Spent, SyntheticPlan
 
 _MOST_ROWS = 10_000_000  # unless asked for: a small epsilon makes the noisy number of records anything
 _MUCH = 10  # an epsilon beyond which the data holder is warned
@@ -191,3 +201,289 @@ def total_variation(one: IntArray, other: IntArray) -> float:
     0.25
     """
     return float(np.abs(one / max(int(one.sum()), 1) - other / max(int(other.sum()), 1)).sum()) / 2
+
+
+MODEL_CELLS = 300_000  # of all cliques together: bounds the time and the memory of a round
+ALONE = Fraction(1, 5)  # of the budget, for attributes alone
+_TRIPLE_CELLS = 20_000
+_KEPT_CELLS = 20_000_000  # of exact counts that are kept for the next round
+_CHOICE = 0.1  # of what counting costs, for choosing
+_LAST = 0.6  # a round that would cost more than this part of what is left takes all of it
+_MOST_ROUNDS = 100  # for which the first round's share is meant; shares grow when a round tells nothing new
+_MOST_CHECKED = 400  # pairs for which a round finds out whether the model has room for them
+_SWEEPS, _LAST_SWEEPS, _ALONE_SWEEPS = 3, 100, 20
+_CLOSE = 1e-4  # of the records: what is fitted to that is not fitted further
+_WHOLE = 1000  # the largest workload weight, in whole numbers
+
+
+def measure(records: Records, by_hand: Sequence[Attributes] | None, mechanisms: Mechanisms) -> JunctionTree:
+    """Return the model of what the whole budget can tell; pairs that are given *by_hand* cost no choice.
+
+    How much each look is given may depend on what came out before, as long as no course of events uses more than the
+    budget: that is so for sums of epsilons, and of rhos (Feldman and Zrnic, "Individual privacy accounting via a Renyi
+    filter", NeurIPS 2021).
+    """
+    rounds = Rounds(records, mechanisms)
+    pairs = rounds.pairs if by_hand is None else by_hand
+    n_attributes = len(records.domains)
+    for place in range(n_attributes):
+        share = (ALONE if pairs else mechanisms.left) / (n_attributes if pairs else n_attributes - place)
+        rounds.count((place,), share)
+    rounds.refit()
+    if by_hand is None and pairs:
+        rounds.run()
+    for number, pair in enumerate(by_hand or ()):
+        rounds.count(pair, mechanisms.left / (len(pairs) - number))
+    rounds.refit(_LAST_SWEEPS)
+    rounds.model.fit_alone(_ALONE_SWEEPS)
+    return rounds.model
+
+
+class Rounds:
+    """What was counted so far, the model that fits it, and what may be counted next."""
+
+    model: JunctionTree
+
+    def __init__(self, records: Records, mechanisms: Mechanisms) -> None:
+        self._records, self._mechanisms = records, mechanisms
+        self._sizes = [domain.size for domain in records.domains]
+        heaviest = max(domain.weight for domain in records.domains)
+        self._weights = [domain.weight / heaviest for domain in records.domains]
+        self._measured: dict[Attributes, Measured] = {}
+        self._started: JunctionTree | None = None
+        self._kept: dict[Attributes, IntArray] = {}
+        self.pairs = [pair for pair in combinations(range(len(self._sizes)), 2) if self._cells(pair) <= MOST_CELLS]
+
+    def _cells(self, one: Attributes) -> int:
+        return count_cells(self._sizes, [one])
+
+    def _cost(self, one: Attributes) -> float:
+        """Return what counting costs beside other counts: so shared out, the noise of all counts together is least."""
+        return float(self._cells(one) ** (2 / 3 if self._mechanisms.delta else 1 / 2))
+
+    def count(self, one: Attributes, share: Fraction) -> None:
+        """Count these attributes with noise that costs a share of the budget."""
+        names = " and ".join(self._records.domains[place].name for place in one)
+        counts, variance = self._mechanisms.noisy_counts(self._exact(one), share, f"counts of {names}")
+        noisy = Measured(counts.astype(np.float64), variance)
+        self._measured[one] = noisy.combine(self._measured[one]) if one in self._measured else noisy
+
+    def refit(self, sweeps: int = _SWEEPS) -> None:
+        """Fit the model to all that was counted, starting from the model before."""
+        self._started = self.model = JunctionTree(self._sizes, self._measured, self._started)
+        self.model.fit(sweeps, _CLOSE)
+
+    def run(self) -> None:
+        """Choose, count and fit until the budget is used up; the last round takes all that is left.
+
+        A share that teaches less than its noise does is too small: the next one is twice as large.
+        """
+        mechanisms = self._mechanisms
+        costs = [self._cost(pair) for pair in self.pairs]
+        unit = float(mechanisms.left) * (1 - _CHOICE) / (float(np.mean(costs)) * min(len(costs), _MOST_ROUNDS))
+        number = 0
+        while True:
+            number += 1
+            candidates = self._find_candidates()
+            typical = float(np.mean([self._cost(one) for one in candidates]))
+            expected = self._expect(candidates)
+            scores = [self._score(one, expected[one], unit) for one in candidates]
+            share = Fraction(_CHOICE * min(unit * typical, float(mechanisms.left)))
+            chosen = candidates[mechanisms.largest(scores, share, f"choice {number}")]
+            share = Fraction(unit * self._cost(chosen))
+            last = share >= _LAST * mechanisms.left
+            self.count(chosen, mechanisms.left if last else share)
+            if last:
+                return
+            self.refit()
+            learned = float(np.abs(self.model.marginal(chosen) - expected[chosen]).sum())
+            if learned <= mechanisms.mean_noise(float(share)) * self._cells(chosen):
+                unit *= 2
+
+    def _find_candidates(self) -> list[Attributes]:
+        """Return attributes, pairs that the model has room for, and triples that are together in a clique already."""
+        inside = {pair for pair in self.pairs if self.model.holds(pair)}
+        outside = [pair for pair in self.pairs if pair not in inside]
+        if len(outside) > _MOST_CHECKED:
+            picked = np.random.default_rng().choice(len(outside), _MOST_CHECKED, replace=False)
+            outside = [outside[number] for number in sorted(picked)]
+        full = set()
+        for pair in outside:  # what has no room now will have none later: cliques only grow
+            if count_cells(self._sizes, find_cliques(self._sizes, [*self._measured, pair])) > MODEL_CELLS:
+                full.add(pair)
+        self.pairs = [pair for pair in self.pairs if pair not in full]
+        triples = {triple for clique in self.model.cliques for triple in combinations(clique.attributes, 3)}
+        return [
+            *((place,) for place in range(len(self._sizes))),
+            *sorted(inside.union(outside) - full),
+            *sorted(triple for triple in triples if self._cells(triple) <= _TRIPLE_CELLS),
+        ]
+
+    def _expect(self, candidates: Sequence[Attributes]) -> Mapping[Attributes, FloatArray]:
+        """Return the counts of candidates that the model makes one expect."""
+        apart = {one for one in candidates if not self.model.holds(one)}
+        expected: dict[Attributes, FloatArray] = {}
+        for first in {first for first, _ in apart}:
+            others = [second for one, second in apart if one == first]
+            expected |= {(first, second): table for second, table in self.model.pairs_with(first, others).items()}
+        return expected | {one: self.model.marginal(one) for one in candidates if one not in apart}
+
+    def _score(self, one: Attributes, expected: FloatArray, unit: float) -> int:
+        """Return how far counts are from expected ones, less what noise will add, times the workload's weight.
+
+        One record more changes the distance by 1 at most and, since the weight is at most 1 and whole numbers are
+        rounded down, the score by 1 at most.
+        """
+        noise = self._mechanisms.mean_noise(unit * self._cost(one)) * expected.size
+        weight = max(int(_WHOLE * sum(self._weights[place] for place in one) / len(one)), 1)
+        return min(weight, _WHOLE) * (measure_distance(self._exact(one), expected) - round(noise)) // _WHOLE
+
+    def _exact(self, one: Attributes) -> IntArray:
+        """Return counts without noise, which are for mechanisms only."""
+        if one in self._kept:
+            return self._kept[one]
+        counts = self._records.count(one)
+        if sum(kept.size for kept in self._kept.values()) + counts.size <= _KEPT_CELLS:
+            self._kept[one] = counts
+        return counts
+
+
+_LAST_DIGITS = Fraction(1, 10**9)  # of a budget of rho: its epsilon is found in steps of 10**-12
+
+
+@dataclass(slots=True)
+class Mechanisms:
+    """Draws noise from OpenDP until the budget is used up; asking for more is an error.
+
+    Without a delta losses are epsilons and counts get discrete Laplace noise; with one they are rhos of
+    zero-concentrated privacy and noise is discrete Gaussian. Both add up.
+    """
+
+    budget: Fraction  # in units of the measure: epsilon, or rho
+    delta: float = 0.0
+    ledger: list[Spent] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float) -> Mechanisms:
+        """Return mechanisms that together lose at most this much."""
+        if delta == 0.0:
+            return cls(Fraction(epsilon))
+        return cls(Fraction(_largest_rho(epsilon, delta)) * (1 - _LAST_DIGITS), delta)
+
+    @property
+    def spent(self) -> Fraction:
+        """The sum of all losses so far, exactly."""
+        return sum((Fraction(entry.loss) for entry in self.ledger), Fraction(0))
+
+    @property
+    def left(self) -> Fraction:
+        """The share of the budget that is not spent yet, exactly."""
+        return 1 - self.spent / self.budget
+
+    def noisy_counts(self, counts: IntArray, share: Fraction, purpose: str) -> tuple[IntArray, float]:
+        """Return counts with noise that costs a share of the budget, and the variance of the noise of each."""
+        measurement, scale = self._within(self._noise, share)
+        self._book(purpose, scale, measurement)
+        noisy = np.array(measurement(counts.ravel().tolist()), dtype=np.int64)
+        return noisy.reshape(counts.shape), (scale * scale if self.delta else 2.0 * scale * scale)
+
+    def largest(self, scores: list[int], share: Fraction, purpose: str) -> int:
+        """Return the place of a score that is probably the largest; one record more changes no score by more than 1."""
+        measurement, scale = self._within(self._choice, share)
+        self._book(purpose, scale, measurement)
+        return int(measurement(scores))
+
+    def mean_noise(self, share: float) -> float:
+        """Return about how far, on average, a count is moved by noise that costs this share."""
+        loss = share * float(self.budget)
+        return 1.0 / math.sqrt(math.pi * loss) if self.delta else 1.0 / loss
+
+    def state_loss(self) -> dict[str, float]:
+        """Return epsilon and delta of everything together, rounded up; of a sum of rhos what OpenDP makes of it."""
+        loss = round_up(self.spent)
+        if not self.delta:
+            return {"epsilon": loss, "delta": 0.0}
+        return {"epsilon": epsilon_of(loss, self.delta), "delta": self.delta, "rho": loss}
+
+    def _book(self, purpose: str, scale: float, measurement: Any) -> None:
+        loss = float(measurement.map(1))
+        if self.spent + Fraction(loss) > self.budget:
+            raise UsageError("the privacy budget is used up; nothing was published")
+        self.ledger.append(Spent(purpose, scale, loss))
+
+    def _within(self, make: Callable[[float], Any], share: Fraction) -> tuple[Any, float]:
+        """Return the mechanism with the least noise whose stated loss is within a share of the budget."""
+        allowed = self.budget * share
+        ratio = float(make(1.0).map(1)) / float(allowed)
+        scale = math.sqrt(ratio) if self.delta else ratio
+        measurement = make(scale)
+        while Fraction(float(measurement.map(1))) > allowed:  # by the last digits, which OpenDP rounds against us
+            scale *= 1.0 + 2.0**-40
+            measurement = make(scale)
+        return measurement, scale
+
+    def _noise(self, scale: float) -> Any:
+        """Return the measurement that adds noise to counts."""
+        dp = opendp()
+        make, distance = (dp.m.make_gaussian, dp.l2_distance) if self.delta else (dp.m.make_laplace, dp.l1_distance)
+        return make(dp.vector_domain(dp.atom_domain(T="i64")), distance(T="i64"), scale)
+
+    def _choice(self, scale: float) -> Any:
+        """Return the measurement that chooses among scores."""
+        dp = opendp()
+        measure = dp.zero_concentrated_divergence() if self.delta else dp.max_divergence()
+        scores = dp.vector_domain(dp.atom_domain(T="i64"))
+        return dp.m.make_noisy_max(scores, dp.linf_distance(T="i64"), measure, scale)
+
+
+@cache
+def epsilon_of(rho: float, delta: float) -> float:
+    """Return the epsilon that OpenDP states, at this delta, for a loss of *rho* or a little more; perhaps infinite."""
+    dp = opendp()
+    scale = math.sqrt(0.5 / rho)
+    while True:
+        noise = dp.m.make_gaussian(dp.atom_domain(T="i64"), dp.absolute_distance(T="i64"), scale)
+        if float(noise.map(1)) >= rho:
+            try:
+                return float(dp.c.make_zCDP_to_approxDP(noise).map(1).epsilon(delta))
+            except dp.OpenDPException:  # more than its arithmetic can hold
+                return math.inf
+        scale *= 1.0 - 2.0**-40
+
+
+@cache
+def _largest_rho(epsilon: float, delta: float) -> float:
+    """Return nearly the largest rho that is epsilon, delta: from below, by halving."""
+    low, high = 0.0, epsilon  # rho = epsilon would be far too much for any delta below 1 / 10
+    for _ in range(60):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
+    return low
+
+
+def round_up(number: Fraction) -> float:
+    """Return the smallest float that is not below.
+
+    >>> round_up(Fraction(1, 10)) >= Fraction(1, 10)
+    True
+    """
+    nearest = float(number)
+    return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
+
+
+def measure_distance(counts: IntArray, estimate: FloatArray) -> int:
+    """Return the summed distance between counts and a fixed estimate; one record more changes it by 1 at most."""
+    return int(np.abs(counts - np.rint(estimate).astype(np.int64)).sum())
+
+
+@cache
+def opendp() -> Any:
+    """Return OpenDP, with the parts that are proven in papers but not yet by its own reviewers."""
+    try:
+        library = importlib.import_module("opendp.prelude")
+    except ImportError:
+        raise UsageError("differentially private tables need OpenDP: pip install 'shoal[synthetic]'") from None
+    library.enable_features("contrib")
+    return library

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core import kernels
-from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
@@ -28,12 +28,13 @@ from shoal.release.columns import PublishedColumn
 from shoal.release.figures import Guarantee, LevelTally, bucket_shares
 from shoal.release.forms.base import Form, OwnColumn, Section, quote
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
-from shoal.release.sliced.expected import measure_slices
 from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
 from shoal.sources.base import Source
+from shoal.utility import information
+from shoal.utility.analyses import measure_rows
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility
-from shoal.utility.rows import SlicedRows
+from shoal.utility.rows import SlicedRows, sum_weights
 
 _BATCH_ROWS = 1 << 20
 _NOTHING_SENSITIVE = (
@@ -405,3 +406,40 @@ def _smallest_crowd(problem: Problem, plan: SlicedPlan) -> int:
         totals = kernels.sum_groups(part.values[pieces.cell].astype(np.int32), pieces.records, part.n_values)
         smallest = min(smallest, int(totals[totals > 0].min()))
     return smallest
+
+
+def measure_slices(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
+    """Return the measures of a sliced plan by the names that they have for generalized tables.
+
+    ``um``, ``ncp``, ``loss`` and ``attribute-loss`` tell what generalizing the values of parts and withholding records
+    lost: values that are published as they are lose nothing. What cutting the ties between parts costs is given by the
+    expensive ones, which take the tables, counts and predictions that one expects if every linking within buckets is as
+    likely. Measures of equivalence classes have no meaning here.
+    """
+    rows = SlicedRows.of(problem, plan)
+    found = _of_values(problem, plan, rows)
+    if expensive:
+        found |= measure_rows(problem, rows)
+    return found
+
+
+def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
+    """Return the measures of single values."""
+    n_records, n_quasi = problem.cells.n_records, len(problem.quasi)
+    attributes = (*problem.quasi, *problem.sensitive)
+    records = [sum_weights(column.item, rows.records, len(column.lo)) for column in rows.columns]  # of each item
+    widths = [(column.hi - column.lo).astype(np.float64) for column in rows.columns]
+    kept = sum(float(np.dot(own, 1.0 / width)) for own, width in zip(records, widths, strict=True))
+    spanned = sum(
+        float(np.dot(own, information.relative_widths(attribute.taxonomy, column.lo, column.hi)))
+        for attribute, column, own in zip(problem.quasi, rows.columns, records, strict=False)
+    )
+    leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
+    summed = np.array([float(np.dot(own, width)) for own, width in zip(records, widths, strict=True)])
+    losses: FloatArray = information.share_lost(summed, leaves, n_records, plan.n_withheld)
+    return {
+        information.AttributeLoss.name: {a.name: loss for a, loss in zip(attributes, losses.tolist(), strict=True)},
+        information.GeneralizedLoss.name: float(np.expm1(np.log1p(losses[:n_quasi]).mean())),
+        information.NormalizedCertaintyPenalty.name: (spanned / n_quasi + plan.n_withheld) / n_records,
+        information.Um.name: kept / (n_records * len(attributes)),
+    }

@@ -37,25 +37,14 @@ from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.plan.slices import Link
 from shoal.release.release import Release, find_release
+from shoal.release.sliced import table as tables
 from shoal.release.sliced.query import Estimate, PartMoments, Query, part_moments
-from shoal.release.sliced.table import (
-    SlicedTable,
-    find_parts,
-    link_keys,
-    list_parts,
-    multisets,
-    number_rows,
-    overlap,
-    read_published,
-    sample_linking,
-    tree_of,
-)
 from shoal.sources.frames import as_table
 
 MOST_COMBINATIONS = 1 << 26
 
 
-def estimate_query(table: SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
+def estimate_query(table: tables.SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
     """Answer a query with its expected error; with `by`, a table of the groups and of these two columns.
 
     *entries* are the manifest's attributes. Groups that no record can be in are not listed. The answer is exact if
@@ -70,9 +59,9 @@ def estimate_query(table: SlicedTable, entries: Mapping[str, Any], query: Query)
     {'ill': ['flu', 'gout'], 'value': [3.0, 1.0], 'error': [0.0, 0.0]}
     """
     query.check(table.names)
-    parts = find_parts([part.names for part in table.parts], query.attributes)
+    parts = tables.find_parts([part.names for part in table.parts], query.attributes)
     moments = part_moments(table, parts, entries, query)
-    if overlap([table.parts[part].names for part in parts]):
+    if tables.overlap([table.parts[part].names for part in parts]):
         group, value, variance = overlapping_answers(table, moments, MOST_COMBINATIONS)
     else:
         group, value, variance = _answers(table, moments)
@@ -104,7 +93,7 @@ class _Folded:
     spread: FloatArray  # (n,) product of (mu^2 + V + N), less product of mu^2
     variance: FloatArray  # (n,) of the answer, divided by the bucket's records
 
-    def join(self, table: SlicedTable, part: PartMoments) -> _Folded:
+    def join(self, table: tables.SlicedTable, part: PartMoments) -> _Folded:
         """Fold one part more: every group goes with every group of the part in its bucket.
 
         The part's numbers are those of its entries that count; entries of other groups are 0.
@@ -112,7 +101,7 @@ class _Folded:
         codes = table.parts[part.part].codes
         rows = np.flatnonzero(part.counts[codes])
         codes, buckets = codes[rows], table.bucket[rows]
-        pair, entry = number_rows([buckets, part.group[codes]], len(rows))
+        pair, entry = tables.number_rows([buckets, part.group[codes]], len(rows))
         bucket, size = buckets[entry].astype(np.int64), table.sizes[buckets[entry]]  # ascending, as pairs are
         first = np.searchsorted(bucket, self.bucket)
         width = np.searchsorted(bucket, self.bucket, side="right") - first
@@ -137,7 +126,7 @@ class _Folded:
         )
 
 
-def _answers(table: SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, FloatArray, FloatArray]:
+def _answers(table: tables.SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the groups that occur, and the expected answer and its variance for each."""
     if math.prod(part.n_groups for part in moments) >= 1 << 62:
         raise UsageError("the attributes in `by` have too many combinations; name fewer")
@@ -155,7 +144,7 @@ def _answers(table: SlicedTable, moments: list[PartMoments]) -> tuple[IntArray, 
 
 
 def overlapping_answers(
-    table: SlicedTable, moments: Sequence[PartMoments], most: int
+    table: tables.SlicedTable, moments: Sequence[PartMoments], most: int
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the groups that occur, and the expected answer and a bound of its variance for each."""
     n_groups = [part.n_groups for part in moments]
@@ -177,14 +166,14 @@ def overlapping_answers(
 class _Tree:
     """Parts in an order in which each is linked to one before it."""
 
-    def __init__(self, table: SlicedTable, parts: Sequence[int]) -> None:
-        links = tree_of([table.parts[part].names for part in parts])
+    def __init__(self, table: tables.SlicedTable, parts: Sequence[int]) -> None:
+        links = tables.tree_of([table.parts[part].names for part in parts])
         self._order = [0, *(link.part for link in links)]
         self._parent = {link.part: link.parent for link in links}
         self._keys: dict[int, tuple[CodeArray, CodeArray]] = {}  # (n_rows,) groups by the parent, and by the part
         self._sizes: dict[int, FloatArray] = {}
         for link in links:
-            self._keys[link.part] = link_keys(table, Link(parts[link.part], parts[link.parent], link.shared))
+            self._keys[link.part] = tables.link_keys(table, Link(parts[link.part], parts[link.parent], link.shared))
             self._sizes[link.part] = np.maximum(np.bincount(self._keys[link.part][1]), 1).astype(np.float64)
         self._codes = [table.parts[part].codes for part in parts]
 
@@ -261,7 +250,7 @@ def _sums(keys: CodeArray, numbers: FloatArray, like: FloatArray) -> FloatArray:
 class SlicedData:
     """A sliced release, read once for many questions."""
 
-    table: SlicedTable
+    table: tables.SlicedTable
     manifest: Mapping[str, Any]
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
@@ -270,12 +259,12 @@ class SlicedData:
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:
         """Link the parts at random within their buckets: one of the tables that the original may be."""
-        return sample_linking(self.table, np.random.default_rng(rng))
+        return tables.sample_linking(self.table, np.random.default_rng(rng))
 
     def multisets(self) -> pa.Table:
         """Return the rows with each quasi attribute's values as the multiset of its bucket."""
         roles = {name: entry["role"] for name, entry in self.manifest["attributes"].items()}
-        return multisets(self.table, {name for name, role in roles.items() if role != "quasi"})
+        return tables.multisets(self.table, {name for name, role in roles.items() if role != "quasi"})
 
 
 def read_sliced(release: Release | str | Path) -> SlicedData:
@@ -290,15 +279,15 @@ def read_sliced(release: Release | str | Path) -> SlicedData:
     if found is None:
         raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
     place, manifest = found
-    list_parts(manifest)
+    tables.list_parts(manifest)
     file = Path(str(manifest["data"]["file"])).name
-    return SlicedData(SlicedTable.of(read_published(place / file, manifest), manifest), manifest)
+    return SlicedData(tables.SlicedTable.of(tables.read_published(place / file, manifest), manifest), manifest)
 
 
-def slice_release(release: Release) -> SlicedTable:
+def slice_release(release: Release) -> tables.SlicedTable:
     """Return the slices of a release; one that is not sliced is refused."""
-    list_parts(release.manifest)
-    return SlicedTable.of(_rows(release), release.manifest)
+    tables.list_parts(release.manifest)
+    return tables.SlicedTable.of(_rows(release), release.manifest)
 
 
 def _rows(release: Release) -> pa.Table:
@@ -307,4 +296,4 @@ def _rows(release: Release) -> pa.Table:
         return found[0]
     if release.data_file is None:
         raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-    return read_published(release.data_file, release.manifest)
+    return tables.read_published(release.data_file, release.manifest)

@@ -72,7 +72,6 @@ class PostgreSQL(Connection):
     decimals = ("numeric", _DIGITS)
 
     def __init__(self, asked: DatabaseTable, *, write: bool) -> None:
-        """Connect."""
         super().__init__(asked)
         self._driver = import_optional("adbc_driver_postgresql.dbapi", "PostgreSQL", "databases")
         separator = "&" if "?" in asked.address else "?"

@@ -15,9 +15,8 @@ from shoal.sources.addresses import DatabaseTable, quote_name
 from shoal.sources.base import SourceOptions
 from shoal.sources.columns import check_names, normal_column, normal_schema
 from shoal.sources.databases.base import Column, Connection, check_column
-from shoal.sources.databases.duckdb import DuckDB
+from shoal.sources.databases.files import DuckDB, SQLite
 from shoal.sources.databases.postgresql import PostgreSQL
-from shoal.sources.databases.sqlite import SQLite
 from shoal.sources.snapshots import Snapshot, SnapshotSource
 
 _SEND_ROWS = 1 << 16

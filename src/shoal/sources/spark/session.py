@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shoal.core.errors import InputError, ShoalError, UsageError
 from shoal.sources.base import import_optional
@@ -94,7 +94,8 @@ def explain_failures(name: str) -> Iterator[None]:
     except ShoalError:
         raise
     except Exception as error:
-        if not _of_spark(error):
+        modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+        if not ({"pyspark", "py4j"} & modules or isinstance(error, ConnectionError)):
             raise
         ours = _OURS.search(str(error))
         if ours is not None:
@@ -103,8 +104,3 @@ def explain_failures(name: str) -> Iterator[None]:
             f"Spark could not finish its work on {name} ({type(error).__name__}): a worker was lost, ran out of memory "
             "or could not read; Spark's log says which. Nothing was published"
         ) from None
-
-
-def _of_spark(error: Any) -> bool:
-    modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return bool({"pyspark", "py4j"} & modules) or isinstance(error, ConnectionError)

@@ -21,19 +21,8 @@ from shoal.core.errors import InputError, UsageError
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import UNCHANGED, check_names, normal_schema
 from shoal.sources.parquet import ENDINGS, ParquetSource, open_parquet
+from shoal.sources.spark import shipping
 from shoal.sources.spark.session import explain_failures
-from shoal.sources.spark.shipping import (
-    PACKED,
-    Form,
-    HeldPieces,
-    PackedForm,
-    PackPartition,
-    PartitionForm,
-    arrow_schema,
-    by_places,
-    digest_of,
-    on_partitions,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +40,7 @@ class SparkSource(Source):
     partitions: tuple[int, ...]  # rows of each
 
     @abstractmethod
-    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, Form]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.Form]:
         """Return what Spark sends to the tasks of all partitions, and what workers must know to read these columns."""
 
     @abstractmethod
@@ -63,15 +52,15 @@ class SparkSource(Source):
 class SparkFrame(SparkSource):
     """A Spark DataFrame that was computed once; its rows are kept by Spark, packed."""
 
-    waiting: HeldPieces
+    waiting: shipping.HeldPieces
     places: Mapping[str, int]  # of columns among those that are packed: all but nested ones, which nobody reads
     sha256: str
 
-    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, PackedForm]:
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.PackedForm]:
         """Return the pieces, and how some columns of them are read."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         places = tuple(self.places[name] for name in columns)
-        return self.frame.select("message"), PackedForm(self.name, schema, self.cleaning, places)
+        return self.frame.select("message"), shipping.PackedForm(self.name, schema, self.cleaning, places)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         with explain_failures(self.name):
@@ -93,12 +82,12 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
         raise UsageError("a streaming DataFrame has no end; write it to a table first, and give that")
     check_names(frame.columns, name)
     with explain_failures(name):
-        schema = normal_schema(arrow_schema(frame))
+        schema = normal_schema(shipping.arrow_schema(frame))
         flat = [place for place, field in enumerate(schema) if not pa.types.is_nested(field.type)]
         names = [schema.names[place] for place in flat]
-        form = PartitionForm(name, pa.schema([schema.field(place) for place in flat]), UNCHANGED)
-        pieces = keep(on_partitions(_add_hashes(frame, flat), PackPartition(form), PACKED))
-        waiting = HeldPieces.of(pieces)
+        form = shipping.PartitionForm(name, pa.schema([schema.field(place) for place in flat]), UNCHANGED)
+        pieces = keep(shipping.on_partitions(_add_hashes(frame, flat), shipping.PackPartition(form), shipping.PACKED))
+        waiting = shipping.HeldPieces.of(pieces)
         sums = pieces.select("sums").toArrow().column(0).to_pylist()
     if not waiting.numbers:
         raise InputError(f"{name} has no rows")
@@ -112,7 +101,7 @@ def open_spark(frame: DataFrame, options: SourceOptions | None = None, name: str
         tuple(rows.get(number, 0) for number in range(max(rows) + 1)),
         waiting,
         {each: place for place, each in enumerate(names)},
-        digest_of(schema.names, sum(waiting.entries), sums),
+        shipping.digest_of(schema.names, sum(waiting.entries), sums),
     )
 
 
@@ -120,7 +109,7 @@ def _add_hashes(frame: DataFrame, places: Sequence[int]) -> DataFrame:
     """Return the columns at these places, and last the SHA-256 of all columns of each row."""
     from pyspark.sql import functions
 
-    rows = by_places(frame)
+    rows = shipping.by_places(frame)
     text = functions.to_json(functions.struct(*rows.columns), {"timeZone": "UTC"})
     hashed = functions.unhex(functions.sha2(functions.encode(text, "UTF-8"), 256))
     return rows.select(*(str(place) for place in places), hashed.alias("hash"))

@@ -19,15 +19,8 @@ from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
 from shoal.studio.answers import Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
+from shoal.studio.pages import run as runs
 from shoal.studio.pages.guarantees import list_parameters, start_of
-from shoal.studio.pages.run import (
-    describe_jobs,
-    describe_promises,
-    describe_solution,
-    find_job,
-    list_solutions,
-    refuse_problems,
-)
 from shoal.studio.project import Project
 
 _HERE = "/compare"
@@ -71,18 +64,18 @@ def show(visit: Visit) -> Response:
         usual_weights=DEFAULT_WEIGHTS,
         baseline=next((row["marginals"][-1] for row in rows if row.get("marginals")), None),
         asked=last["form"],
-        **describe_jobs(jobs),
+        **runs.describe_jobs(jobs),
         newest=newest,
         rows=rows,
         plot=frontier(points) if (points := list_points(rows)) else None,
-        solutions=[*map(describe_solution, list_solutions(project)), *project.earlier],
+        solutions=[*map(runs.describe_solution, runs.list_solutions(project)), *project.earlier],
     )
 
 
 def rank_rows(job: Job) -> list[dict[str, Any]]:
     """Return the rows of a comparison, the best first; those that were not made come last."""
     rows = [
-        {**row, "place": place, "promises": describe_promises(row)}
+        {**row, "place": place, "promises": runs.describe_promises(row)}
         for place, row in enumerate(job.answer.get("rows", ()))
     ]
     return sorted(rows, key=lambda row: (row.get("rank") is None, row.get("rank") or 0))
@@ -114,9 +107,10 @@ def arguments(form: Form, names: list[str]) -> list[str]:
         if values:
             found += ["--sweep", f"{name}={values}"]
     known = discover("shoal.methods", Method)
-    methods = [name for name in form.getlist("method") if name in known]
-    if methods:
-        found += ["--methods", ",".join(map(_write_method, methods))]
+    kinds = {name: known[name] for name in form.getlist("method") if name in known}
+    if kinds:  # with usual values of what must be given
+        usual = {name: start_of(kind, list_parameters(kind)) for name, kind in kinds.items()}
+        found += ["--methods", ",".join(f"{name}{flow(given)}" if given else name for name, given in usual.items())]
     if not found:
         raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
     return found + list_settings(form)
@@ -137,17 +131,10 @@ def list_settings(form: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _write_method(method: str) -> str:
-    """Return a method as the command takes it: with a usual value of what must be given."""
-    kind = discover("shoal.methods", Method)[method]
-    given = start_of(kind, list_parameters(kind))
-    return f"{method}{flow(given)}" if given else method
-
-
 def start(visit: Visit) -> Response:
     """Start a comparison; what an earlier one measured is taken from the project's own cache."""
     project = visit.project
-    refuse_problems(project)
+    runs.refuse_problems(project)
     chosen = arguments(visit.form, sweepable(project))
     command: list[str | Path] = ["compare", project.source, "-p", project.write_policy(), *chosen]
     command += ["--cache", project.folder / "comparisons"]
@@ -162,7 +149,7 @@ def start(visit: Visit) -> Response:
 
 def take(visit: Visit) -> Response:
     """Make the policy of one row the project's policy."""
-    job = find_job(visit, kind=KIND)
+    job = runs.find_job(visit, kind=KIND)
     number, rows = visit.form.get("row"), job.answer.get("rows", [])
     if not (number.isascii() and number.isdigit() and int(number) < len(rows)):
         raise HTTPException(404)

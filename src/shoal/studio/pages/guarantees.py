@@ -224,17 +224,14 @@ def list_parameters(kind: type[BaseModel]) -> tuple[Parameter, ...]:
     """
     found: list[Parameter] = []
     for name, field in kind.model_fields.items():
-        inner = next((part for part in (field.annotation, *get_args(field.annotation)) if _is_parameters(part)), None)
+        kinds = [part for part in (field.annotation, *get_args(field.annotation)) if isinstance(part, type)]
+        inner = next((part for part in kinds if issubclass(part, BaseModel)), None)
         if inner is None:
             found.append(_parameter(name, field))
         else:  # the fields of a part stand for themselves, as laplace.scale; none of them has to be filled in
             own = [replace(part, name=f"{name}.{part.name}", required=False) for part in list_parameters(inner)]
             found += own
     return tuple(sorted(found, key=lambda field: not field.required))
-
-
-def _is_parameters(part: Any) -> bool:
-    return isinstance(part, type) and issubclass(part, BaseModel)
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:

@@ -139,8 +139,9 @@ def _describe_node(explorer: Explorer, levels: Levels) -> dict[str, Any]:
 
 
 def _describe_lattice(explorer: Explorer) -> dict[str, Any]:
-    survey = explorer.survey
-    holding = sorted((one for one in survey.points.values() if one.holds), key=lambda one: _rank(explorer, one))
+    survey, sign = explorer.survey, -1 if explorer.judge.measure.name == "um" else 1
+    holding = [one for one in survey.points.values() if one.holds]
+    holding.sort(key=lambda one: (one.levels != survey.optimum, sign * one.loss, sum(one.levels)))
     drawn = [*holding, *(one for one in survey.points.values() if not one.holds)][:_MOST_DRAWN]
     x, y = _scales(explorer)
     places = [(x.place(one.loss), y.place(math.log10(one.mean_risk))) for one in drawn]
@@ -153,11 +154,6 @@ def _describe_lattice(explorer: Explorer) -> dict[str, Any]:
         "nodes": json.dumps(nodes, separators=(",", ":")),
         "plot": _draw(explorer, drawn, places) if survey.figures else None,
     }
-
-
-def _rank(explorer: Explorer, one: Point) -> tuple[bool, float, int]:
-    more = explorer.judge.measure.name == "um"
-    return one.levels != explorer.survey.optimum, -one.loss if more else one.loss, sum(one.levels)
 
 
 def _scales(explorer: Explorer) -> tuple[Scale, Scale]:

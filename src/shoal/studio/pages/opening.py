@@ -1,4 +1,7 @@
-"""Open a table (an upload, the demo data, one that is open already), and files beside it: hierarchies, populations."""
+"""Open a table (an upload, the demo data, one that is open already), and files beside it: hierarchies, populations.
+
+A project can be saved as a file, which is opened again like a table, copied, and closed after asking.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import contextlib
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,12 +20,11 @@ from starlette.responses import JSONResponse, Response
 
 from shoal.core.errors import InputError, UsageError
 from shoal.datasets.hospital_files import write_stays
-from shoal.sources.base import SourceOptions
 from shoal.studio.answers import Visit, page, upload
 from shoal.studio.pages.reading import read_options
-from shoal.studio.project import Project, is_plain
+from shoal.studio.pages.run import describe_solution, list_solutions
+from shoal.studio.project import ENDING, LARGEST, Project, is_plain, read_project, restore, save_project
 from shoal.studio.reading import Reading
-from shoal.studio.saving import ENDING, LARGEST, read_project, restore
 
 ENDINGS = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".xlsx", ".dta", ".sav", ".zsav")
 _ENDINGS_OF_TABLES = (".csv.gz", ".tsv.gz", ".txt.gz", *(ending for ending in ENDINGS if ending != ".gz"))
@@ -67,7 +69,9 @@ async def receive(visit: Visit) -> Response:
         return await _receive_project(visit, given)
     name = plain_name(given)
     saved = visit.studio.waiting.get(query.get("project", ""))
-    options = saved.options if saved else _read_query(query)
+    delimiter = "\t" if query.get("delimiter") == "tab" else query.get("delimiter") or None
+    written = {"delimiter": delimiter, "encoding": query.get("encoding") or "utf-8"}
+    options = saved.options if saved else read_options(written)
     folder = visit.studio.new_folder()
     with _nothing_left(folder):
         path = folder / name
@@ -85,12 +89,6 @@ async def receive(visit: Visit) -> Response:
         if saved is not None:
             await run_in_threadpool(restore, project, saved)
     return JSONResponse({"location": f"/projects/{project.id}/columns"})
-
-
-def _read_query(query: Mapping[str, str]) -> SourceOptions:
-    delimiter = query.get("delimiter", "")
-    given = {"delimiter": "\t" if delimiter == "tab" else delimiter or None}
-    return read_options({**given, "encoding": query.get("encoding") or "utf-8"})
 
 
 async def _receive_project(visit: Visit, name: str) -> Response:
@@ -182,11 +180,44 @@ def detach(visit: Visit) -> Response:
     return visit.to(visit.at("/policy"))
 
 
+def save(visit: Visit) -> Response:
+    """Give the project as a file."""
+    project = visit.project
+    runs = [*map(describe_solution, list_solutions(project)), *project.earlier]
+    text = save_project(project, runs)
+    project.saved = project.revision
+    name = re.sub(r"[^\w.-]+", "-", Path(project.title).stem, flags=re.ASCII).strip("-.") or "project"
+    headers = {"content-disposition": f'attachment; filename="{name}{ENDING}"'}
+    return Response(text, media_type="application/json", headers=headers)
+
+
+def duplicate(visit: Visit) -> Response:
+    """Open the same table once more with the same policy, to try another one."""
+    copy = visit.studio.duplicate(visit.project)
+    return visit.to(f"/projects/{copy.id}/columns")
+
+
+def ask_to_close(visit: Visit) -> Response:
+    """Ask before anything is deleted, and say what would be lost."""
+    return visit.render("close.html", hide_policy=True)
+
+
+def close(visit: Visit) -> Response:
+    """Close a table and remove what was made of it."""
+    visit.studio.forget(visit.project)
+    return visit.to("/")
+
+
+_PATH = "/projects/{project}"
 routes = [
     page("/", show),
     page("/demo", demo, "POST"),
     page("/alive", alive),
     upload("/upload", receive),
-    upload("/projects/{project}/files", attach),
-    page("/projects/{project}/files/remove", detach, "POST"),
+    upload(f"{_PATH}/files", attach),
+    page(f"{_PATH}/files/remove", detach, "POST"),
+    page(f"{_PATH}/save", save),
+    page(f"{_PATH}/duplicate", duplicate, "POST"),
+    page(f"{_PATH}/close", ask_to_close),
+    page(f"{_PATH}/close", close, "POST"),
 ]

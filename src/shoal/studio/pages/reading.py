@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from shoal.core.errors import UsageError
 from shoal.policy.guessing import TYPES as KNOWN
-from shoal.policy.guessing import ColumnType
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import is_delimited
 from shoal.studio.answers import Form, Place, Visit, page
@@ -74,17 +73,13 @@ def change_columns(visit: Visit) -> Response:
     types = dict(project.types)
     for number, drafted in enumerate(project.draft.columns):
         if (said := form.get(f"type-{number}")) != drafted.type:
-            types[drafted.name] = _check_type(said)
+            found = next((known for known in KNOWN if known == said), None)
+            if found is None:
+                raise UsageError("choose one of the types")
+            types[drafted.name] = found
     visit.studio.read_again(project, _choose_markers(project, form), types)
     project.change(form.revision, _follow(project))
     return visit.to(visit.at(_HERE))
-
-
-def _check_type(said: str) -> ColumnType:
-    found = next((known for known in KNOWN if known == said), None)
-    if found is None:
-        raise UsageError("choose one of the types")
-    return found
 
 
 def _choose_markers(project: Project, form: Form) -> SourceOptions:

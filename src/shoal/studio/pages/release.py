@@ -14,17 +14,8 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from shoal.release.release import INTERNAL, PUBLIC
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
+from shoal.studio.pages import run as runs
 from shoal.studio.pages.risk import describe_findings
-from shoal.studio.pages.run import (
-    FOLDERS,
-    describe_jobs,
-    find_solution,
-    folder_of,
-    name_of,
-    require_release,
-    show_solution,
-    write_archive,
-)
 
 _HERE = "/release"
 _KIND = "verify"
@@ -44,8 +35,8 @@ def show(visit: Visit) -> Response:
         verified = _find_accepted(run)
         return {
             "audience": audience,
-            "has_report": (folder_of(run) / FOLDERS[audience] / "report.html").is_file(),
-            **describe_jobs(checks),
+            "has_report": (runs.folder_of(run) / runs.FOLDERS[audience] / "report.html").is_file(),
+            **runs.describe_jobs(checks),
             "verified": verified,
             "findings": (found := describe_findings(run.answer.get("findings", ()), run.project.document)),
             "undecided": sum(
@@ -56,19 +47,19 @@ def show(visit: Visit) -> Response:
             "files": [(path.name, path.stat().st_size) for path in _list_public(run)],
         }
 
-    return show_solution(visit, "release.html", "Report and download", describe)
+    return runs.show_solution(visit, "release.html", "Report and download", describe)
 
 
 def _audience(visit: Visit) -> str:
     """Return for whom a page is."""
     audience = str(visit.request.path_params.get("audience", "internal"))
-    if audience not in FOLDERS:
+    if audience not in runs.FOLDERS:
         raise HTTPException(404)
     return audience
 
 
 def _list_public(run: Job) -> list[Path]:
-    folder = folder_of(run) / PUBLIC
+    folder = runs.folder_of(run) / PUBLIC
     return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink())
 
 
@@ -82,7 +73,7 @@ def _find_accepted(run: Job) -> Job | None:
 
 def report(visit: Visit) -> Response:
     """Return a report as a page of its own, which can do nothing but be read."""
-    path = folder_of(find_solution(visit)) / FOLDERS[_audience(visit)] / "report.html"
+    path = runs.folder_of(runs.find_solution(visit)) / runs.FOLDERS[_audience(visit)] / "report.html"
     if not path.is_file():
         raise HTTPException(404)
     return FileResponse(path, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
@@ -90,12 +81,12 @@ def report(visit: Visit) -> Response:
 
 def check(visit: Visit) -> Response:
     """Make the archive of the public folder, and verify what is in it as whoever receives it could."""
-    project, run = visit.project, find_solution(visit)
+    project, run = visit.project, runs.find_solution(visit)
     folder = project.new_folder(_KIND)
-    inside = _plain(name_of(run))
-    write_archive(folder_of(run), "public", folder / "public.zip", inside)
+    inside = _plain(runs.name_of(run))
+    runs.write_archive(runs.folder_of(run), "public", folder / "public.zip", inside)
     shutil.unpack_archive(folder / "public.zip", folder / "unpacked")  # names were made by us: no paths upwards
-    if (kept := folder_of(run) / INTERNAL).is_dir():  # with whose witness people are counted
+    if (kept := runs.folder_of(run) / INTERNAL).is_dir():  # with whose witness people are counted
         shutil.copytree(kept, folder / "unpacked" / inside / INTERNAL)
     arguments: list[str | Path] = [
         "verify",
@@ -128,18 +119,18 @@ def _find_archive(run: Job) -> Path:
 
 def download(visit: Visit) -> Response:
     """Give out one folder of a verified release as an archive."""
-    run, audience = find_solution(visit), _audience(visit)
+    run, audience = runs.find_solution(visit), _audience(visit)
     archive = _find_archive(run) / f"{audience}.zip"
     if audience == "public":
         run.memory["downloaded"] = True
     else:  # anew each time: attacks may have been recorded since
-        write_archive(folder_of(run), "internal", archive, _plain(name_of(run)))
-    return FileResponse(archive, media_type="application/zip", filename=f"{_plain(name_of(run))}-{audience}.zip")
+        runs.write_archive(runs.folder_of(run), "internal", archive, _plain(runs.name_of(run)))
+    return FileResponse(archive, media_type="application/zip", filename=f"{_plain(runs.name_of(run))}-{audience}.zip")
 
 
 def single(visit: Visit) -> Response:
     """Give out one public file of a verified release."""
-    run = find_solution(visit)
+    run = runs.find_solution(visit)
     _find_archive(run)
     for path in _list_public(run):
         if path.name == visit.request.path_params["name"]:
@@ -150,11 +141,11 @@ def single(visit: Visit) -> Response:
 def policy(visit: Visit) -> Response:
     """Give out the policy by which a release was made."""
     headers = {"content-disposition": 'attachment; filename="policy.yaml"'}
-    text = str(find_solution(visit).memory["policy"])
+    text = str(runs.find_solution(visit).memory["policy"])
     return PlainTextResponse(text, headers=headers, media_type="application/yaml")
 
 
-place = Place("Report & download", _HERE, 80, require_release)
+place = Place("Report & download", _HERE, 80, runs.require_release)
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),

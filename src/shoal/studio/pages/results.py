@@ -5,7 +5,7 @@ What compares with the table, or tells which records are at risk, is shown here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -19,17 +19,8 @@ from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
-from shoal.studio.pages.run import (
-    KIND,
-    describe_promises,
-    evidence_of,
-    find_solution,
-    folder_of,
-    list_measures,
-    require_release,
-    show_solution,
-)
-from shoal.studio.tables import OpenedTable, TableCache, first_rows, open_released
+from shoal.studio.pages import run as runs
+from shoal.studio.studio import OpenedTable, TableCache, first_rows, open_released
 from shoal.utility.marginals import describe_marginals
 
 _HERE = "/results"
@@ -46,7 +37,7 @@ def show(visit: Visit) -> Response:
     """Show the newest result, or the one that the path names."""
 
     def describe(run: Job) -> Mapping[str, Any]:
-        evidence, tables = evidence_of(run), visit.studio.tables
+        evidence, tables = runs.evidence_of(run), visit.studio.tables
         if _FIRST not in run.memory:
             run.memory[_FIRST] = _list_rows(tables, run, {})
         content = run.memory[_FIRST]
@@ -54,48 +45,48 @@ def show(visit: Visit) -> Response:
         single = {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
         return {
             "manifest": run.answer,
-            "promises": describe_promises(run.answer),
+            "promises": runs.describe_promises(run.answer),
             "checks": evidence["verification"]["checks"],
             "warnings": evidence["warnings"],
             "source_rows": evidence["source"]["rows"],
             "kept": describe_marginals(evidence["marginals"]),
-            "measures": list_measures(single),
+            "measures": runs.list_measures(single),
             "plots": _draw_plots(run, of_risk=False),
             **content,
             **compared,
         }
 
-    return show_solution(visit, "results.html", "Results", describe)
+    return runs.show_solution(visit, "results.html", "Results", describe)
 
 
 def rows(visit: Visit) -> Response:
     """Show the rows, before and after, that have a text in a column."""
-    run, text = find_solution(visit), visit.form.get("text").strip()
+    run, text = runs.find_solution(visit), visit.form.get("text").strip()
     found = _list_rows(visit.studio.tables, run, {visit.form.get("column"): text} if text else {})
     return visit.render("rows_part.html", run=run, **found | {"within": visit.form.get("column")})
 
 
 def compare(visit: Visit) -> Response:
     """Show what becomes of every column, after both sides were read."""
-    run = find_solution(visit)
+    run = runs.find_solution(visit)
     return visit.render("compared.html", run=run, **_describe_compared(run))
 
 
 def column(visit: Visit) -> Response:
     """Show one column before and after."""
-    run = find_solution(visit)
+    run = runs.find_solution(visit)
     return visit.render("column_part.html", run=run, **_describe_column(_read_sides(run), visit.form.get("column")))
 
 
 def cross(visit: Visit) -> Response:
     """Show the table of two columns before and after."""
-    run, pair = find_solution(visit), (visit.form.get("first"), visit.form.get("second"))
+    run, pair = runs.find_solution(visit), (visit.form.get("first"), visit.form.get("second"))
     return visit.render("cross_part.html", run=run, **_describe_pair(_read_sides(run), *pair))
 
 
 def classes(visit: Visit) -> Response:
     """Show the next of the smallest classes."""
-    run, number = find_solution(visit), visit.form.get("page")
+    run, number = runs.find_solution(visit), visit.form.get("page")
     page_number = int(number) if number.isascii() and number.isdigit() and len(number) < 5 else 0
     return visit.render("classes_part.html", run=run, **_describe_classes(_read_sides(run), page_number))
 
@@ -103,10 +94,10 @@ def classes(visit: Visit) -> Response:
 def _read_sides(run: Job) -> BeforeAfter:
     """Return the table and the release as they are held; those of one run of a project are."""
     if _COMPARED not in run.memory:
-        for other in run.project.jobs_of(KIND):
+        for other in run.project.jobs_of(runs.KIND):
             other.memory.pop(_COMPARED, None)
-        policy = Policy.load(evidence_of(run)["policy"], run.project.files)
-        released, manifest = open_released(folder_of(run))
+        policy = Policy.load(runs.evidence_of(run)["policy"], run.project.files)
+        released, manifest = open_released(runs.folder_of(run))
         source = open_source(run.project.source, policy.source)
         run.memory[_COMPARED] = BeforeAfter.read(policy, source, released.source, read_form(manifest))
     found: BeforeAfter = run.memory[_COMPARED]
@@ -147,7 +138,7 @@ def _describe_compared(run: Job) -> dict[str, Any]:
 
 def _draw_plots(run: Job, *, of_risk: bool) -> list[Plot]:
     """Return the plots of a report that tell of the risk, or the others; the table of columns has what one tells."""
-    return [plot for plot in release_plots(evidence_of(run)) if _OF_RISK.get(plot.title, False) is of_risk]
+    return [plot for plot in release_plots(runs.evidence_of(run)) if _OF_RISK.get(plot.title, False) is of_risk]
 
 
 def _describe_column(sides: BeforeAfter, name: str) -> dict[str, Any]:
@@ -186,7 +177,7 @@ def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict
     return {
         "before": first_rows(find(source), source.columns, _ROWS, filters),
         "after": first_rows(find(released), released.columns, _ROWS, filters),
-        "columns": _list_shared(source, released),
+        "columns": [name for name in source.columns if name in released.columns],
         "filtered": "".join(filters.values()),
         "within": "",
     }
@@ -195,15 +186,11 @@ def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict
 def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable, Mapping[str, Any]]:
     """Return the table as the run read it, with the columns that are published, the release, and its manifest."""
     path = run.project.source
-    options = SourceOptions(**(evidence_of(run)["policy"].get("source") or {}))
+    options = SourceOptions(**(runs.evidence_of(run)["policy"].get("source") or {}))
     source = open_source(path, options)
-    released, manifest = open_released(folder_of(run))
+    released, manifest = open_released(runs.folder_of(run))
     columns = [name for name in released.columns if name in source.schema.names] or source.schema.names
     return OpenedTable(source, path, options, tuple(columns)), released, manifest
-
-
-def _list_shared(source: OpenedTable, released: OpenedTable) -> Sequence[str]:
-    return [name for name in source.columns if name in released.columns]
 
 
 def style(_: Visit) -> Response:
@@ -211,7 +198,7 @@ def style(_: Visit) -> Response:
     return Response(plot_style(), media_type="text/css")
 
 
-place = Place("Results", _HERE, 50, require_release)
+place = Place("Results", _HERE, 50, runs.require_release)
 _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),

@@ -15,15 +15,7 @@ from starlette.responses import Response
 from shoal.core.registry import discover
 from shoal.studio.answers import Place, Visit, page, upload
 from shoal.studio.project import Project, StaleError, is_plain, write_document
-from shoal.studio.taxonomies.editing import (
-    EXPORTS,
-    LARGEST,
-    TREES,
-    apply_edit,
-    read_tree,
-    tree_in_policy,
-    write_tree,
-)
+from shoal.studio.taxonomies import editing
 from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, list_taxonomies, with_taxonomy
 from shoal.studio.taxonomies.trees import KINDS, MOST_IN_POLICY, ValueTree, list_offered, start_taxonomy
 from shoal.studio.taxonomies.views import Branch, ScaleView, TreeView, scale_view, view
@@ -55,14 +47,14 @@ def show(visit: Visit) -> Response:
 def change(visit: Visit) -> Response:
     """Make an edit, unless what it makes does not load; then the old one stays, with a message at the field."""
     index, entry = _find_entry(visit)
-    fields = _fields(visit)
+    fields = {key: visit.form.getlist(key) for key in visit.form}
     before = _history(visit.project, entry.name)
     edit = visit.form.get("do")
     undoing = edit == "undo"
     try:
         if undoing and not before:
             raise EntryError("there is nothing to undo")
-        made = before[-1] if undoing else apply_edit(entry, edit, fields)
+        made = before[-1] if undoing else editing.apply_edit(entry, edit, fields)
     except EntryError as wrong:
         return _answer(visit, "taxonomy_part.html" if visit.swapping else "taxonomy.html", wrong, fields)
     _keep(visit.project, visit.form.revision, entry, made, undoing=undoing)
@@ -74,8 +66,8 @@ async def bring(visit: Visit) -> Response:
     parts = bytearray()
     async for part in visit.request.stream():
         parts += part
-        if len(parts) > LARGEST:
-            raise EntryError(f"the file is larger than {LARGEST >> 20} MB")
+        if len(parts) > editing.LARGEST:
+            raise EntryError(f"the file is larger than {editing.LARGEST >> 20} MB")
     return await run_in_threadpool(_take, visit, bytes(parts))
 
 
@@ -85,11 +77,11 @@ def _take(visit: Visit, content: bytes) -> Response:
     revision = visit.request.query_params.get("revision", "")
     if revision != str(visit.project.revision):
         raise StaleError
-    taxonomy = read_tree(name, content)
+    taxonomy = editing.read_tree(name, content)
     if visit.request.query_params.get("keep") == "file":
         made: dict[str, Any] = {"file": _attach(visit.project, name, content)}
     else:
-        made = tree_in_policy(taxonomy)
+        made = editing.tree_in_policy(taxonomy)
     _keep(visit.project, int(revision), entry, made)
     return _finish(visit, index)
 
@@ -115,9 +107,9 @@ def export(visit: Visit) -> Response:
     """Give the tree as a file."""
     _, entry = _find_entry(visit)
     ending = visit.request.path_params["ending"]
-    if ending not in EXPORTS:
+    if ending not in editing.EXPORTS:
         raise HTTPException(404)
-    content = write_tree(entry.tree(), ending)
+    content = editing.write_tree(entry.tree(), ending)
     name = entry.column.name if entry.column.name.isascii() and entry.column.name.isidentifier() else "taxonomy"
     headers = {"content-disposition": f'attachment; filename="{name}.{ending}"'}
     return Response(content, media_type=_TYPES[ending], headers=headers)
@@ -170,13 +162,6 @@ def _history(project: Project, name: str) -> Undone:
     return kept.setdefault(name, [])
 
 
-def _fields(visit: Visit) -> Fields:
-    found: dict[str, list[str]] = {}
-    for key, value in visit.form.multi_items():
-        found.setdefault(key, []).append(value)
-    return found
-
-
 def _ready(project: Project) -> str | None:
     return None if _list_entries(project) else "no column is quasi or sensitive"
 
@@ -208,7 +193,7 @@ class Sheet:
     def editable(self) -> bool:
         """Whether it is a tree that is edited in place."""
         small = self.drawn is not None and self.drawn.taxonomy.n_leaves <= MOST_IN_POLICY
-        return self.kind in TREES and small
+        return self.kind in editing.TREES and small
 
     @property
     def tree(self) -> Branch | None:

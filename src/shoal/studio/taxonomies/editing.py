@@ -32,15 +32,6 @@ def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, An
     return made
 
 
-def _start(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any] | None:
-    kind = first_value(fields, "kind")
-    return start_taxonomy(kind, entry.column, entry.present())
-
-
-def _form(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:
-    return taxonomy_from(first_value(fields, "kind"), fields, entry.column)
-
-
 def _by_hand(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:  # noqa: ARG001
     builder = entry.builder()
     if not isinstance(builder, IntervalsTaxonomy):
@@ -117,10 +108,6 @@ def _move(edit: _TreeEdit) -> ValueTree:
     return with_loose.move((*edit.nodes, *placed), edit.target, edit.values)
 
 
-def _place_all(edit: _TreeEdit) -> ValueTree:
-    return edit.tree.place(edit.every_loose, edit.goal(), edit.values)
-
-
 def _remove(edit: _TreeEdit) -> ValueTree:
     tree = edit.tree
     if not edit.nodes:
@@ -137,13 +124,13 @@ def _place(text: str, n_places: int) -> int:
 
 
 EDITS: dict[str, Callable[[ColumnTaxonomy, Fields], dict[str, Any] | None]] = {
-    "start": _start,
-    "form": _form,
+    "start": lambda entry, fields: start_taxonomy(first_value(fields, "kind"), entry.column, entry.present()),
+    "form": lambda entry, fields: taxonomy_from(first_value(fields, "kind"), fields, entry.column),
     "by-hand": _by_hand,
     "group": _tree(_group),
     "rename": _tree(lambda edit: edit.tree.rename(edit.single(), edit.name, edit.values)),
     "move": _tree(_move),
-    "place-all": _tree(_place_all),
+    "place-all": _tree(lambda edit: edit.tree.place(edit.every_loose, edit.goal(), edit.values)),
     "delete": _tree(_remove),
     "earlier": _tree(lambda edit: edit.tree.shift(edit.single(), -1)),
     "later": _tree(lambda edit: edit.tree.shift(edit.single(), 1)),

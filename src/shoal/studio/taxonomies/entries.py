@@ -99,15 +99,11 @@ def list_taxonomies(
     for place, column in enumerate(profile):
         options = declared.get(column.name) if isinstance(declared, Mapping) else None
         if isinstance(options, Mapping) and options.get("role") in ROLES and options.get("items") is None:
-            taxonomy = _read_taxonomy(options.get("taxonomy"))
+            taxonomy = options.get("taxonomy")
+            if taxonomy is not None and not (isinstance(taxonomy, Mapping) and len(taxonomy) == 1):
+                taxonomy = {taxonomy: None} if isinstance(taxonomy, str) else {"": taxonomy}
             found[place] = ColumnTaxonomy(options["role"], taxonomy, column, folder)
     return found
-
-
-def _read_taxonomy(given: Any) -> Mapping[str, Any] | None:
-    if given is None or (isinstance(given, Mapping) and len(given) == 1):
-        return given
-    return {given if isinstance(given, str) else "": None if isinstance(given, str) else given}
 
 
 def with_taxonomy(document: Mapping[str, Any], name: str, taxonomy: Mapping[str, Any] | None) -> dict[str, Any]:

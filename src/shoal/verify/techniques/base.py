@@ -17,6 +17,7 @@ from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.manifest import StrictEntry
+from shoal.verify.covers import is_text
 from shoal.verify.reading import encode
 
 MOST_DECIMALS = 9
@@ -139,7 +140,7 @@ def missing_values(values: pa.Array, tokens: pa.Array) -> BoolArray:
     """Return (n,) which of some values, none of them null, mean missing."""
     if pa.types.is_floating(values.type):
         return np.isnan(np.asarray(values, dtype=np.float64))
-    if _is_text(values.type):
+    if is_text(values.type):
         return np.asarray(pc.is_in(values.cast(pa.string()), value_set=tokens), dtype=np.bool_)
     return np.zeros(len(values), dtype=np.bool_)
 
@@ -155,7 +156,7 @@ def as_numbers(values: pa.Array) -> FloatArray:
     >>> as_numbers(pa.array(["17", "1.50", "x"])).tolist()
     [17.0, 1.5, nan]
     """
-    if _is_text(values.type):
+    if is_text(values.type):
         texts = values.cast(pa.string())
         read = pc.if_else(pc.match_substring_regex(texts, pattern=_NUMBER), pc.utf8_trim_whitespace(texts), None)
         numbers = read.cast(pa.float64())
@@ -166,7 +167,3 @@ def as_numbers(values: pa.Array) -> FloatArray:
     else:
         numbers = pa.nulls(len(values), pa.float64())
     return np.asarray(numbers.fill_null(float("nan")), dtype=np.float64)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

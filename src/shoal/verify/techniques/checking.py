@@ -1,4 +1,7 @@
-"""Every changed column by itself: whether it looks as declared and, with the source, whether it can come from it."""
+"""Every changed column by itself: whether it looks as declared and, with the source, whether it can come from it.
+
+Centres of groups in place of quasi values are checked here, too: means that add up, and modes that occur.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.arrays import FloatArray, KeyArray
+from shoal.core.arrays import FloatArray, IntArray, KeyArray
+from shoal.manifest import Attribute
+from shoal.verify.boxes import TooLargeError, count_unmatched_labels, find_unmet
 from shoal.verify.coding import PointReader
 from shoal.verify.contents import Contents, common_type
-from shoal.verify.covers import Covers
+from shoal.verify.covers import Covers, NumberLine
 from shoal.verify.form import demand_columns
 from shoal.verify.items import RewrittenRows
-from shoal.verify.manifest import Manifest
-from shoal.verify.matching import TooLargeError, count_unmatched_labels, find_unmet
+from shoal.verify.manifest import Averaging, Manifest
 from shoal.verify.numbering import LabelReader, Tally
 from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
-from shoal.verify.techniques.base import ColumnValues, Declared, as_numbers, gather_values, missing_values
+from shoal.verify.techniques import base
 from shoal.verify.techniques.declared import Moved, RankSwapping, Tokens
-from shoal.verify.techniques.numbers import Microaggregation
+from shoal.verify.techniques.numbers import Grid, Microaggregation, find_sum_fault
 from shoal.verify.techniques.pram import Pram, count_texts
 from shoal.verify.truth import check_values
 
@@ -44,9 +48,9 @@ def check_techniques(
     boxed = {name for name in manifest.techniques if by_name[name].boxed}
     shown = _read_shown(rows, manifest, covers, boxed)
     needed = [name for name in shown if _needs_source(manifest.techniques[name], manifest)]
-    original: dict[str, ColumnValues] = {}
+    original: dict[str, base.ColumnValues] = {}
     if source is not None and needed:
-        original = gather_values(source.batches(needed, dictionary=needed), needed, manifest.missing_tokens)
+        original = base.gather_values(source.batches(needed, dictionary=needed), needed, manifest.missing_tokens)
     checks: list[Check] = []
     for name, declared in manifest.techniques.items():
         if name in boxed or manifest.is_averaged(by_name[name]):
@@ -73,24 +77,24 @@ def check_techniques(
 
 def _read_shown(
     rows: PublishedRows, manifest: Manifest, covers: Mapping[str, Covers], boxed: Collection[str]
-) -> dict[str, ColumnValues]:
+) -> dict[str, base.ColumnValues]:
     """Return the values of changed columns, and the tokens that labels list, whatever rows have them."""
     plain = [name for name in manifest.techniques if name not in boxed]
-    shown = gather_values(rows.batches(plain), plain) if plain else {}
+    shown = base.gather_values(rows.batches(plain), plain) if plain else {}
     for name in boxed:
         if isinstance(manifest.techniques[name], Tokens):
             listed = sorted({value for one in covers[name].entries() for value in one.get("values", ())})
-            shown[name] = ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
+            shown[name] = base.ColumnValues(pa.array(listed, pa.string()), np.ones(len(listed), dtype=np.int64), 0)
     return shown
 
 
-def _needs_source(declared: Declared, manifest: Manifest) -> bool:
+def _needs_source(declared: base.Declared, manifest: Manifest) -> bool:
     """Whether a column is compared with the source; edges of a sample were looked up in rows that nobody knows."""
     return declared.compared and ((manifest.sample is None and manifest.one_per is None) or not declared.determined)
 
 
 def _find_fault(
-    declared: Declared, manifest: Manifest, published: ColumnValues, original: ColumnValues | None
+    declared: base.Declared, manifest: Manifest, published: base.ColumnValues, original: base.ColumnValues | None
 ) -> str | None:
     fault = gap_fault(manifest, declared.column, published) or declared.find_fault(published)
     persons = isinstance(declared, Tokens) and declared.of is not None
@@ -99,7 +103,7 @@ def _find_fault(
     return fault if fault is not None or original is None else declared.compare(published, original)
 
 
-def gap_fault(manifest: Manifest, name: str, published: ColumnValues) -> str | None:
+def gap_fault(manifest: Manifest, name: str, published: base.ColumnValues) -> str | None:
     """Return a fault if rows lack a value of an attribute, and yet such rows are said to be dropped."""
     needed = {attribute.name for attribute in manifest.attributes if attribute.role != "insensitive"}
     if manifest.missing_policy == "drop" and name in needed and published.missing:
@@ -107,7 +111,7 @@ def gap_fault(manifest: Manifest, name: str, published: ColumnValues) -> str | N
     return None
 
 
-def _check(declared: Declared, fault: str | None) -> Check:
+def _check(declared: base.Declared, fault: str | None) -> Check:
     about = f"{declared.column} ({declared.technique})"
     return Check.of("technique", fault and f"{about} {fault}", f"{about}: {declared.finding}")
 
@@ -172,7 +176,7 @@ def _find_unlikely(declared: Pram, manifest: Manifest, rows: PublishedRows, sour
     return declared.compare_counts(published, original, declared.read_as(kinds), kept, whole=whole)
 
 
-def _find_traced(declared: Declared, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
+def _find_traced(declared: base.Declared, manifest: Manifest) -> tuple[dict[str, str], list[str]]:
     """Return the columns of attributes beside a changed one, and those that follow from the source."""
     part = next(place for place, names in enumerate(manifest.parts) if declared.column in names)
     columns = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
@@ -198,7 +202,7 @@ def _find_far(declared: RankSwapping, manifest: Manifest, rows: PublishedRows, s
         for batch in batches:
             keys.append(contents.hashes(pa.RecordBatch.from_arrays(batch.columns[1:], names=names)))
             values, places = encode(batch.column(0))
-            found = np.where(missing_values(values, tokens), np.nan, as_numbers(values))
+            found = np.where(base.missing_values(values, tokens), np.nan, base.as_numbers(values))
             numbers.append(np.append(found, np.nan)[places])
         key, number = np.concatenate(keys), np.concatenate(numbers)
         order = np.lexsort((number, key))
@@ -238,7 +242,7 @@ def _check_labelled(
 class ExpectedRows(RewrittenRows):
     """A source with some columns recomputed."""
 
-    declared: Mapping[str, Declared]
+    declared: Mapping[str, base.Declared]
     missing: pa.Array
 
     @property
@@ -258,9 +262,9 @@ class ExpectedRows(RewrittenRows):
                 arrays[name] = own if coded_text else own.dictionary_decode()
             yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
 
-    def _recompute(self, declared: Declared, column: pa.Array) -> pa.DictionaryArray:
+    def _recompute(self, declared: base.Declared, column: pa.Array) -> pa.DictionaryArray:
         values, places = encode(column)
-        present = ~missing_values(values, self.missing)
+        present = ~base.missing_values(values, self.missing)
         found = declared.recompute(values.filter(pa.array(present)))
         place = np.append(np.where(present, np.cumsum(present) - 1, -1), -1)[places].astype(np.int32)
         return pa.DictionaryArray.from_arrays(pa.array(place, mask=place < 0), found)
@@ -272,3 +276,92 @@ def recompute_source(manifest: Manifest, source: Source) -> Any:
     demand_columns(source, list(manifest.techniques))
     tokens = pa.array(list(manifest.missing_tokens), type=pa.string())
     return ExpectedRows(source, declared, tokens) if declared else source
+
+
+def check_averages(rows: PublishedRows, manifest: Manifest, source: Source | None) -> list[Check]:
+    """Return a check for every quasi attribute; *source* is the one with determined columns recomputed."""
+    if manifest.averaging is None:
+        return []
+    quasi = manifest.of_role("quasi")
+    named = [attribute.name for attribute in quasi]
+    published = base.gather_values(rows.batches(named), named)
+    original: dict[str, base.ColumnValues] = {}
+    if source is not None:
+        known = [a.name for a in quasi if _follows(manifest, a)]
+        if known:
+            original = base.gather_values(source.batches(known, dictionary=known), known, manifest.missing_tokens)
+    gaps = {name: gap_fault(manifest, name, values) for name, values in published.items()}
+    return [_check_centre(a, manifest.averaging, gaps[a.name], published[a.name], original.get(a.name)) for a in quasi]
+
+
+def _follows(manifest: Manifest, attribute: Attribute) -> bool:
+    """Whether the values that were averaged follow from the source, in whatever rows they were."""
+    declared = manifest.techniques.get(attribute.name)
+    return declared is None or declared.determined or declared.moved
+
+
+def _check_centre(
+    attribute: Attribute,
+    averaging: Averaging,
+    gap: str | None,
+    published: base.ColumnValues,
+    original: base.ColumnValues | None,
+) -> Check:
+    if attribute.kind in ("number", "date"):
+        fault = gap or _number_fault(attribute, averaging, published, original)
+        good = "averages are on their grid" if original is None else "averages are where the source's numbers are"
+    else:
+        fault = gap or (None if original is None else _mode_fault(attribute, published, original))
+        good = "one value stands for all of a group" if original is None else "every value occurs in the source"
+    detail = f"{attribute.name}: {good}" if fault is None else f"{attribute.name} {fault}"
+    return Check("averages", fault is None, detail)
+
+
+def _number_fault(
+    attribute: Attribute, averaging: Averaging, published: base.ColumnValues, original: base.ColumnValues | None
+) -> str | None:
+    grid = Grid(0 if attribute.kind == "date" else averaging.decimals)
+    mine = _numbers(attribute.model_copy(update={"format": None}), published)
+    if mine is None or not bool(grid.holds(mine[0]).all()):
+        return "has averages that are no numbers of the declared decimals, or no dates"
+    if original is None:
+        return None
+    if fault := base.compare_missing(published, original):
+        return fault
+    theirs = _numbers(attribute, original)
+    if theirs is None:
+        return "has values in the source that are no numbers, or no dates"
+    if not len(mine[0]):
+        return None
+    steps = grid.steps(mine[0])
+    bounds = grid.steps(theirs[0][[0, -1]])
+    if steps[0] < bounds[0] or steps[-1] > bounds[1]:
+        return "has averages outside what the source's numbers span"
+    if averaging.numbers == "mean":
+        return find_sum_fault((steps, mine[1]), theirs, grid)
+    known = bool(np.isin(steps, grid.steps(theirs[0])).all())
+    return None if known else "has medians that are no numbers of the source"
+
+
+def _numbers(attribute: Attribute, values: base.ColumnValues) -> tuple[FloatArray, IntArray] | None:
+    if attribute.kind == "number":
+        return values.numbers()
+    return values.ascending(NumberLine(attribute, ()).numbers(values.values))
+
+
+def _mode_fault(attribute: Attribute, published: base.ColumnValues, original: base.ColumnValues) -> str | None:
+    if published.missing and not original.missing:
+        return "has missing values, and the source has none"
+    known = pc.is_in(published.texts(), value_set=_categories(attribute, original.values))
+    return None if bool(pc.all(known, min_count=0).as_py()) else "has values that no source row has"
+
+
+def _categories(attribute: Attribute, values: pa.Array) -> pa.Array:
+    """Return what values of the source are as categories: codes are filled up with zeros, and 0 has no sign."""
+    texts = base.as_texts(values)
+    if pa.types.is_floating(values.type):
+        texts = pc.if_else(pc.equal(texts, "-0"), "0", texts)
+    if attribute.length and (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        filled = pc.utf8_lpad(texts, width=attribute.length, padding="0")
+        texts = pc.if_else(pc.utf8_is_digit(texts), filled, texts)
+    return texts

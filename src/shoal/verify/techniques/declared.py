@@ -50,6 +50,10 @@ class Moved(Declared):
         """Columns whose values moved as one, that of the entry too."""
         return (self.column,)
 
+    def find_fault(self, published: ColumnValues) -> str | None:
+        """What moved are numbers where they have to be."""
+        return "has values that are no numbers" if self.numeric and published.numbers() is None else None
+
 
 class Permutation(Moved):
     """All values of a group were put in a random order."""
@@ -102,10 +106,6 @@ class RankSwapping(Moved):
     window: Annotated[float, Field(gt=0, lt=1)]
     distance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-    def find_fault(self, published: ColumnValues) -> str | None:
-        """What was exchanged are numbers."""
-        return "has values that are no numbers" if published.numbers() is None else None
-
     def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
         """No row lost or got a number; those half a window apart are as far from each other as declared.
 
@@ -143,10 +143,6 @@ class Shuffling(Moved):
     numeric: ClassVar[bool] = True
 
     given: Listed[str]
-
-    def find_fault(self, published: ColumnValues) -> str | None:
-        """What was dealt are numbers."""
-        return "has values that are no numbers" if published.numbers() is None else None
 
 
 class Tokens(Declared):

@@ -8,21 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy as sa
 from alembic import op
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    Float,
-    ForeignKey,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
 from sqlalchemy.schema import SchemaItem
 
 revision = "0002"  # databases of the one before were never released, and are refused
@@ -36,8 +23,8 @@ _RANK = "CASE {0}.state WHEN 'draft' THEN 0 WHEN 'collecting' THEN 1 WHEN 'plann
 _BACK = f"{_RANK.format('NEW')} < {_RANK.format('OLD')}"
 _REVIVED = "OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL"
 _DEEDS = ("update", "delete")
-_TIME = String(32)  # ISO 8601, UTC
-metadata = MetaData(
+_TIME = sa.String(32)  # ISO 8601, UTC
+metadata = sa.MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
         "fk": "fk_%(table_name)s_%(column_0_name)s",
@@ -47,133 +34,140 @@ metadata = MetaData(
 )
 
 
-def _make_table(name: str, *items: SchemaItem) -> Table:
+def _make_table(name: str, *items: SchemaItem) -> sa.Table:
     """Return a table whose rows are numbered."""
-    number = Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
-    return Table(name, metadata, number, *items, sqlite_autoincrement=True)
+    number = sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True)
+    return sa.Table(name, metadata, number, *items, sqlite_autoincrement=True)
 
 
-def _campaign(*, only: bool = False) -> Column[int]:
-    return Column("campaign_id", ForeignKey("campaigns.id"), primary_key=only, nullable=False, autoincrement=False)
+def _campaign(*, only: bool = False) -> sa.Column[int]:
+    return sa.Column(
+        "campaign_id", sa.ForeignKey("campaigns.id"), primary_key=only, nullable=False, autoincrement=False
+    )
 
 
-def _token() -> Column[int]:
-    return Column("token_id", ForeignKey("tokens.id"), nullable=False)
+def _token() -> sa.Column[int]:
+    return sa.Column("token_id", sa.ForeignKey("tokens.id"), nullable=False)
 
 
-def _owner() -> list[Column[Any]]:
-    return [_campaign(), _column("owner", String(200)), _token()]
+def _owner() -> list[sa.Column[Any]]:
+    return [_campaign(), _column("owner", sa.String(200)), _token()]
 
 
-def _column(name: str, kind: Any) -> Column[Any]:
-    return Column(name, kind, nullable=False)
+def _column(name: str, kind: Any) -> sa.Column[Any]:
+    return sa.Column(name, kind, nullable=False)
 
 
-def _at(name: str = "at") -> Column[str]:
+def _at(name: str = "at") -> sa.Column[str]:
     return _column(name, _TIME)
 
 
 tokens = _make_table(
     "tokens",
-    _column("name", String(200)),
-    _column("role", String(10)),
-    _column("digest", String(64)),
+    _column("name", sa.String(200)),
+    _column("role", sa.String(10)),
+    _column("digest", sa.String(64)),
     _at("created_at"),
     _at("expires_at"),
-    Column("revoked_at", _TIME),
-    UniqueConstraint("digest"),
-    CheckConstraint("role IN ('agency', 'owner', 'client')", name="role"),
+    sa.Column("revoked_at", _TIME),
+    sa.UniqueConstraint("digest"),
+    sa.CheckConstraint("role IN ('agency', 'owner', 'client')", name="role"),
 )
 campaigns = _make_table(
     "campaigns",
-    _column("name", String(200)),
-    _column("state", String(10)),
-    _column("domain", Text),
-    _column("model", String(40)),
-    _column("least", Float(53)),  # l or k
-    _column("delta", Float(53)),
-    _column("eta", Float(53)),
-    _column("point_order", String(20)),
-    _column("arrangement", String(20)),
-    _column("records", String(10)),
-    _column("revision", BigInteger),  # grows with everything that a plan rests on
+    _column("name", sa.String(200)),
+    _column("state", sa.String(10)),
+    _column("domain", sa.Text),
+    _column("model", sa.String(40)),
+    _column("least", sa.Float(53)),  # l or k
+    _column("delta", sa.Float(53)),
+    _column("eta", sa.Float(53)),
+    _column("point_order", sa.String(20)),
+    _column("arrangement", sa.String(20)),
+    _column("records", sa.String(10)),
+    _column("revision", sa.BigInteger),  # grows with everything that a plan rests on
     _at("created_at"),
-    CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
+    sa.CheckConstraint("state IN ('draft', 'collecting', 'planned', 'closed')", name="state"),
 )
-distributions = Table(
-    "distributions", metadata, _campaign(only=True), _column("rows", BigInteger), _column("data", LargeBinary), _at()
+distributions = sa.Table(
+    "distributions",
+    metadata,
+    _campaign(only=True),
+    _column("rows", sa.BigInteger),
+    _column("data", sa.LargeBinary),
+    _at(),
 )
 contributions = _make_table(
     "contributions",
     *_owner(),
-    _column("rows", BigInteger),
-    _column("records", BigInteger),
-    _column("data", LargeBinary),
+    _column("rows", sa.BigInteger),
+    _column("records", sa.BigInteger),
+    _column("data", sa.LargeBinary),
     _at(),
-    UniqueConstraint("campaign_id", "owner"),
+    sa.UniqueConstraint("campaign_id", "owner"),
 )
-plans = Table(
+plans = sa.Table(
     "plans",
     metadata,
     _campaign(only=True),
-    _column("digest", String(64)),
-    _column("n", BigInteger),
-    _column("n_tight", BigInteger),
-    _column("records", BigInteger),
-    _column("m", Float(53)),
-    _column("p", Float(53)),
-    _column("classes", BigInteger),
-    _column("document", Text),
+    _column("digest", sa.String(64)),
+    _column("n", sa.BigInteger),
+    _column("n_tight", sa.BigInteger),
+    _column("records", sa.BigInteger),
+    _column("m", sa.Float(53)),
+    _column("p", sa.Float(53)),
+    _column("classes", sa.BigInteger),
+    _column("document", sa.Text),
     _at(),
 )
 reports = _make_table(
-    "reports", *_owner(), _column("records", BigInteger), _at(), UniqueConstraint("campaign_id", "owner")
+    "reports", *_owner(), _column("records", sa.BigInteger), _at(), sa.UniqueConstraint("campaign_id", "owner")
 )
 releases = _make_table(
     "releases",
     *_owner(),
-    _column("files_digest", String(64)),
-    _column("files", Text),
-    _column("rows", BigInteger),
-    _column("manifest", Text),
-    Column("achieved", Float(53)),  # what the weakest class reaches by the counts
-    Column("counts", LargeBinary),  # class by value; NULL: the release is declared by its owner
+    _column("files_digest", sa.String(64)),
+    _column("files", sa.Text),
+    _column("rows", sa.BigInteger),
+    _column("manifest", sa.Text),
+    sa.Column("achieved", sa.Float(53)),  # what the weakest class reaches by the counts
+    sa.Column("counts", sa.LargeBinary),  # class by value; NULL: the release is declared by its owner
     _at(),
-    UniqueConstraint("campaign_id", "owner", "files_digest"),
+    sa.UniqueConstraint("campaign_id", "owner", "files_digest"),
 )
-linkages = Table(  # what all releases with counts leave together
+linkages = sa.Table(  # what all releases with counts leave together
     "linkages",
     metadata,
     _campaign(only=True),
-    _column("releases", BigInteger),
-    _column("l", BigInteger),  # values that remain in the worst class
-    _column("data", LargeBinary),
+    _column("releases", sa.BigInteger),
+    _column("l", sa.BigInteger),  # values that remain in the worst class
+    _column("data", sa.LargeBinary),
 )
 requests = _make_table(
     "requests",
-    _column("client", String(200)),
+    _column("client", sa.String(200)),
     _token(),
-    Column("campaign_id", ForeignKey("campaigns.id")),
-    _column("attributes", Text),
-    Column("l", Float(53)),
-    Column("delta", Float(53)),
-    _column("purpose", Text),
-    _column("state", String(10)),
-    _column("reason", Text),
+    sa.Column("campaign_id", sa.ForeignKey("campaigns.id")),
+    _column("attributes", sa.Text),
+    sa.Column("l", sa.Float(53)),
+    sa.Column("delta", sa.Float(53)),
+    _column("purpose", sa.Text),
+    _column("state", sa.String(10)),
+    _column("reason", sa.Text),
     _at(),
-    Column("decided_at", _TIME),
-    CheckConstraint("state IN ('open', 'approved', 'refused')", name="state"),
+    sa.Column("decided_at", _TIME),
+    sa.CheckConstraint("state IN ('open', 'approved', 'refused')", name="state"),
 )
-audit = Table(
+audit = sa.Table(
     "audit",
     metadata,
-    Column("number", BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),  # from 1, without gaps
     _at(),
     _token(),
-    _column("role", String(10)),
-    _column("action", String(60)),
-    _column("subject", String(200)),
-    _column("outcome", Integer),
+    _column("role", sa.String(10)),
+    _column("action", sa.String(60)),
+    _column("subject", sa.String(200)),
+    _column("outcome", sa.Integer),
 )
 
 
@@ -219,9 +213,9 @@ def _sqlite_triggers() -> None:
         _sqlite_refusal(name, when, "the campaign is not collecting")
 
 
-def _list_keys(table: Table) -> list[list[str]]:
+def _list_keys(table: sa.Table) -> list[list[str]]:
     """Return what tells the rows of a table apart: its primary key, and what else must be unique."""
-    unique = [each for each in table.constraints if isinstance(each, UniqueConstraint)]
+    unique = [each for each in table.constraints if isinstance(each, sa.UniqueConstraint)]
     return [[column.name for column in each.columns] for each in (table.primary_key, *unique)]
 
 
