@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -334,25 +334,38 @@ class Run:
 
         with self._time("apply"):
             rows, witness, given_back = self._apply(publication, manifest, data)
-        with self._time("verify"):
-            verification = verify_table(
-                rows,
-                manifest,
-                source=self.given,
-                populations=self.populations,
-                witness=witness,
-                labelled=publication.tabulate_labels(),
-                progress=self.progress,
-                means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
-            )
-        refuse_unverified(verification)
-        with self._time("findings"):
-            findings = self._find(publication, manifest)
-        if self.options.strict:
-            refuse_open(findings)
-        evidence = self._evidence(publication, verification, findings)
+        check = partial(
+            verify_table,
+            rows,
+            manifest,
+            source=self.given,
+            populations=self.populations,
+            witness=witness,
+            labelled=publication.tabulate_labels(),
+            progress=self.progress,
+            means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
+        )
+        verification, evidence = self._judge(publication, manifest, check)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
+
+    def _judge(
+        self, publication: Publication, manifest: dict[str, Any], check: Callable[[], Verification]
+    ) -> tuple[Verification, dict[str, Any]]:
+        """Verify, and measure all else that the evidence tells; refuse what must not be published."""
+        pool, measuring = self.held.enter_context(ThreadPoolExecutor(1)), None
+        if isinstance(publication.seen, CountedCells):  # beside the verifier; regions leave no memory for that
+            measuring = pool.submit(self._measure, publication, manifest)
+        with self._time("verify"):
+            verification = check()
+        with self._time("findings"):  # what is left of them
+            measuring = measuring or pool.submit(self._measure, publication, manifest)
+            wait([measuring])
+        refuse_unverified(verification)
+        findings, evidence = measuring.result()
+        if self.options.strict:
+            refuse_open(findings)
+        return verification, evidence | {"verification": verification.as_dict(), "seconds": self.seconds}
 
     def _apply(
         self, publication: Publication, manifest: dict[str, Any], data: object
@@ -379,31 +392,23 @@ class Run:
             write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            pool, finding = self.held.enter_context(ThreadPoolExecutor(1)), None
-            if isinstance(publication.seen, CountedCells):  # beside the verifier; regions leave no memory for that
-                finding = pool.submit(self._find, publication, manifest)
-            with self._time("verify"):
-                verification = verify(
-                    staging.unverified,
-                    source=self.given,
-                    populations=self.populations,
-                    progress=self.progress,
-                    memory=self.budget.limit,
-                    spark=self.verifying,
-                    public_key=None if self.options.signing is None else self.options.signing.public,
-                )
-            with self._time("findings"):  # what is left of them
-                finding = finding or pool.submit(self._find, publication, manifest)
-                wait([finding])
-            refuse_unverified(verification)
-            findings = finding.result()
-            if self.options.strict:
-                refuse_open(findings)
+            check = partial(
+                verify,
+                staging.unverified,
+                source=self.given,
+                populations=self.populations,
+                progress=self.progress,
+                memory=self.budget.limit,
+                spark=self.verifying,
+                public_key=None if self.options.signing is None else self.options.signing.public,
+            )
+            verification, evidence = self._judge(publication, manifest, check)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
                     refuse_open(entry.findings)
-                evidence = self._evidence(publication, verification, (*findings, *entry.findings)) | entry.evidence
+                evidence |= entry.evidence
+                evidence["findings"] += [finding.as_dict() for finding in entry.findings]
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
@@ -456,28 +461,20 @@ class Run:
         path = staging.unverified / str(entry["file"])
         entry["sha256"] = write_rows(path, batches, self.format)
 
-    def _evidence(
-        self, publication: Publication, verification: Verification, findings: Sequence[Finding]
-    ) -> dict[str, Any]:
-        utility = self.measured
-        if self.options.detail == "full":
+    def _measure(
+        self, publication: Publication, manifest: Mapping[str, Any]
+    ) -> tuple[tuple[Finding, ...], dict[str, Any]]:
+        """Return the findings, and all of the evidence but what the verifier and the ledger say."""
+        findings, utility, thorough = self._find(publication, manifest), self.measured, self.options.detail == "full"
+        if thorough:
             with self._time("utility"):
                 utility = publication.utility(expensive=True)
-        evidence = build_evidence(
-            publication,
-            verification,
-            utility,
-            findings,
-            self.options.seed,
-            self.seconds,
-            self.marginals,
-            thorough=self.options.detail == "full",
-        )
+        evidence = build_evidence(publication, utility, findings, self.options.seed, self.marginals, thorough=thorough)
         if (risk := self.numbers.measure(publication.source)) is not None:
             evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):
             evidence["warnings"].append(UNWEIGHTED)
-        return evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
+        return findings, evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
 
     @contextmanager
     def _time(self, step: str) -> Iterator[None]:

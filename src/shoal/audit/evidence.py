@@ -28,7 +28,6 @@ from shoal.release.publication import Hiding, Publication
 from shoal.sources.base import Source, layers
 from shoal.utility.base import Utility
 from shoal.utility.marginals import Marginals
-from shoal.verify.result import Verification
 
 _LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
 _NOT_STATED = "(not stated)"
@@ -39,16 +38,14 @@ _MOST_SETS = 10
 
 def build_evidence(
     publication: Publication,
-    verification: Verification,
     utility: Utility,
     findings: Sequence[Finding],
     seed: int | None,
-    seconds: Mapping[str, float],
     marginals: Sequence[Marginals] = (),
     *,
     thorough: bool = False,
 ) -> dict[str, Any]:
-    """Return the policy, the source's digest, risks before and after, utility, and what the verifier said.
+    """Return the policy, the source's digest, risks before and after, utility, and findings.
 
     What was before is the table as it was given, whatever was drawn from it or changed in it since. Associations
     between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
@@ -83,8 +80,6 @@ def build_evidence(
         "findings": [finding.as_dict() for finding in findings],
         "warnings": [*list_warnings(publication.source), *publication.warnings],
         **publication.own_evidence,
-        "verification": verification.as_dict(),
-        "seconds": dict(seconds),
     }
 
 
