@@ -22,6 +22,7 @@ from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
+_SOME = 4096  # tuples
 _ALL = np.iinfo(np.int64).max
 
 
@@ -137,7 +138,8 @@ class Beliefs:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
 
         A mixture of groups reaches at least what the weakest of them does, which is exact; above that it is rounded.
-        So only mixtures with a group weaker than all tuples of one group can be the weakest.
+        So only mixtures with a group weaker than all tuples of one group can be the weakest, and none is weaker than a
+        tuple of one of the weakest groups: some are looked at first.
         """
         judge = self._judges[place]
         model, view = judge.requirement.model, self._view(judge.requirement)
@@ -146,6 +148,9 @@ class Beliefs:
         least = np.full(self.n_tuples, -np.inf)
         if not view.joins:
             figures = sign * judge.reach(*self._groups(judge, view))
+            matches, least = self._match(rows[:_SOME], view, figures)
+            if (least[matches == 1] == figures.min()).any():
+                return sign * float(figures.min())
             matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]

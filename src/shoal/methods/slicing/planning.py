@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,7 +178,8 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     choices = [part.quasi for part in parted.parts if part.quasi]
     if method.cut_by == "all":
         choices = [tuple(sorted({place for places in choices for place in places}))]
-    cut = [_make_buckets_along(method, problem, parted, smallest, places) for places in choices]
+    with ThreadPoolExecutor() as threads:
+        cut = list(threads.map(partial(_make_buckets_along, method, problem, parted, smallest), choices))
     step.advance(int(parted.counts.sum()))
     if len(cut) == 1:
         return cut[0].pieces()
