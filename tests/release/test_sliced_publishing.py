@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -264,7 +265,7 @@ def test_an_attribute_that_is_generalized_in_one_part_only_is_refused() -> None:
     assert isinstance(exact.plan, SlicedPlan)
     assert isinstance(general.plan, SlicedPlan)
     parts = (exact.plan.parts[0], *general.plan.parts[1:])
-    plan = SlicedPlan(parts, general.plan.sizes, general.plan.assignment, 0)
+    plan = replace(general.plan, parts=parts)
     with pytest.raises(PolicyError, match="generalize all parts"):
         Slices.prepare(exact.policy, exact.source, exact.counted, exact.encoding, plan)
 

@@ -157,7 +157,7 @@ def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
     if hiding.slices is not None:
         from shoal.audit.membership import membership_evidence  # its kernels are for slices only
 
-        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(*hiding.slices)}
+        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(hiding.slices)}
     if hiding.people is not None:
         found = hiding.people
         return people_risks(found.counts, found.class_of, found.person, found.records)

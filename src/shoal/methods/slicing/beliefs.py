@@ -64,14 +64,17 @@ class Beliefs:
     value of one part.
     """
 
-    def __init__(self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int) -> None:
+    def __init__(
+        self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int, lists: Sequence[Pairs] = ()
+    ) -> None:
+        """Look at pieces in buckets; *lists* need not be made where they are known."""
         self._problem = problem
         self._parts = tuple(parts)
         self._pieces = pieces
         self._n_buckets = n_buckets
         sizes = counting.sum_groups(pieces.bucket, pieces.records, n_buckets)
         self._log_size = np.log(np.maximum(sizes, 1).astype(np.float64))
-        self.lists = [self._list(part.values[pieces.cell], part.n_values) for part in parts]
+        self.lists = lists or [self._list(part.values[pieces.cell], part.n_values) for part in parts]
         self._tuple_of, self._tuples = _tuples(parts, pieces)
         published = counting.sum_groups(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
         self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]

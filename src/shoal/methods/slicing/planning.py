@@ -261,7 +261,7 @@ def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: Sli
             f"{', '.join(given_up)} go with the sensitive attribute but had to be in other parts: with them beside "
             "it the requirement could not be met; ask for less or generalize (column_frequency) to have them together"
         )
-    pieces = plan.pieces(problem.cells.counts)
+    pieces = plan.pieces
     for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
         records = np.bincount(problem.value_codes[place][pieces.cell], pieces.records)
         if int(records.max()) == 1 < int(records.sum()):
