@@ -105,7 +105,6 @@ class Run:
     progress: Progress
     chance: Chance
     measured: Utility = field(default_factory=dict)
-    marginals: tuple[Marginals, ...] = ()
     sample: RowSample = field(default_factory=RowSample)  # of the published rows
     numbers: ChangedNumbers = field(init=False)  # the published numbers that are not the original ones
     choice: Choice | None = None  # of a method, if the policy asks for one
@@ -320,14 +319,6 @@ class Run:
             return ()
         return tables.score(self.sample.table(), read_form(manifest))
 
-    def _find(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Finding, ...]:
-        """Look at what is published beyond its promises."""
-        self.marginals = self._compare_tables(manifest)
-        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
-        found = find_all(table, self.policy.accept)
-        release_memory()
-        return found
-
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.passes import Means
         from shoal.verify.verifier import verify_table
@@ -464,12 +455,15 @@ class Run:
     def _measure(
         self, publication: Publication, manifest: Mapping[str, Any]
     ) -> tuple[tuple[Finding, ...], dict[str, Any]]:
-        """Return the findings, and all of the evidence but what the verifier and the ledger say."""
-        findings, utility, thorough = self._find(publication, manifest), self.measured, self.options.detail == "full"
+        """Return what is found beyond promises, and all of the evidence but what the verifier and the ledger say."""
+        marginals, utility, thorough = self._compare_tables(manifest), self.measured, self.options.detail == "full"
+        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, marginals)
+        findings = find_all(table, self.policy.accept)
+        release_memory()
         if thorough:
             with self._time("utility"):
                 utility = publication.utility(expensive=True)
-        evidence = build_evidence(publication, utility, findings, self.options.seed, self.marginals, thorough=thorough)
+        evidence = build_evidence(publication, utility, findings, self.options.seed, marginals, thorough=thorough)
         if (risk := self.numbers.measure(publication.source)) is not None:
             evidence["number_risk"] = risk
         if self.policy.survey_weight not in (None, *publication.column_names):

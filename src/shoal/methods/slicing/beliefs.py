@@ -22,7 +22,7 @@ from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
-_SOME = 4096  # tuples
+_SOME = 4096  # tuples that are looked at before all are
 _ALL = np.iinfo(np.int64).max
 
 
@@ -67,7 +67,6 @@ class Beliefs:
     def __init__(
         self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int, lists: Sequence[Pairs] = ()
     ) -> None:
-        """Look at pieces in buckets; *lists* need not be made where they are known."""
         self._problem = problem
         self._parts = tuple(parts)
         self._pieces = pieces
@@ -141,8 +140,8 @@ class Beliefs:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
 
         A mixture of groups reaches at least what the weakest of them does, which is exact; above that it is rounded.
-        So only mixtures with a group weaker than all tuples of one group can be the weakest, and none is weaker than a
-        tuple of one of the weakest groups: some are looked at first.
+        So only mixtures with a group weaker than all tuples of one group can be the weakest; none is, if some tuple is
+        of a weakest group alone.
         """
         judge = self._judges[place]
         model, view = judge.requirement.model, self._view(judge.requirement)

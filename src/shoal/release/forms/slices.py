@@ -398,8 +398,6 @@ def measure_beliefs(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple
 
 def _smallest_crowd(plan: SlicedPlan) -> int:
     """Return the fewest records that share a bucket, or quasi values within one part: column frequency."""
-    smallest = int(plan.sizes.min())
-    for part in plan.parts:
-        totals = kernels.sum_groups(part.values[plan.pieces.cell], plan.pieces.records, part.n_values)
-        smallest = min(smallest, int(totals[totals > 0].min()))
-    return smallest
+    cell, records = plan.pieces.cell, plan.pieces.records
+    totals = [kernels.sum_groups(part.values[cell], records, part.n_values) for part in plan.parts]
+    return min(int(plan.sizes.min()), *(int(each[each > 0].min()) for each in totals))
