@@ -154,6 +154,6 @@ def _counter(table: Any, columns: dict[str, Any]) -> Callable[[], int]:
     policy, problem = counted(table, asked)
     plan = policy.method.plan(problem, np.random.default_rng(1), Silent())
     assert isinstance(plan, SlicedPlan)
-    pieces = plan.pieces(problem.cells.counts)
+    pieces = plan.pieces
     values = [part.values[pieces.cell] for part in plan.parts]
     return lambda: membership(pieces.bucket, values, pieces.records).fake_tuples

@@ -22,8 +22,6 @@ from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows, same_rows
 from shoal.datasets.uci import adult
 from shoal.methods.slicing.grouping import bucket_sizes, gather_rare, group_at_random
-from shoal.plan.cells import Cells
-from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
 
 
@@ -155,10 +153,9 @@ def test_the_gathered_grouping_protects_membership_better_than_the_random_one(sh
     assert fakes["gathered"] > 1.2 * fakes["random"]
 
 
-def sliced(parts: list[Part], counts: np.ndarray, bucket: np.ndarray) -> tuple[Problem, SlicedPlan]:
+def sliced(parts: list[Part], counts: np.ndarray, bucket: np.ndarray) -> SlicedPlan:
     pieces = Pieces(np.arange(len(counts)), bucket.astype(np.int32), counts)
-    problem = Problem((), (), Cells((), counts), ())
-    return problem, SlicedPlan.of_pieces(tuple(parts), counts, pieces, int(bucket.max()) + 1)
+    return SlicedPlan.of_pieces(tuple(parts), counts, pieces, int(bucket.max()) + 1)
 
 
 def part(values: np.ndarray, *quasi: int, sensitive: tuple[int, ...] = ()) -> Part:
@@ -170,7 +167,7 @@ def test_the_evidence_tells_what_the_counts_tell() -> None:
     values = [rng.integers(12, size=300), rng.integers(9, size=300)]
     counts, bucket = rng.integers(1, 5, size=300), np.arange(300) // 10
     parts = [part(values[0], 0, 2), part(values[1], 1), part(np.zeros(300), sensitive=(0,))]
-    stated = membership_evidence(*sliced(parts, counts, bucket))
+    stated = membership_evidence(sliced(parts, counts, bucket))
     found = membership(bucket, values, counts)
     assert stated["fake_tuples"] == found.fake_tuples > 0
     assert stated["original_tuples"] == found.originals.total
@@ -187,10 +184,10 @@ def test_the_evidence_says_why_something_was_not_counted(monkeypatch: pytest.Mon
     counts, bucket = np.ones(300, dtype=np.int64), np.arange(300) // 10
     one, other = part(rng.integers(150, size=300), 0), part(rng.integers(150, size=300), 1)
     nothing = part(np.zeros(300), sensitive=(0,))
-    assert "quasi" in membership_evidence(*sliced([nothing, nothing], counts, bucket))["reason"]
-    assert "overlapping" in membership_evidence(*sliced([one, one], counts, bucket))["reason"]
+    assert "quasi" in membership_evidence(sliced([nothing, nothing], counts, bucket))["reason"]
+    assert "overlapping" in membership_evidence(sliced([one, one], counts, bucket))["reason"]
     monkeypatch.setattr(evidence, "EVIDENCE_STEPS", 1500)
-    stated = membership_evidence(*sliced([one, other], counts, bucket))
+    stated = membership_evidence(sliced([one, other], counts, bucket))
     assert stated["fake_tuples"] is None
     assert "cannot be counted in 1,500 steps" in stated["reason"]
     assert sum(stated["matching_buckets"]["original_records"].values()) == 300

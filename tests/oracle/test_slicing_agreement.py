@@ -49,14 +49,14 @@ def test_every_tuple_holds_against_all_buckets(
     shared_data: Path, model: dict[str, Any], method: dict[str, Any]
 ) -> None:
     problem, plan = planned(shared_data, model, method)
-    beliefs = Beliefs(problem, plan.parts, plan.pieces(problem.cells.counts), plan.n_buckets)
+    beliefs = Beliefs(problem, plan.parts, plan.pieces, plan.n_buckets)
     assert plan.n_buckets > 60
     assert not beliefs.failing().any()
 
 
 def test_after_strict_cuts_each_tuple_matches_its_own_bucket_only(shared_data: Path) -> None:
     problem, plan = planned(shared_data, {"simple-l-diversity": {"l": 3}}, {"columns": 2, "alpha": 2})
-    pieces = plan.pieces(problem.cells.counts)
+    pieces = plan.pieces
     beliefs = Beliefs(problem, plan.parts, pieces, plan.n_buckets)
     for bucket in range(0, plan.n_buckets, 31):
         some = np.arange(plan.n_buckets) == bucket
@@ -67,7 +67,7 @@ def test_after_strict_cuts_each_tuple_matches_its_own_bucket_only(shared_data: P
 def test_no_bucket_could_have_been_cut_once_more(shared_data: Path) -> None:
     """The cuts that the planner refused break the requirement for some tuple, all judged anew, or link the parts."""
     problem, plan = planned(shared_data, {"simple-l-diversity": {"l": 3}}, {"columns": 2, "alpha": 2})
-    pieces = plan.pieces(problem.cells.counts)
+    pieces = plan.pieces
     order = np.argsort(pieces.bucket, kind="stable")
     edges = np.searchsorted(pieces.bucket[order], np.arange(plan.n_buckets + 1))
     keys = plan.parts[-1].values

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
@@ -56,7 +56,7 @@ from shoal.sources.frames import like
 from shoal.sources.opening import open_source
 from shoal.sources.writers import Format
 from shoal.utility.base import Utility
-from shoal.utility.marginals import UNWEIGHTED, Marginals, average_weights, check_weights
+from shoal.utility.marginals import UNWEIGHTED, average_weights, check_weights
 from shoal.verify.result import Verification
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 Detail = Literal["quick", "full"]
 Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
 Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
+Measured: TypeAlias = tuple[tuple[Finding, ...], dict[str, Any]]  # findings, and evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,6 @@ class Run:
     progress: Progress
     chance: Chance
     measured: Utility = field(default_factory=dict)
-    marginals: tuple[Marginals, ...] = ()
     sample: RowSample = field(default_factory=RowSample)  # of the published rows
     numbers: ChangedNumbers = field(init=False)  # the published numbers that are not the original ones
     choice: Choice | None = None  # of a method, if the policy asks for one
@@ -307,8 +307,8 @@ class Run:
         batches = self.numbers.watch(rows.batches) if self.keeps_order else rows.batches
         return self.sample.watch(self.counts.watch(witness.watch(batches))), witness
 
-    def _tabulate_source(self, manifest: Mapping[str, Any]) -> SourceTables | None:
-        """Return the columns of the table as it was given that published ones are compared with."""
+    def _look(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Given, SourceTables | None]:
+        """Measure the table as it was given, and its columns that published ones are compared with."""
         tables = self.options.tables
         if tables is None:
             source = unfold_baskets(self.asked, self.given)[1]
@@ -318,43 +318,80 @@ class Run:
             tables = SourceTables.of(self.policy, source, names)
         if tables is not None:
             _ = tables.reference
-        return tables
+        return Given.of(publication), tables
 
-    def _find(
-        self, publication: Publication, manifest: Mapping[str, Any], given: Future[SourceTables | None] | None = None
-    ) -> tuple[Finding, ...]:
-        """Look at what is published beyond its promises, and how near its tables are to those of the source."""
-        tables = self._tabulate_source(manifest) if given is None else given.result()
-        if tables is not None and self.sample.n_rows:
-            self.marginals = tables.score(self.sample.table(), read_form(manifest))
-        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, self.marginals)
-        found = find_all(table, self.policy.accept)
+    def _measure(
+        self, publication: Publication, manifest: Mapping[str, Any], given: Given, tables: SourceTables | None
+    ) -> Measured:
+        """Return what is found beyond promises, and all of the evidence but what the verifier and the ledger say."""
+        scored, utility, thorough = self.sample.n_rows > 0, self.measured, self.options.detail == "full"
+        marginals = tables.score(self.sample.table(), read_form(manifest)) if tables is not None and scored else ()
+        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, marginals)
+        findings = find_all(table, self.policy.accept)
         release_memory()
-        return found
+        if thorough:
+            with self._time("utility"):
+                utility = publication.utility(expensive=True)
+        seed = self.options.seed
+        evidence = build_evidence(publication, given, utility, findings, seed, marginals, thorough=thorough)
+        if (risk := self.numbers.measure(publication.source)) is not None:
+            evidence["number_risk"] = risk
+        if self.policy.survey_weight not in (None, *publication.column_names):
+            evidence["warnings"].append(UNWEIGHTED)
+        return findings, evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
+
+    def _look_ahead(self, publication: Publication, manifest: Mapping[str, Any]) -> Callable[[], Future[Measured]]:
+        """Begin to measure the given table while rows are written; what is returned begins to measure the rest."""
+        pool = self.held.enter_context(ThreadPoolExecutor(1))
+        look = cache(partial(self._look, publication, manifest))
+        measure = cache(lambda: self._measure(publication, manifest, *look()))
+        if isinstance(publication.seen, CountedCells):  # regions leave no memory for what is done beside
+            pool.submit(look)
+        return lambda: pool.submit(measure)
+
+    def _judge(
+        self, publication: Publication, check: Callable[[], Verification], measure: Callable[[], Future[Measured]]
+    ) -> tuple[Verification, dict[str, Any]]:
+        """Verify, and measure all else that the evidence tells; refuse what must not be published."""
+        if isinstance(publication.seen, CountedCells):
+            measure()
+        with self._time("verify"):
+            verification = check()
+        with self._time("findings"):  # what is left of them
+            measuring = measure()
+            wait([measuring])
+        refuse_unverified(verification)
+        findings, evidence = measuring.result()
+        if self.options.strict:
+            refuse_open(findings)
+        return verification, evidence | {"verification": verification.as_dict(), "seconds": self.seconds}
+
+    @staticmethod
+    def _identify_source(publication: Publication, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the evidence says of the source, whose digest is told if nothing of it changed up to now."""
+        *_, source = layers(publication.source)
+        return {**evidence["source"], "sha256": source.digest()}
 
     def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
         from shoal.verify.passes import Means
         from shoal.verify.verifier import verify_table
 
+        measure = self._look_ahead(publication, manifest)
         with self._time("apply"):
             rows, witness, given_back = self._apply(publication, manifest, data)
-        with self._time("verify"):
-            verification = verify_table(
-                rows,
-                manifest,
-                source=self.given,
-                populations=self.populations,
-                witness=witness,
-                labelled=publication.tabulate_labels(),
-                progress=self.progress,
-                means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
-            )
-        refuse_unverified(verification)
-        with self._time("findings"):
-            findings = self._find(publication, manifest)
-        if self.options.strict:
-            refuse_open(findings)
-        evidence = self._evidence(publication, Given.of(publication), verification, findings)
+        check = partial(
+            verify_table,
+            rows,
+            manifest,
+            source=self.given,
+            populations=self.populations,
+            witness=witness,
+            labelled=publication.tabulate_labels(),
+            progress=self.progress,
+            means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
+        )
+        verification, evidence = self._judge(publication, check, measure)
+        evidence["source"] = self._identify_source(publication, evidence)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
         return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
 
@@ -372,10 +409,7 @@ class Run:
         from shoal.sources.databases.tables import Delivery
         from shoal.verify.verifier import verify
 
-        pool = self.held.enter_context(ThreadPoolExecutor(1))
-        beside = isinstance(publication.seen, CountedCells)  # regions leave no memory for what is done beside
-        given = pool.submit(Given.of, publication) if beside else None
-        tabulated = pool.submit(self._tabulate_source, manifest) if beside else None
+        measure = self._look_ahead(publication, manifest)
         with Staging(destination) as staging:
             with self._time("apply"):
                 manifest |= self._write_rows(publication, manifest, staging)
@@ -387,31 +421,23 @@ class Run:
             write_json(path, pack_labels(manifest))
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
-            finding = pool.submit(self._find, publication, manifest, tabulated) if beside else None
-            with self._time("verify"):
-                verification = verify(
-                    staging.unverified,
-                    source=self.given,
-                    populations=self.populations,
-                    progress=self.progress,
-                    memory=self.budget.limit,
-                    spark=self.verifying,
-                    public_key=None if self.options.signing is None else self.options.signing.public,
-                )
-            with self._time("findings"):  # what is left of them
-                finding = finding or pool.submit(self._find, publication, manifest)
-                wait([finding])
-            refuse_unverified(verification)
-            findings = finding.result()
-            if self.options.strict:
-                refuse_open(findings)
+            check = partial(
+                verify,
+                staging.unverified,
+                source=self.given,
+                populations=self.populations,
+                progress=self.progress,
+                memory=self.budget.limit,
+                spark=self.verifying,
+                public_key=None if self.options.signing is None else self.options.signing.public,
+            )
+            verification, evidence = self._judge(publication, check, measure)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
                     refuse_open(entry.findings)
-                known = Given.of(publication) if given is None else given.result()
-                findings = (*findings, *entry.findings)
-                evidence = self._evidence(publication, known, verification, findings) | entry.evidence
+                evidence |= entry.evidence | {"source": self._identify_source(publication, evidence)}
+                evidence["findings"] += [finding.as_dict() for finding in entry.findings]
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
@@ -463,30 +489,6 @@ class Run:
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
         path = staging.unverified / str(entry["file"])
         entry["sha256"] = write_rows(path, batches, self.format)
-
-    def _evidence(
-        self, publication: Publication, given: Given, verification: Verification, findings: Sequence[Finding]
-    ) -> dict[str, Any]:
-        utility = self.measured
-        if self.options.detail == "full":
-            with self._time("utility"):
-                utility = publication.utility(expensive=True)
-        evidence = build_evidence(
-            publication,
-            given,
-            verification,
-            utility,
-            findings,
-            self.options.seed,
-            self.marginals,
-            thorough=self.options.detail == "full",
-        )
-        evidence["seconds"] = dict(self.seconds)
-        if (risk := self.numbers.measure(publication.source)) is not None:
-            evidence["number_risk"] = risk
-        if self.policy.survey_weight not in (None, *publication.column_names):
-            evidence["warnings"].append(UNWEIGHTED)
-        return evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
 
     @contextmanager
     def _time(self, step: str) -> Iterator[None]:

@@ -28,7 +28,6 @@ from shoal.release.publication import Hiding, Publication
 from shoal.sources.base import Source, layers
 from shoal.utility.base import Utility
 from shoal.utility.marginals import Marginals
-from shoal.verify.result import Verification
 
 _LITTLE_WORK, _ANY_WORK = 2.0**19, float("inf")  # cells times pairs of attributes
 _NOT_STATED = "(not stated)"
@@ -40,7 +39,6 @@ _MOST_SETS = 10
 def build_evidence(
     publication: Publication,
     given: Given,
-    verification: Verification,
     utility: Utility,
     findings: Sequence[Finding],
     seed: int | None,
@@ -48,7 +46,7 @@ def build_evidence(
     *,
     thorough: bool = False,
 ) -> dict[str, Any]:
-    """Return the policy, the source's digest, risks before and after, utility, and what the verifier said.
+    """Return the policy, the source's digest, risks before and after, utility, and findings.
 
     Associations between pairs of attributes are given if they are had at once, or if the run is to be *thorough*.
     """
@@ -82,7 +80,6 @@ def build_evidence(
         "findings": [finding.as_dict() for finding in findings],
         "warnings": [*list_warnings(publication.source), *publication.warnings],
         **publication.own_evidence,
-        "verification": verification.as_dict(),
     }
 
 
@@ -161,7 +158,7 @@ def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
     if hiding.slices is not None:
         from shoal.audit.membership import membership_evidence  # its kernels are for slices only
 
-        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(*hiding.slices)}
+        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(hiding.slices)}
     if hiding.people is not None:
         found = hiding.people
         return people_risks(found.counts, found.class_of, found.person, found.records)

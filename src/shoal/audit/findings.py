@@ -126,8 +126,8 @@ def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
     hiding = None if table.publication is None else table.publication.hiding()
     if hiding is None or hiding.slices is None:
         return
-    problem, plan = hiding.slices
-    linked, n_records = plan.count_linked(problem.cells.counts), int(plan.sizes.sum())
+    plan = hiding.slices
+    linked, n_records = plan.count_linked(), int(plan.sizes.sum())
     if linked:
         yield Finding(
             "constant-parts",

@@ -22,7 +22,6 @@ from shoal.audit import membership_kernels as kernels
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import Pairs, count_pairs, find_rows, group_items, same_rows, sum_groups
-from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 
 STEPS = 1_000_000_000  # some seconds
@@ -352,7 +351,7 @@ def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.r
     return np.concatenate(kept, axis=1)[:, :n]
 
 
-def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
+def membership_evidence(plan: SlicedPlan) -> dict[str, Any]:
     """Return the numbers of original and of fake tuples, by the paper's categories of matching buckets.
 
     A tuple is what an adversary knows of a person: the quasi values or, after column generalization, their regions.
@@ -365,11 +364,10 @@ def membership_evidence(problem: Problem, plan: SlicedPlan) -> dict[str, Any]:
         return {**stated, "reason": "no attribute is quasi-identifying"}
     if len(set(quasi)) < len(quasi):
         return {**stated, "reason": "tuples of overlapping parts are not counted"}
-    pieces = plan.pieces(problem.cells.counts)
-    values = [part.values[pieces.cell] for part in known]
-    tuples, copies = distinct_tuples(values, pieces.records)
+    tuples, copies = distinct_tuples([part.values[plan.pieces.cell] for part in known], plan.pieces.records)
     stated["original_tuples"] = len(copies)
-    contents = BucketContents.of(pieces.bucket, values, pieces.records)
+    shown = tuple(pairs for part, pairs in zip(plan.parts, plan.lists, strict=True) if part.quasi)
+    contents = BucketContents(plan.sizes, shown)
     try:
         matching = matching_buckets(contents, tuples, steps=EVIDENCE_STEPS)
         originals = MatchingBuckets.of(matching)

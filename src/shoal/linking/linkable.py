@@ -114,14 +114,17 @@ class Candidates:
         """Count the candidates of rows, given each one's box and text."""
         n_texts = len(self.start) - 1
         rows = Histograms.of(box, text, np.ones(len(box), dtype=np.int64), n_boxes, n_texts)
+        if np.array_equal(self.value, np.arange(n_texts)):  # every text is a value
+            return rows
         boxes = np.repeat(np.arange(n_boxes), rows.distinct)
         place, entry = gather_entries(self.start, rows.value)
         return Histograms.of(boxes[place], self.value[entry], rows.counts[place], n_boxes, len(self.values))
 
     def count_all(self, text: AnyIntArray) -> IntArray:
         """Return (n_values,) how many of all rows each value may be that of."""
-        whole = self.count(np.zeros(len(text), dtype=np.int64), text, 1)
-        return whole.rows(np.zeros(1, dtype=np.int64), len(self.values)).reshape(-1)
+        counts, rows = np.zeros(len(self.values), dtype=np.int64), np.bincount(text, minlength=len(self.start) - 1)
+        np.add.at(counts, self.value, np.repeat(rows, np.diff(self.start)))
+        return counts
 
 
 def read_rows(

@@ -208,8 +208,10 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
 
 def link_people(space: Space, linkables: Sequence[Linkable], people: Source, floor: int) -> dict[str, Any]:
     """Link for given people; return the entries of a ``PopulationLinkage``."""
-    queries, person = space.queries_of(people)
-    indexes = space.index()
+    with ThreadPoolExecutor(1) as threads:
+        growing = threads.submit(space.index)
+        queries, person = space.queries_of(people)
+    indexes = growing.result()
     rows = np.bincount(person, minlength=len(queries)).astype(np.int64)
     distinct = np.zeros(len(queries), dtype=np.int64)
     frequency, entropy = np.zeros(len(queries)), np.zeros(len(queries))

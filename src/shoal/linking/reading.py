@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -66,7 +67,8 @@ def read_linkables(
             raise InputError(f"{name} cannot be linked: {reason}")
     refuse_common_tokens(ours)
     _refuse_unlike_baskets(opened, {*names, chosen})
-    return [_read(each, policy, names, chosen) for each in opened], chosen
+    with ThreadPoolExecutor(2) as threads:  # each takes the memory of its rows
+        return list(threads.map(lambda each: _read(each, policy, names, chosen), opened)), chosen
 
 
 def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:

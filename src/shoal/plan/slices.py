@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -48,7 +49,7 @@ class Pieces:
     records: IntArray  # (n_pieces,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SlicedPlan:
     """A slicing: each bucket publishes the values of every part, but not which of them belong together.
 
@@ -59,6 +60,7 @@ class SlicedPlan:
     parts: tuple[Part, ...]
     sizes: IntArray  # (n_buckets,) records
     assignment: Assignment
+    counts: IntArray  # (n_cells,) records, published or not
     n_withheld: int
     search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
     warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
@@ -74,18 +76,26 @@ class SlicedPlan:
         sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
         whole = withhold_rest(counts, pieces.cell, pieces.bucket, pieces.records)
         assignment = Assignment.of_pieces(len(counts), *whole)
-        return cls(parts, sizes, assignment, int(counts.sum() - sizes.sum()))
+        return cls(parts, sizes, assignment, counts, int(counts.sum() - sizes.sum()))
 
-    def pieces(self, counts: IntArray) -> Pieces:
-        """Return the published pieces of all cells, given the records of each cell."""
-        cell, bucket, records = self.assignment.pieces(counts)
+    @cached_property
+    def pieces(self) -> Pieces:
+        """The published pieces of all cells."""
+        cell, bucket, records = self.assignment.pieces(self.counts)
         shown = np.flatnonzero((bucket >= 0) & (records > 0))
         return Pieces(cell[shown], bucket[shown], records[shown])
 
-    def count_linked(self, counts: IntArray) -> int:
+    @cached_property
+    def lists(self) -> tuple[kernels.Pairs, ...]:
+        """Of each part, its values and their buckets."""
+        cell, bucket, records = self.pieces.cell, self.pieces.bucket, self.pieces.records
+        columns = [(part.values[cell], part.n_values) for part in self.parts]
+        return tuple(kernels.count_pairs(*column, bucket, self.n_buckets, records) for column in columns)
+
+    def count_linked(self) -> int:
         """Return how many records are in buckets that link the quasi values of their parts."""
-        pieces = self.pieces(counts)
-        return int(self.sizes[find_linked_buckets(self.parts, pieces.cell, pieces.bucket, self.n_buckets)].sum())
+        cell, bucket = self.pieces.cell, self.pieces.bucket
+        return int(self.sizes[find_linked_buckets(self.parts, cell, bucket, self.n_buckets)].sum())
 
 
 def find_linked_buckets(parts: Sequence[Part], cells: AnyIntArray, bucket: AnyIntArray, n_buckets: int) -> BoolArray:

@@ -161,7 +161,7 @@ def class_shares(problem: Problem, plan: Plan, place: int) -> ShareTally:
 
 def bucket_shares(problem: Problem, plan: SlicedPlan, place: int) -> ShareTally:
     """Return the shares of the values of one sensitive attribute in buckets."""
-    pieces = plan.pieces(problem.cells.counts)
+    pieces = plan.pieces
     number = problem.cells.codes[len(problem.quasi) + place][pieces.cell].astype(np.int32)
     keys = _leaf_keys(problem.sensitive[place].taxonomy)
     return ShareTally.of(keys, number, pieces.bucket, pieces.records, plan.n_buckets)

@@ -23,7 +23,7 @@ from shoal.manifest import FIGURES, FORMAT, About
 from shoal.methods.base import AnyPlan
 from shoal.models.base import ValueModel
 from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
-from shoal.plan.problem import Attribute, Problem
+from shoal.plan.problem import Attribute
 from shoal.plan.slices import SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
@@ -76,7 +76,7 @@ class Hiding:
     sizes: IntArray  # (n_sizes,)
     times: IntArray | None = None  # (n_sizes,) classes of each size; None: one
     people: People | None = None  # if the policy counts people
-    slices: tuple[Problem, SlicedPlan] | None = None  # if records were taken apart
+    slices: SlicedPlan | None = None  # if records were taken apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -205,13 +205,14 @@ def file_digest(path: Path) -> str:
 class OpenedFile:
     """A file of a source as it was when it was opened, before any of it was read.
 
-    A run reads its source several times. The digest is taken once the release is verified, and only of a file that is
-    still the same: then it is the digest of the bytes that were read.
+    A run reads its source several times. Its digest is asked for once the release is verified, and given only of a file
+    that is still the same: then it is the digest of the bytes that were read. Who asks before has it taken earlier.
     """
 
     path: Path
     state: tuple[int, ...]
     sha256: str  # of a file that had changed just before, whose times may not tell that it changes again; else empty
+    taken: list[str] = field(default_factory=list, compare=False)  # once: the digest
 
     @classmethod
     def of(cls, path: Path) -> OpenedFile:
@@ -223,13 +224,14 @@ class OpenedFile:
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes, or raise if they may be others than those that were read."""
         try:
-            found = file_digest(self.path)
-            same = _state(self.path) == self.state and self.sha256 in ("", found)
+            if self.sha256 or not self.taken:
+                self.taken[:] = [file_digest(self.path)]
+            same = _state(self.path) == self.state and self.sha256 in ("", *self.taken)
         except OSError as error:
             raise InputError(f"cannot read {self.path.name}: {error.strerror or 'input or output error'}") from None
         if not same:
             raise InputError(f"{self.path.name} changed while it was being read; nothing was published")
-        return found
+        return self.taken[0]
 
 
 def _state(path: Path) -> tuple[int, ...]:

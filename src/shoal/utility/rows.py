@@ -191,7 +191,7 @@ class SlicedRows(Rows):
     @classmethod
     def of(cls, problem: Problem, plan: SlicedPlan, weights: FloatArray | None = None) -> SlicedRows:
         """Return what a plan publishes; *weights* counts only a share of each cell's records."""
-        pieces = plan.pieces(problem.cells.counts)
+        pieces = plan.pieces
         records = pieces.records.astype(np.float64)
         held = tuple(_part_columns(problem, part, pieces.cell) for part in plan.parts)
         columns = tuple(_narrowest(held, place) for place in range(len(problem.quasi) + len(problem.sensitive)))

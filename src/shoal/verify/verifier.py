@@ -109,7 +109,10 @@ def _verify_files(
             from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
 
             plan = read_plan(public / agreed.file, agreed)
-        checks += [check_hygiene(public / file.file, file) for file in (manifest.data, *manifest.tables.values())]
+        files = (manifest.data, *manifest.tables.values())
+        if not all((public / file.file).is_file() for file in files):
+            raise OSError("no plain file")  # of a pipe or a device the end may never come
+        checks += [check_hygiene(public / file.file, file) for file in files]
         rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
         path, labelled = None, None
         if given.source is not None:

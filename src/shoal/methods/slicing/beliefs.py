@@ -22,6 +22,7 @@ from shoal.plan.slices import Part, Pieces, link_parts
 
 _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
+_SOME = 4096  # tuples that are looked at before all are
 _ALL = np.iinfo(np.int64).max
 
 
@@ -63,14 +64,16 @@ class Beliefs:
     value of one part.
     """
 
-    def __init__(self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int) -> None:
+    def __init__(
+        self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int, lists: Sequence[Pairs] = ()
+    ) -> None:
         self._problem = problem
         self._parts = tuple(parts)
         self._pieces = pieces
         self._n_buckets = n_buckets
         sizes = counting.sum_groups(pieces.bucket, pieces.records, n_buckets)
         self._log_size = np.log(np.maximum(sizes, 1).astype(np.float64))
-        self.lists = [self._list(part.values[pieces.cell], part.n_values) for part in parts]
+        self.lists = lists or [self._list(part.values[pieces.cell], part.n_values) for part in parts]
         self._tuple_of, self._tuples = _tuples(parts, pieces)
         published = counting.sum_groups(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
         self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]
@@ -137,7 +140,8 @@ class Beliefs:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
 
         A mixture of groups reaches at least what the weakest of them does, which is exact; above that it is rounded.
-        So only mixtures with a group weaker than all tuples of one group can be the weakest.
+        So only mixtures with a group weaker than all tuples of one group can be the weakest; none is, if some tuple is
+        of a weakest group alone.
         """
         judge = self._judges[place]
         model, view = judge.requirement.model, self._view(judge.requirement)
@@ -146,6 +150,9 @@ class Beliefs:
         least = np.full(self.n_tuples, -np.inf)
         if not view.joins:
             figures = sign * judge.reach(*self._groups(judge, view))
+            matches, least = self._match(rows[:_SOME], view, figures)
+            if (least[matches == 1] == figures.min()).any():
+                return sign * float(figures.min())
             matches, least = self._match(rows, view, figures)
             weakest_alone = least[matches == 1].min(initial=np.inf)
             rows = rows[(matches > 1) & (least < weakest_alone)]

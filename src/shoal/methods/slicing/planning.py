@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,7 +178,8 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     choices = [part.quasi for part in parted.parts if part.quasi]
     if method.cut_by == "all":
         choices = [tuple(sorted({place for places in choices for place in places}))]
-    cut = [_make_buckets_along(method, problem, parted, smallest, places) for places in choices]
+    with ThreadPoolExecutor() as threads:
+        cut = list(threads.map(partial(_make_buckets_along, method, problem, parted, smallest), choices))
     step.advance(int(parted.counts.sum()))
     if len(cut) == 1:
         return cut[0].pieces()
@@ -258,7 +261,7 @@ def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: Sli
             f"{', '.join(given_up)} go with the sensitive attribute but had to be in other parts: with them beside "
             "it the requirement could not be met; ask for less or generalize (column_frequency) to have them together"
         )
-    pieces = plan.pieces(problem.cells.counts)
+    pieces = plan.pieces
     for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
         records = np.bincount(problem.value_codes[place][pieces.cell], pieces.records)
         if int(records.max()) == 1 < int(records.sum()):

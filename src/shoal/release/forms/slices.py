@@ -231,7 +231,7 @@ class SlicedPublication(PlannedPublication):
 
     def find_cells(self) -> IntArray:
         """Return the cells of the problem of which some record is in a bucket."""
-        return self.plan.pieces(self.encoding.problem.cells.counts).cell
+        return self.plan.pieces.cell
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Return what an adversary's beliefs about every tuple keep."""
@@ -243,11 +243,11 @@ class SlicedPublication(PlannedPublication):
 
     def hiding(self) -> Hiding:
         """Return the sizes of buckets, and what tells how well it is hidden who is in the table."""
-        return Hiding(self.plan.sizes, slices=(self.encoding.problem, self.plan))
+        return Hiding(self.plan.sizes, slices=self.plan)
 
     def levels(self) -> dict[str, Any]:
         """Return how many records publish a value of which level, for each column of a generalized part."""
-        pieces = self.plan.pieces(self.encoding.problem.cells.counts)
+        pieces = self.plan.pieces
         found: dict[str, Any] = {}
         for part, names in zip(self.plan.parts, name_columns(self.parts), strict=True):
             if part.lo is None or part.hi is None:
@@ -330,7 +330,7 @@ def label_regions(
 
     Only regions with a published record have labels, and entries of the manifest.
     """
-    shown = plan.pieces(encoding.problem.cells.counts).cell
+    shown = plan.pieces.cell
     counted_cells = shown if encoding.kept is None else encoding.kept[shown]
     columns: dict[tuple[int, int], PublishedColumn] = {}
     entries: dict[str, Mapping[str, Any]] = {}
@@ -388,24 +388,20 @@ def assign_buckets(assignment: Assignment, cells: CodeArray, chance: Chance) -> 
 
 def measure_beliefs(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple[Guarantee, ...]:
     """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
-    pieces = plan.pieces(problem.cells.counts)
-    beliefs = Beliefs(problem, plan.parts, pieces, plan.n_buckets)
+    beliefs = Beliefs(problem, plan.parts, plan.pieces, plan.n_buckets, plan.lists)
     reached: dict[int, Guarantee] = {}
     for place, requirement in enumerate(problem.requirements):
-        worst = float(_smallest_crowd(problem, plan)) if requirement.values is None else beliefs.worst(place)
+        worst = float(_smallest_crowd(plan)) if requirement.values is None else beliefs.worst(place)
         found = Guarantee(policy.privacy[requirement.number], worst)
         reached[requirement.number] = found.weaken(reached.get(requirement.number, found))
     return tuple(reached[number] for number in sorted(reached))
 
 
-def _smallest_crowd(problem: Problem, plan: SlicedPlan) -> int:
+def _smallest_crowd(plan: SlicedPlan) -> int:
     """Return the fewest records that share a bucket, or quasi values within one part: column frequency."""
-    pieces = plan.pieces(problem.cells.counts)
-    smallest = int(plan.sizes.min())
-    for part in plan.parts:
-        totals = kernels.sum_groups(part.values[pieces.cell].astype(np.int32), pieces.records, part.n_values)
-        smallest = min(smallest, int(totals[totals > 0].min()))
-    return smallest
+    cell, records = plan.pieces.cell, plan.pieces.records
+    totals = [kernels.sum_groups(part.values[cell], records, part.n_values) for part in plan.parts]
+    return min(int(plan.sizes.min()), *(int(each[each > 0].min()) for each in totals))
 
 
 def measure_slices(problem: Problem, plan: SlicedPlan, *, expensive: bool) -> Utility:
