@@ -17,7 +17,7 @@ import pytest
 
 SIDE = 1000
 N = 1_200_000
-LIMIT_MIB = 130  # on top of what the interpreter and the compiled kernels take: too little for all classes at once
+LIMIT_MIB = 110  # on top of what the interpreter and the compiled kernels take: too little for all classes at once
 
 # Everything is loaded and compiled first; then the address space may grow by so much.
 LIMITED = """

@@ -240,7 +240,7 @@ def workers_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def tasks(monkeypatch: pytest.MonkeyPatch) -> Tasks:
     tasks = Tasks()
     for name in ("pieces_of", "collect_pieces"):
-        monkeypatch.setattr(checking, name, getattr(tasks, name))
+        monkeypatch.setattr(shipping, name, getattr(tasks, name))
     monkeypatch.setattr(shipping, "CHUNK_ROWS", 100)
     return tasks
 
@@ -348,7 +348,7 @@ def test_where_tasks_do_not_come_to_an_end_the_driver_reads(tasks: Tasks, failin
         return send(frame, work)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checking, "pieces_of", lose)
+        patch.setattr(shipping, "pieces_of", lose)
         assert by_tasks(release, manifest, table, witness) == alone(release, manifest, table, witness)
 
 
@@ -359,13 +359,13 @@ def test_where_tasks_do_not_come_to_an_end_the_driver_reads(tasks: Tasks, failin
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What tasks do; the driver reads nothing of it."""
     done = []
-    send = checking.pieces_of
+    send = shipping.pieces_of
 
     def watch(frame: Any, work: Any) -> Any:
         done.append(type(work).__name__)
         return send(frame, work)
 
-    monkeypatch.setattr(checking, "pieces_of", watch)
+    monkeypatch.setattr(shipping, "pieces_of", watch)
     return done
 
 

@@ -51,7 +51,7 @@ def estimate_query(table: tables.SlicedTable, entries: Mapping[str, Any], query:
     one part has all attributes of the query, and its error is 0 then.
 
     >>> rows = pa.table({"bucket": [1, 1, 1, 1], "sex": ["F", "F", "M", "M"], "ill": ["flu", "flu", "flu", "gout"]})
-    >>> sliced = SlicedTable.of(rows, {"parts": [["sex"], ["ill"]]})
+    >>> sliced = tables.SlicedTable.of(rows, {"parts": [["sex"], ["ill"]]})
     >>> entries = {"sex": {"kind": "category"}, "ill": {"kind": "category"}}
     >>> estimate_query(sliced, entries, Query(where={"sex": "F", "ill": "flu"}))
     Estimate(value=1.5, error=0.5)
