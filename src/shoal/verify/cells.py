@@ -95,7 +95,11 @@ class Cells:
 
     def join(self) -> Cells:
         """Return the same as one class."""
-        joined = (Counts(one.values, *sum_up(one.pairs & LOW, one.counts)) for one in self.subjects)
+        joined = []
+        for one in self.subjects:  # sums of whole numbers, exact below 2**53
+            counts = np.bincount(one.pairs & LOW, one.counts, one.values.shape[1]).astype(np.int64)
+            values = np.flatnonzero(counts)
+            joined.append(Counts(one.values, values.astype(np.uint64), counts[values]))
         return Cells(np.zeros((1, 1), dtype=np.int64), self.sizes.sum(keepdims=True), tuple(joined))
 
     @property
@@ -173,13 +177,14 @@ class Counting:
     share: Share = Share()
     limit: int | None = None  # bytes
     side: int = 0  # further bytes that a class will take
+    whole: Cells | None = None  # the whole table as one class, if the share is not all of it
+    known: bool = False  # whether an earlier pass has counted the whole table
     rows: int = 0
     sums: RowSums = field(default_factory=RowSums)
     texts: dict[str, Texts] = field(default_factory=dict)
     labels: dict[str, IntArray] = field(default_factory=dict)  # the rows of each label; none before the first rows
     let_go: list[Share] = field(default_factory=list)  # shares that were given up for lack of memory
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
-    _whole: Cells | None = None  # of the whole table as one class, if the share is not all of it
     _waiting: list[tuple[IntArray, Mapping[str, KeyArray]]] = field(default_factory=list)  # classes and words of rows
     _numbered: NumberedRows | None = None  # rows that wait, in fewer bytes
     _held: int = 0  # rows that wait
@@ -189,21 +194,28 @@ class Counting:
         self._note(rows.rows, rows.sums, rows.texts, rows.label_counts)
         if self.subjects is None:
             return
-        self._waiting.append((rows.classes, rows.words))
-        self._held += rows.rows
+        classes, words = rows.classes, rows.words
+        if self.known:
+            own = self.share.holds(classes)
+            classes, words = classes[:, own], {name: each[own] for name, each in words.items()}
+        if not classes.shape[1]:
+            return
+        self._waiting.append((classes, words))
+        self._held += classes.shape[1]
         if sum(classes.shape[1] for classes, _ in self._waiting) >= _FEWEST:
             self._number()
         n_cells = sum(one.n_cells for one in self._counted)
         if self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST:
             n_cells = _MOST  # classes are small, and so many rows have nearly as many cells
-        if self._held >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
+        most = _FEWEST >> self.share.bits if self.known else _MOST  # to add many takes memory, and lets classes go
+        if self._held >= min(most, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
             self.settle()
 
     def absorb(self, other: Counting) -> None:
         """Add what was counted elsewhere, of the share that this one began with."""
         self._note(other.rows, other.sums, other.texts, other.labels)
         for cells in other._counted:
-            self._join(cells, other._whole)
+            self._join(cells, other.whole)
 
     def _note(self, rows: int, sums: RowSums, texts: Mapping[str, Texts], labels: LabelCounts) -> None:
         self.rows += rows
@@ -233,8 +245,9 @@ class Counting:
 
     def _join(self, more: Cells, whole: Cells | None = None) -> None:
         if self.share.bits:
-            whole = whole or more.join()
-            self._whole = whole if self._whole is None else self._whole + whole
+            if not self.known:
+                whole = whole or more.join()
+                self.whole = whole if self.whole is None else self.whole + whole
             more = more.select(self.share.holds(more.classes))
         both = [*self._counted, more]
         # Adding takes memory for both, however many cells they have in common.
@@ -252,8 +265,8 @@ class Counting:
 
     def _halve(self, *counted: Cells) -> list[Cells]:
         """Let half of the classes go."""
-        if self._whole is None:
-            self._whole = sum((one.join() for one in counted[1:]), counted[0].join())
+        if self.whole is None:
+            self.whole = sum((one.join() for one in counted[1:]), counted[0].join())
         self.share, other = self.share.halves()
         self.let_go.append(other)
         return [one.select(self.share.holds(one.classes)) for one in counted]
@@ -279,8 +292,8 @@ class Counting:
         place = (self.subjects or ()).index(subject)
         own, sizes = self.cells.subjects[place], self.cells.sizes
         values, value, table = own.values, (own.pairs & LOW).astype(np.int64), None
-        if self._whole is not None:
-            every = self._whole.subjects[place]
+        if self.whole is not None:
+            every = self.whole.subjects[place]
             values, numbers = number_rows(np.append(every.values, own.values, axis=1))
             value, table = numbers[every.values.shape[1] :][value].astype(np.int64), every.counts
         names = self.texts[subject[0]] if len(subject) == 1 else {}

@@ -111,10 +111,12 @@ def _count_all(
     subjects = tuple(dict.fromkeys(subject for promise in promises for subject in promise.subjects))
     side = _BOX + _SIDE * len(manifest.of_role("quasi")) if populations else 0
     found = _Found({reader.name: reader.count(np.zeros(0, dtype=np.int32)) for reader in coder.labels})
-    waiting, n_passes = [Share()], 0
+    waiting, n_passes, whole = [Share()], 0, None
     while waiting:
-        blank = Counting(subjects if promises else None, waiting.pop(), reader.means.limit, side)
+        asked = subjects if promises else None
+        blank = Counting(asked, waiting.pop(), reader.means.limit, side, whole, known=whole is not None)
         counting = reader.count(coder, blank, manifest.rows)
+        whole = counting.whole
         waiting += counting.let_go
         n_passes += 1
         if n_passes > 1 and (counting.rows, counting.sums) != (found.rows, found.sums):
