@@ -91,7 +91,7 @@ def verify(
     given = Given(original, None, populations or {}, None, progress or Silent(), Means.of(memory, spark=spark))
     with ThreadPoolExecutor(1) as pool:  # takes the digests of the files while their rows are read
         digests = pool.submit(lambda: [check_digest(public / file.file, file) for file in files])
-        found = _verify_files(public, manifest, checks, given, spark)
+        found = _verify_files(public, manifest, files, checks, given, spark)
     try:
         return replace(found, checks=(*before, *digests.result(), *found.checks[len(before) :]))
     except reading.FAULTS as fault:
@@ -99,9 +99,13 @@ def verify(
 
 
 def _verify_files(
-    public: Path, manifest: Manifest, checks: list[Check], given: Given, spark: SparkSession | None
+    public: Path,
+    manifest: Manifest,
+    files: Sequence[DataFile],  # the rows', and those of further tables
+    checks: list[Check],
+    given: Given,
+    spark: SparkSession | None,
 ) -> Verification:
-    assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
     agreed = manifest.written.agreed
     try:
         plan = None
@@ -109,11 +113,10 @@ def _verify_files(
             from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
 
             plan = read_plan(public / agreed.file, agreed)
-        files = (manifest.data, *manifest.tables.values())
-        if not all((public / file.file).is_file() for file in files):
-            raise OSError("no plain file")  # of a pipe or a device the end may never come
-        checks += [check_hygiene(public / file.file, file) for file in files]
-        rows = _open(public / manifest.data.file, manifest.data, manifest, spark)
+        for file in files:
+            _require_plain(public / file.file)
+            checks.append(check_hygiene(public / file.file, file))
+        rows = _open(public / files[0].file, files[0], manifest, spark)
         path, labelled = None, None
         if given.source is not None:
             path, labelled = reading.find_witness(public), reading.read_labelled(public)
@@ -301,9 +304,13 @@ def check_folder(public: Path, files: Sequence[str], pages: Mapping[str, FileDig
     return Check("folder", True, "no other files")
 
 
-def _digest(path: Path) -> str:
+def _require_plain(path: Path) -> None:
     if not path.is_file():
         raise OSError("no plain file")  # of a pipe or a device the end may never come
+
+
+def _digest(path: Path) -> str:
+    _require_plain(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
