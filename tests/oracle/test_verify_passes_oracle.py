@@ -1,4 +1,4 @@
-"""A release read in several passes gets the answer that it gets in one: honest and spoiled, all methods, all models.
+"""Classes that are counted in parts get the answer that they get at once: honest and spoiled, all methods, all models.
 
 Truth is checked by the witness, or without it by matching rows; a witness that tells the truth never changes a verdict.
 """
@@ -22,8 +22,8 @@ from shoal.core.registry import discover
 from shoal.models.base import PrivacyModel
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.verify.cells import Counting, Share
-from shoal.verify.passes import Means, Reader
+from shoal.verify.cells import CellFile, Cells
+from shoal.verify.passes import Means
 from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_table
@@ -165,7 +165,7 @@ def compare(
     population: Source,
     *limits: int,
 ) -> dict[str, Verification]:
-    """Check a release spoiled in every way, in one pass and in several, and return the answers, which are the same.
+    """Check a release spoiled in every way, at once and in parts, and return the answers, which are the same.
 
     With and without a witness truth is given by different means, but no release is true by its witness alone.
     """
@@ -197,16 +197,17 @@ def compare(
 
 
 @pytest.fixture
-def shares(monkeypatch: pytest.MonkeyPatch) -> list[Share]:
-    """The shares of classes that were counted, each in a pass of its own."""
-    used = []
-    count = Reader.count
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[Cells]:
+    """The parts of classes that were read again from a file."""
+    used: list[Cells] = []
+    read = CellFile.read
 
-    def watched(reader: Reader, coder: Any, counting: Counting, n_rows: int) -> Any:
-        used.append(counting.share)
-        return count(reader, coder, counting, n_rows)
+    def watched(file: CellFile) -> Iterator[list[Cells]]:
+        for pieces in read(file):
+            used.extend(pieces)
+            yield pieces
 
-    monkeypatch.setattr(Reader, "count", watched)
+    monkeypatch.setattr(CellFile, "read", watched)
     return used
 
 
@@ -216,7 +217,7 @@ def test_no_model_is_left_out() -> None:
 
 @pytest.mark.parametrize(("name", "parameters"), [(name, case) for name, cases in MODELS.items() for case in cases])
 def test_all_models_under_mondrian(
-    name: str, parameters: dict[str, Any], population: Source, shares: list[Share], tmp_path: Path
+    name: str, parameters: dict[str, Any], population: Source, parts: list[Cells], tmp_path: Path
 ) -> None:
     table = people(1)
     models = [{name: parameters}] if name == "k-anonymity" else [K, {name: parameters}]
@@ -225,12 +226,12 @@ def test_all_models_under_mondrian(
     found = compare(*release, open_source(table), population, limit)
     assert found["honest"].verified
     assert not any(found[name].verified for name in ("another illness", "a row less", "rows twice", "false rows"))
-    assert any(share.bits for share in shares)
+    assert parts
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("with_source", [True, False], ids=["with the source", "without it"])
-def test_all_methods(method: str, with_source: bool, population: Source, shares: list[Share], tmp_path: Path) -> None:
+def test_all_methods(method: str, with_source: bool, population: Source, parts: list[Cells], tmp_path: Path) -> None:
     table = people(2)
     models = {"plain": [], "incognito": [K]}.get(method, [K, {"entropy-l-diversity": {"l": 1.5}}])
     release = released(table, policy(method, *models), tmp_path)
@@ -238,4 +239,4 @@ def test_all_methods(method: str, with_source: bool, population: Source, shares:
     limits = (150,) if method == "incognito" else (TIGHT, LOOSE)  # it makes two classes
     found = compare(*release, source, population, *limits)
     assert found["honest"].verified
-    assert any(share.bits for share in shares) == bool(models)
+    assert bool(parts) == bool(models)

@@ -1,4 +1,4 @@
-"""Passes over a release: shares of its classes, what is counted elsewhere, and the memory that they have."""
+"""Counting a release: parts of its classes that wait in a file, what is counted elsewhere, and memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 
 import shoal
 from shoal.cli import app
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import UsageError
 from shoal.core.progress import Silent
 from shoal.sources.opening import open_source
 from shoal.verify import cells, passes
-from shoal.verify.cells import CodedRows, Counting, Share
+from shoal.verify.cells import CodedRows, Counting
 from shoal.verify.classes import read_all_covers
 from shoal.verify.coding import ReleaseCoder, SourceCoder
 from shoal.verify.contents import RowSums
@@ -50,12 +50,32 @@ def coded_rows(kind: str, n: int, seed: int) -> CodedRows:
     )
 
 
-def classes_of(counting: Counting) -> dict[tuple[int, ...], tuple[int, dict[str | None, int]]]:
-    """Return what each class has, by what it shows."""
-    found = counting.histograms(("s",))
-    names = [{found.values[v]: int(c) for v, c in zip(*own, strict=True)} for own in cut(found)]
-    shown = map(tuple, counting.cells.classes.T.tolist())
-    return dict(zip(shown, zip(found.sizes.tolist(), names, strict=True), strict=True))
+Shown = dict[tuple[int, ...], tuple[int, dict[str | None, int]]]
+
+
+def count_rows(batches: list[CodedRows], **given: Any) -> Counting:
+    counting = Counting((("s",),), **given)
+    for rows in batches:
+        counting.add(rows)
+    counting.settle()
+    return counting
+
+
+def classes_of(counting: Counting) -> list[Shown]:
+    """Return what each class has, by what it shows, share by share."""
+    shares = []
+    for own in counting.shares():
+        found = counting.histograms(own, ("s",))
+        names = [{found.values[v]: int(c) for v, c in zip(*some, strict=True)} for some in cut(found)]
+        shown = map(tuple, own.classes.T.tolist())
+        shares.append(dict(zip(shown, zip(found.sizes.tolist(), names, strict=True), strict=True)))
+    return shares
+
+
+def tables_of(counting: Counting) -> list[dict[str | None, int]]:
+    """Return how often each value occurs in the whole table, as each share has it."""
+    found = [counting.histograms(own, ("s",)) for own in counting.shares()]
+    return [dict(zip(one.values, one.whole.tolist(), strict=True)) for one in found]
 
 
 def cut(found: Histograms) -> Iterator[tuple[list[int], list[int]]]:
@@ -68,32 +88,21 @@ def cut(found: Histograms) -> Iterator[tuple[list[int], list[int]]]:
 )
 def test_shares_together_have_all_classes_and_each_fits(kind: str, n: int, seed: int, limit: int) -> None:
     batches = [coded_rows(kind, n, seed + number) for number in range(3)]
-    whole = Counting((("s",),))
-    for rows in batches:
-        whole.add(rows)
-    whole.settle()
-    expected, found, waiting = classes_of(whole), {}, [Share()]
-    table = dict(zip(whole.histograms(("s",)).values, whole.histograms(("s",)).whole.tolist(), strict=True))
-    while waiting:
-        counting = Counting((("s",),), waiting.pop(), limit)
-        try:
-            for rows in batches:
-                counting.add(rows)
-            counting.settle()
-        except UsageError:
-            assert max(len(own) for _, own in expected.values()) * 140 + 140 > limit / 2
-            return
-        waiting += counting.let_go
-        assert (counting.rows, counting.sums) == (whole.rows, whole.sums)
-        if not counting.n_classes:
-            continue
-        assert 140 * counting.n_classes <= limit
-        histograms = counting.histograms(("s",))
-        assert dict(zip(histograms.values, histograms.whole.tolist(), strict=True)) == table
-        more = classes_of(counting)
-        assert not more.keys() & found.keys()
-        found |= more
+    whole, counting = count_rows(batches), count_rows(batches, limit=limit, expected=3 * n)
+    assert (counting.rows, counting.sums) == (whole.rows, whole.sums)
+    (expected,), (table,) = classes_of(whole), tables_of(whole)
+    try:
+        shares = classes_of(counting)
+    except UsageError:
+        assert max(len(own) for _, own in expected.values()) * 140 + 140 > limit / 8
+        return
+    found: Shown = {}
+    for own in shares:
+        assert 140 * len(own) <= limit
+        assert not own.keys() & found.keys()
+        found |= own
     assert found == expected
+    assert all(one == table for one in tables_of(counting))
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -102,11 +111,8 @@ def test_rows_that_get_their_numbers_in_several_steps_are_counted_as_one(kind: s
     found = []
     for fewest in (1 << 20, 100):  # all rows in one step, and two batches at a time
         monkeypatch.setattr(cells, "_FEWEST", fewest)
-        counting = Counting((("s",),))
-        for rows in batches:
-            counting.add(rows)
-        counting.settle()
-        found.append((classes_of(counting), counting.histograms(("s",)).whole.tolist()))
+        counting = count_rows(batches)
+        found.append((classes_of(counting), tables_of(counting)))
     assert found[0] == found[1]
 
 
@@ -114,18 +120,30 @@ def test_rows_that_get_their_numbers_in_several_steps_are_counted_as_one(kind: s
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_what_was_counted_elsewhere_is_joined(kind: str, limit: int | None) -> None:
     one, other = coded_rows(kind, 200, 1), coded_rows(kind, 300, 2)
-    here, there, both = (Counting((("s",),), limit=bytes_) for bytes_ in (limit, None, None))
-    for counting, rows in ((here, [one]), (there, [other]), (both, [one, other])):
-        for some in rows:
-            counting.add(some)
-        counting.settle()
+    here, there, both = count_rows([one], limit=limit, expected=500), count_rows([other]), count_rows([one, other])
     here.absorb(pickle.loads(pickle.dumps(there)))
     assert (here.rows, here.sums, here.texts) == (both.rows, both.sums, both.texts)
-    every = classes_of(both)
-    assert classes_of(here) == {
-        shown: every[shown] for shown in every if here.share.holds(np.array(shown)[:, np.newaxis])[0]
-    }
-    assert bool(here.let_go) == (limit is not None)
+    shares = classes_of(here)
+    assert {shown: own for share in shares for shown, own in share.items()} == classes_of(both)[0]
+    assert (len(shares) > 1) == (limit is not None)
+
+
+def test_a_class_in_many_pieces_fits_if_their_sum_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "_FEWEST", 20)
+    batches = [coded_rows("few labels", 20, number) for number in range(40)]
+    (expected,) = classes_of(count_rows(batches))
+    shares = classes_of(count_rows(batches, limit=6000, expected=800))
+    assert len(shares) > 1
+    assert {shown: own for share in shares for shown, own in share.items()} == expected
+
+
+def test_a_disk_that_is_full_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(UsageError, match=r"No space left.*TMPDIR"):
+        count_rows([coded_rows("values", 400, 1)], limit=900, expected=400)
 
 
 def test_entropies_do_not_depend_on_the_order_of_values() -> None:
@@ -195,26 +213,13 @@ def test_everything_that_tasks_need_can_be_sent_elsewhere(release: shoal.Release
     reader = Reader(rows, Given(source, None, {}, None, Silent(), Means()))
     one, another = (reader.count(coder, Counting((("illness",),)), 0) for coder in (coder, copied))
     assert one.sums == another.sums
-    assert one.cells.classes.tolist() == another.cells.classes.tolist()
-    assert one.cells.subjects[0].values.tolist() == another.cells.subjects[0].values.tolist()
+    (here,), (there,) = one.shares(), another.shares()
+    assert here.classes.tolist() == there.classes.tolist()
+    assert here.subjects[0].values.tolist() == there.subjects[0].values.tolist()
     (batch,) = table().combine_chunks().to_batches()
     nowhere = np.zeros((1, 3000), dtype=np.int64)
     found = pickle.loads(pickle.dumps(other.compare(batch, nowhere)))
     assert (found.rows, found.sums.rows) == (3000, 0)
-
-
-def test_rows_that_change_between_passes_are_refused(release: shoal.Release) -> None:
-    class Shrinking(MemoryRows):
-        left = 0
-
-        def batches(self, columns: Any) -> Iterator[pa.RecordBatch]:
-            batches = self._table.select(list(columns)).to_batches(max_chunksize=1000)
-            type(self).left += 1
-            return iter(batches if self.left < 2 else batches[:-1])
-
-    rows = Shrinking(release.data.combine_chunks())
-    with pytest.raises(InputError, match="the release changed while it was being read"):
-        verify_table(rows, release.manifest, means=Means(20_000, 1), source=open_source(table()))
 
 
 def test_a_class_that_does_not_fit_alone_is_refused(release: shoal.Release) -> None:
@@ -230,8 +235,7 @@ def test_the_command_takes_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     few = CliRunner().invoke(app, ["verify", str(tmp_path / "out"), "--memory", "3MiB"])
     assert few.exit_code == 2
     monkeypatch.setattr(passes, "_LEAST", 20_000)
-    counted = []
-    count = Reader.count
-    monkeypatch.setattr(Reader, "count", lambda *given: counted.append(given) or count(*given))
+    written, write = [], cells.CellFile.write
+    monkeypatch.setattr(cells.CellFile, "write", lambda *given: written.append(given) or write(*given))
     assert verify(tmp_path / "out", source=open_source(table()), memory=1).verified
-    assert len(counted) > 2
+    assert written

@@ -1,20 +1,24 @@
 """Classes of published rows, their sizes, and the sensitive values in each, counted while rows stream by.
 
-Where the classes of a release do not fit into memory they are counted in several passes, each over a share of them: a
-pass that outgrows its memory lets half of its classes go, by a hash of what they show, and they get another pass.
+Where the classes of a release do not fit into memory, what is counted of them waits in a temporary file, in parts by a
+hash of what classes show; then each part is read and added up by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_starts
+from shoal.core.randomness import explain_file_errors
 from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms
 from shoal.verify.form import LabelCounts
@@ -23,29 +27,9 @@ from shoal.verify.numbering import HALF, LOW, Number, number_rows, pair, sum_up
 
 Texts = dict[int, str | None]  # what the words of an attribute's values stand for; None: missing
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-_MOST_BITS = 48
+_MOST_PARTS = 1 << 12
 _FEWEST, _MOST = 1 << 20, 12_000_000  # rows that wait to be counted: 8 for each cell so far, between these
 _CELL, _ROW = 140, 200  # bytes that a cell and a waiting row take while they are counted, estimated on the high side
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Classes whose hashes end in the same bits; without bits, all of them."""
-
-    ending: int = 0
-    bits: int = 0
-
-    def halves(self) -> tuple[Share, Share]:
-        """Return both halves of it."""
-        return Share(self.ending, self.bits + 1), Share(self.ending | 1 << self.bits, self.bits + 1)
-
-    def holds(self, classes: IntArray) -> BoolArray:
-        """Return (n_classes,) whether classes, given by (n_columns, n_classes) numbers, are among them."""
-        word = np.zeros(classes.shape[1], dtype=np.uint64)
-        for column in classes:
-            word = (word ^ column.view(np.uint64)) * _SPREAD
-            word ^= word >> HALF
-        return np.asarray(word & np.uint64((1 << self.bits) - 1) == np.uint64(self.ending), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,33 +49,20 @@ class Cells:
     sizes: IntArray  # (n_classes,)
     subjects: tuple[Counts, ...]
 
-    def __add__(self, other: Cells) -> Cells:
-        """Return what both count."""
-        classes, owner = number_rows(np.append(self.classes, other.classes, axis=1))
-        n_own = self.classes.shape[1]
-        sizes = np.zeros(classes.shape[1], dtype=np.int64)
-        sizes[owner[:n_own]] = self.sizes
-        sizes[owner[n_own:]] += other.sizes
+    @staticmethod
+    def add_up(pieces: Sequence[Cells]) -> Cells:
+        """Return what all of them count."""
+        if len(pieces) == 1:
+            return pieces[0]
+        classes, owner = number_rows(np.concatenate([one.classes for one in pieces], axis=1))
+        sizes = np.bincount(owner, np.concatenate([one.sizes for one in pieces]))  # exact below 2**53
+        owners = np.split(owner, np.cumsum([len(one.sizes) for one in pieces[:-1]]))
         subjects = []
-        for one, two in zip(self.subjects, other.subjects, strict=True):
-            values, numbers = number_rows(np.append(one.values, two.values, axis=1))
-            n_values = one.values.shape[1]
-            pairs = np.append(
-                _renumber(one.pairs, owner[:n_own], numbers[:n_values]),
-                _renumber(two.pairs, owner[n_own:], numbers[n_values:]),
-            )
-            subjects.append(Counts(values, *sum_up(pairs, np.append(one.counts, two.counts))))
-        return Cells(classes, sizes, tuple(subjects))
-
-    def select(self, classes: BoolArray) -> Cells:
-        """Return the cells of some classes; values keep their numbers."""
-        place = np.cumsum(classes) - 1
-        subjects = []
-        for one in self.subjects:
-            own = classes[one.pairs >> HALF]
-            pairs = pair(place[one.pairs[own] >> HALF], one.pairs[own] & LOW)
-            subjects.append(Counts(one.values, pairs, one.counts[own]))
-        return Cells(self.classes[:, classes], self.sizes[classes], tuple(subjects))
+        for own in zip(*(one.subjects for one in pieces), strict=True):
+            values, numbers = _number_values(own)
+            pairs = [_renumber(*three) for three in zip(own, owners, numbers, strict=True)]
+            subjects.append(Counts(values, *sum_up(np.concatenate(pairs), np.concatenate([one.counts for one in own]))))
+        return Cells(classes, sizes.astype(np.int64), tuple(subjects))
 
     def join(self) -> Cells:
         """Return the same as one class."""
@@ -108,8 +79,91 @@ class Cells:
         return len(self.sizes) + sum(len(one.pairs) for one in self.subjects)
 
 
-def _renumber(pairs: KeyArray, owner: CodeArray, value: CodeArray) -> KeyArray:
-    return pair(owner[pairs >> HALF], value[pairs & LOW])
+def _number_values(pieces: Sequence[Counts]) -> tuple[KeyArray, list[CodeArray]]:
+    """Return the values of all pieces, those of the first one first, and for each piece the numbers of its own."""
+    values = pieces[0].values
+    if all(one.values is values for one in pieces):
+        return values, [np.arange(values.shape[1], dtype=np.int32)] * len(pieces)
+    values, numbers = number_rows(np.concatenate([one.values for one in pieces], axis=1))
+    return values, np.split(numbers, np.cumsum([one.values.shape[1] for one in pieces[:-1]]))
+
+
+def _renumber(own: Counts, owner: NDArray[np.integer], value: CodeArray) -> KeyArray:
+    return pair(owner[own.pairs >> HALF], value[own.pairs & LOW])
+
+
+class CellFile:
+    """Cells in a temporary file without a name, those of each part of the classes together."""
+
+    def __init__(self, n_parts: int) -> None:
+        self.n_parts = n_parts
+        self.whole: Cells | None = None  # all of them as one class
+        self._begins: list[list[int]] = [[] for _ in range(n_parts)]  # where the pieces of each part are
+        with _writing():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the finalizer
+        weakref.finalize(self, self._file.close)
+
+    def write(self, cells: Cells) -> None:
+        """Keep these cells, too; their values get the numbers that they have in the whole."""
+        joined = cells.join()
+        self.whole = joined if self.whole is None else Cells.add_up([self.whole, joined])
+        part = _hash(cells.classes) & np.uint64(self.n_parts - 1)
+        order, first = _sort_parts(part, self.n_parts)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order)) - first[part[order]]
+        columns, firsts = [[cells.classes[:, order], _narrow(cells.sizes[order])]], [first]
+        for own, every in zip(cells.subjects, self.whole.subjects, strict=True):
+            by_part, first = _sort_parts(part[own.pairs >> HALF], self.n_parts)
+            numbers = _number_values((every, own))[1][1]
+            columns.append([_renumber(own, place, numbers)[by_part], _narrow(own.counts[by_part])])
+            firsts.append(first)
+        with _writing():
+            self._file.seek(0, 2)
+            for number in np.flatnonzero(np.diff(firsts[0])):
+                self._begins[number].append(self._file.tell())
+                for some, first in zip(columns, firsts, strict=True):
+                    for column in some:
+                        np.save(self._file, column[..., first[number] : first[number + 1]])
+
+    def read(self) -> Iterator[list[Cells]]:
+        """Yield the pieces of each part that has some."""
+        if self.whole is None:
+            return
+        for begins in self._begins:
+            pieces = []
+            for begin in begins:
+                self._file.seek(begin)
+                classes, sizes = np.load(self._file), np.load(self._file).astype(np.int64)
+                subjects = [
+                    Counts(every.values, np.load(self._file), np.load(self._file).astype(np.int64))
+                    for every in self.whole.subjects
+                ]
+                pieces.append(Cells(classes, sizes, tuple(subjects)))
+            if pieces:
+                yield pieces
+
+
+_writing = partial(explain_file_errors, "the variable TMPDIR names a folder with more space")
+
+
+def _hash(classes: IntArray) -> KeyArray:
+    """Return (n_classes,) words that are alike for no reason, given (n_columns, n_classes) numbers."""
+    word = np.zeros(classes.shape[1], dtype=np.uint64)
+    for column in classes:
+        word = (word ^ column.view(np.uint64)) * _SPREAD
+        word ^= word >> HALF
+    return word
+
+
+def _sort_parts(part: KeyArray, n_parts: int) -> tuple[IntArray, IntArray]:
+    """Return the order that puts the parts one after another, and (n_parts + 1,) where each begins."""
+    order = np.argsort(part.astype(np.uint16), kind="stable")  # by digits, as numbers of 16 bits are
+    return order, np.searchsorted(part[order], np.arange(n_parts + 1, dtype=np.uint64))
+
+
+def _narrow(counts: IntArray) -> NDArray[np.integer]:
+    """Return the same numbers in as few bytes as they need."""
+    return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
 class NumberedRows:
@@ -171,51 +225,42 @@ class CodedRows:
 
 @dataclass(slots=True, eq=False)
 class Counting:
-    """What a pass over a release has found so far: of all rows, and of the classes of a share."""
+    """What a pass over a release has found so far."""
 
     subjects: tuple[Subject, ...] | None  # None: classes are not asked for
-    share: Share = Share()
     limit: int | None = None  # bytes
     side: int = 0  # further bytes that a class will take
-    whole: Cells | None = None  # the whole table as one class, if the share is not all of it
-    known: bool = False  # whether an earlier pass has counted the whole table
+    expected: int = 0  # rows
     rows: int = 0
     sums: RowSums = field(default_factory=RowSums)
     texts: dict[str, Texts] = field(default_factory=dict)
     labels: dict[str, IntArray] = field(default_factory=dict)  # the rows of each label; none before the first rows
-    let_go: list[Share] = field(default_factory=list)  # shares that were given up for lack of memory
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
     _waiting: list[tuple[IntArray, Mapping[str, KeyArray]]] = field(default_factory=list)  # classes and words of rows
     _numbered: NumberedRows | None = None  # rows that wait, in fewer bytes
     _held: int = 0  # rows that wait
+    _file: CellFile | None = None  # all cells so far, if they do not fit
 
     def add(self, rows: CodedRows) -> None:
         """Count the next rows."""
         self._note(rows.rows, rows.sums, rows.texts, rows.label_counts)
-        if self.subjects is None:
+        if self.subjects is None or not rows.rows:
             return
-        classes, words = rows.classes, rows.words
-        if self.known:
-            own = self.share.holds(classes)
-            classes, words = classes[:, own], {name: each[own] for name, each in words.items()}
-        if not classes.shape[1]:
-            return
-        self._waiting.append((classes, words))
-        self._held += classes.shape[1]
+        self._waiting.append((rows.classes, rows.words))
+        self._held += rows.rows
         if sum(classes.shape[1] for classes, _ in self._waiting) >= _FEWEST:
             self._number()
         n_cells = sum(one.n_cells for one in self._counted)
-        if self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST:
+        if self._file is not None or (self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST):
             n_cells = _MOST  # classes are small, and so many rows have nearly as many cells
-        most = _FEWEST >> self.share.bits if self.known else _MOST  # to add many takes memory, and lets classes go
-        if self._held >= min(most, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
+        if self._held >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
             self.settle()
 
     def absorb(self, other: Counting) -> None:
-        """Add what was counted elsewhere, of the share that this one began with."""
+        """Add what was counted elsewhere."""
         self._note(other.rows, other.sums, other.texts, other.labels)
         for cells in other._counted:
-            self._join(cells, other.whole)
+            self._join(cells)
 
     def _note(self, rows: int, sums: RowSums, texts: Mapping[str, Texts], labels: LabelCounts) -> None:
         self.rows += rows
@@ -226,7 +271,7 @@ class Counting:
             known |= {word: text for word, text in more.items() if word not in known}
 
     def settle(self) -> None:
-        """Count what waits; let classes go, half of them at a time, that do not fit."""
+        """Count what waits."""
         self._number()
         numbered, self._numbered, self._held = self._numbered, None, 0
         if numbered is not None:
@@ -243,33 +288,41 @@ class Counting:
         self._numbered = self._numbered or NumberedRows(len(classes), subjects)
         self._numbered.add(classes, [np.stack([words[name] for name in subject]) for subject in subjects])
 
-    def _join(self, more: Cells, whole: Cells | None = None) -> None:
-        if self.share.bits:
-            if not self.known:
-                whole = whole or more.join()
-                self.whole = whole if self.whole is None else self.whole + whole
-            more = more.select(self.share.holds(more.classes))
+    def _join(self, more: Cells) -> None:
         both = [*self._counted, more]
-        # Adding takes memory for both, however many cells they have in common.
-        while not self._fits(*both) and max(len(one.sizes) for one in both) > 1 and self.share.bits < _MOST_BITS:
-            both = self._halve(*both)
-        cells = both[0] if len(both) == 1 else both[0] + both[1]
-        while not self._fits(cells):
-            if len(cells.sizes) < 2 or self.share.bits == _MOST_BITS:
-                raise UsageError(
-                    "this release does not fit into memory: one of its classes alone takes more than "
-                    f"{(self.limit or 0) / (1 << 20):.1f} MiB; allow more memory"
-                )
-            (cells,) = self._halve(cells)
-        self._counted = (cells,)
+        if self._file is None and self._fits(*both):  # adding takes memory for both, whatever they have in common
+            self._counted = (Cells.add_up(both),)
+            return
+        self._counted = ()
+        if self._file is None:
+            most = self.expected * (_CELL * (1 + len(more.subjects)) + self.side)  # bytes, if all rows are cells
+            spare = 2 if self.side else 8  # small parts are added up faster, but each is looked for in a population
+            n_parts = spare * most // (self.limit or 1)
+            self._file = CellFile(min(1 << max(n_parts, 1).bit_length(), _MOST_PARTS))
+        for cells in both:
+            self._file.write(cells)
 
-    def _halve(self, *counted: Cells) -> list[Cells]:
-        """Let half of the classes go."""
-        if self.whole is None:
-            self.whole = sum((one.join() for one in counted[1:]), counted[0].join())
-        self.share, other = self.share.halves()
-        self.let_go.append(other)
-        return [one.select(self.share.holds(one.classes)) for one in counted]
+    def shares(self) -> Iterator[Cells]:
+        """Yield all classes, once what waits is counted: at once or, if they do not fit, a part after another."""
+        if self._file is None:
+            yield from self._counted
+            return
+        for pieces in self._file.read():
+            if self._fits(*pieces):
+                yield Cells.add_up(pieces)
+                continue
+            cells = pieces[0]
+            for more in pieces[1:]:
+                cells = self._demand_fit(Cells.add_up([cells, more]))
+            yield self._demand_fit(cells)
+
+    def _demand_fit(self, cells: Cells) -> Cells:
+        if not self._fits(cells):
+            raise UsageError(
+                "this release does not fit into memory: some of its classes take more than "
+                f"{(self.limit or 0) / (1 << 20):.1f} MiB; allow more memory"
+            )
+        return cells
 
     def _fits(self, *counted: Cells) -> bool:
         if self.limit is None:
@@ -277,33 +330,18 @@ class Counting:
         cells = sum(_CELL * one.n_cells + self.side * len(one.sizes) for one in counted)
         return cells + _ROW * self._held <= self.limit
 
-    @property
-    def n_classes(self) -> int:
-        """How many classes were met."""
-        return sum(len(one.sizes) for one in self._counted)
-
-    @property
-    def cells(self) -> Cells:
-        """All that was counted, once it is settled; there are rows."""
-        return self._counted[0]
-
-    def histograms(self, subject: Subject) -> Histograms:
-        """Return the values of a subject in each class."""
+    def histograms(self, cells: Cells, subject: Subject) -> Histograms:
+        """Return the values of a subject in each class of a share."""
         place = (self.subjects or ()).index(subject)
-        own, sizes = self.cells.subjects[place], self.cells.sizes
-        values, value, table = own.values, (own.pairs & LOW).astype(np.int64), None
-        if self.whole is not None:
-            every = self.whole.subjects[place]
-            values, numbers = number_rows(np.append(every.values, own.values, axis=1))
-            value, table = numbers[every.values.shape[1] :][value].astype(np.int64), every.counts
+        own, every = cells.subjects[place], None if self._file is None else self._file.whole
         names = self.texts[subject[0]] if len(subject) == 1 else {}
-        start = np.searchsorted(own.pairs, np.arange(len(sizes) + 1, dtype=np.uint64) << HALF).astype(np.int64)
+        start = np.searchsorted(own.pairs, np.arange(len(cells.sizes) + 1, dtype=np.uint64) << HALF).astype(np.int64)
         return Histograms(
-            sizes=sizes,
+            sizes=cells.sizes,
             start=start,
-            value=value,
+            value=(own.pairs & LOW).astype(np.int64),
             count=own.counts,
-            values=tuple(names[word] for word in values[0].tolist()) if names else (),
-            n_values=values.shape[1],
-            table=table,
+            values=tuple(names[word] for word in own.values[0].tolist()) if names else (),
+            n_values=own.values.shape[1],
+            table=None if every is None else every.subjects[place].counts,
         )

@@ -13,7 +13,7 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.verify import form
 from shoal.verify.boxes import MOST_ROWS, BoxTree, Spans, TooLargeError, count_unmatched
-from shoal.verify.cells import Counting, Share
+from shoal.verify.cells import Counting
 from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
 from shoal.verify.contents import RowSums
 from shoal.verify.covers import Covers, check_readings, read_covers
@@ -91,7 +91,7 @@ def _choose_reader(rows: PublishedRows, given: Given, *, here: bool) -> Reader:
 
 @dataclass(slots=True)
 class _Found:
-    """What all passes over the release found."""
+    """What reading the release found."""
 
     labels: form.LabelCounts
     rows: int = 0
@@ -107,26 +107,17 @@ def _count_all(
     promises: Sequence[Promise],
     populations: Mapping[str, Population],
 ) -> _Found:
-    """Count all classes, in as many passes over the release as memory asks for, and judge them."""
+    """Count all classes and judge them, a share after another if they do not fit into memory."""
     subjects = tuple(dict.fromkeys(subject for promise in promises for subject in promise.subjects))
     side = _BOX + _SIDE * len(manifest.of_role("quasi")) if populations else 0
-    found = _Found({reader.name: reader.count(np.zeros(0, dtype=np.int32)) for reader in coder.labels})
-    waiting, n_passes, whole = [Share()], 0, None
-    while waiting:
-        asked = subjects if promises else None
-        blank = Counting(asked, waiting.pop(), reader.means.limit, side, whole, known=whole is not None)
-        counting = reader.count(coder, blank, manifest.rows)
-        whole = counting.whole
-        waiting += counting.let_go
-        n_passes += 1
-        if n_passes > 1 and (counting.rows, counting.sums) != (found.rows, found.sums):
-            raise InputError("the release changed while it was being read")
-        found.rows, found.sums, found.labels = counting.rows, counting.sums, counting.labels or found.labels
-        found.n_classes += counting.n_classes
-        if not counting.n_classes:
-            continue
-        cells = counting.cells
-        histograms = {subject: counting.histograms(subject) for subject in subjects}
+    asked = subjects if promises else None
+    blank = Counting(asked, reader.means.limit, side, expected=manifest.rows)
+    counting = reader.count(coder, blank, manifest.rows)
+    none = {reader.name: reader.count(np.zeros(0, dtype=np.int32)) for reader in coder.labels}
+    found = _Found(counting.labels or none, counting.rows, sums=counting.sums)
+    for cells in counting.shares():
+        found.n_classes += len(cells.sizes)
+        histograms = {subject: counting.histograms(cells, subject) for subject in subjects}
         totals = {name: one.count_covered(coder.classes.unpack(cells.classes)) for name, one in populations.items()}
         judged = [judge(promise, manifest, cells.sizes, histograms, totals) for promise in promises]
         if found.judged:
@@ -202,7 +193,7 @@ def _not_done(why: str) -> Check:
 
 
 class Population:
-    """A table of people in which classes are looked for; a row may be covered by classes of any pass."""
+    """A table of people in which classes are looked for; a row may be covered by classes of any share."""
 
     def __init__(self, source: Source, manifest: Manifest, covers: Mapping[str, Covers], given: Given) -> None:
         self._source = source

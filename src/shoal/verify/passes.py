@@ -73,7 +73,7 @@ class Reader:
         self.means = given.means
 
     def count(self, coder: ReleaseCoder, counting: Counting, n_rows: int) -> Counting:
-        """Read the release, about *n_rows* rows, and count its classes; the counting may let some of them go."""
+        """Read the release, about *n_rows* rows, and count its classes."""
         for rows in self.code_release(coder, n_rows):
             counting.add(rows)
         counting.settle()

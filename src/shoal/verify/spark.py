@@ -112,7 +112,7 @@ class PartitionCounted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountPartition:
-    """Counts the classes of a share in the rows of a partition."""
+    """Counts the classes in the rows of a partition."""
 
     form: shipping.PartitionForm | FileForm
     shared: shipping.Shared[tuple[ReleaseCoder, Counting]]  # a coder and a counting that have met nothing
