@@ -1,6 +1,8 @@
 """Where the time of a command goes, before and after: two installed commands run by turns on one table.
 
 ``python -m bench.profiling "10 million stays, Mondrian" stays.parquet policy.json --before ../old/.venv/bin/shoal``
+
+With ``--in-process``, ``shoal.anonymize`` is called by the Python beside each command, once before it counts.
 """
 
 from __future__ import annotations
@@ -8,14 +10,32 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.__main__ import RESULTS, write_pages
-from bench.measuring import shoal_command
+from bench.measuring import Finished, shoal_command
 from bench.running import Ran, anonymized
+
+_CALLS = """
+import json, resource, sys, time
+import shoal
+shoal.anonymize(sys.argv[1], sys.argv[2], seed=1)
+began = time.perf_counter()
+evidence = shoal.anonymize(sys.argv[1], sys.argv[2], seed=1).evidence
+seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([seconds, peak, {"seconds": evidence["seconds"]}]))
+"""
+
+
+def call(source: Path, policy: Path, shoal: Path) -> Ran:
+    """Return what the second of two calls in one process took."""
+    given = [shoal.with_name("python"), "-c", _CALLS, source, policy]
+    seconds, peak_mib, evidence = json.loads(subprocess.run(given, check=True, capture_output=True).stdout)
+    return Ran(Finished(seconds, peak_mib), evidence)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -27,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--before", type=Path, required=True, help="the command of the earlier version")
     parser.add_argument("--after", type=Path, default=shoal_command(), help="that of this version, unless given")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--in-process", action="store_true", help="call the package instead of the command")
     asked = parser.parse_args(arguments)
     policy = json.loads(asked.policy.read_text())
     found: dict[str, Any] = {"job": asked.title, "date": datetime.date.today().isoformat()}
@@ -34,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs: dict[str, list[Ran]] = {"before": [], "after": []}
         for _ in range(asked.turns):
             for which, own in runs.items():
-                own.append(anonymized(asked.source, policy, Path(temporary), shoal=getattr(asked, which)))
+                shoal = getattr(asked, which)
+                if asked.in_process:
+                    own.append(call(asked.source, asked.policy, shoal))
+                else:
+                    own.append(anonymized(asked.source, policy, Path(temporary), shoal=shoal))
     for which, own in runs.items():
         best = min(own, key=lambda run: run.finished.seconds)
         steps = {step: round(seconds, 2) for step, seconds in best.steps.items()}
