@@ -166,32 +166,65 @@ def _narrow(counts: IntArray) -> NDArray[np.integer]:
     return counts.astype(np.min_scalar_type(int(counts.max(initial=0))))
 
 
-class NumberedRows:
-    """Rows that wait to be counted, as pairs of numbers: of a class, and of a value of each subject."""
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedRows:
+    """Rows of a release as numbers: all that is asked of them."""
 
-    def __init__(self, n_columns: int, subjects: Sequence[Subject]) -> None:
-        self._classes: IntArray = np.zeros((n_columns, 0), dtype=np.int64)
+    rows: int
+    labels: NDArray[np.int32]  # (n_labelled, n_rows)
+    label_counts: LabelCounts
+    classes: IntArray  # (n_columns, n_rows)
+    words: Mapping[str, KeyArray]  # (n_rows,) of each sensitive attribute that a promise is about
+    texts: Mapping[str, Texts]  # what the words stand for
+    hashes: KeyArray | None  # (n_rows,) of the contents, if there is a source to compare with
+    sums: RowSums  # of the hashes, with the numbers of classes
+
+
+class WaitingRows:
+    """Rows that wait to be counted, most of them as pairs of numbers: of a class, and of a value of each subject."""
+
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        self.n_rows = 0
+        self._subjects = subjects
+        self._new: list[tuple[IntArray, Mapping[str, KeyArray]]] = []  # classes and words of rows without numbers yet
+        self._classes: IntArray | None = None  # (n_columns, n_classes)
         self._values: list[KeyArray] = [np.zeros((len(names), 0), dtype=np.uint64) for names in subjects]
         self._sizes: IntArray = np.zeros(0, dtype=np.int64)
         self._pairs: list[list[KeyArray]] = [[] for _ in subjects]
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are so far."""
-        return int(self._classes.shape[1])
+        """How many classes there are among the rows that have numbers."""
+        return len(self._sizes)
 
-    def add(self, classes: IntArray, subjects: Sequence[KeyArray]) -> None:
-        """Take rows, given (n_columns, n_rows) classes and, for each subject, (n_attributes, n_rows) words."""
-        self._classes, owner = _number_on(self._classes, classes)
+    def add(self, rows: CodedRows) -> None:
+        """Take rows."""
+        self._new.append((rows.classes, rows.words))
+        self.n_rows += rows.rows
+        if sum(classes.shape[1] for classes, _ in self._new) >= _FEWEST:
+            self._number()
+
+    def _number(self) -> None:
+        """Number the classes and values of rows that have no numbers yet."""
+        new, self._new = self._new, []
+        if not new:
+            return
+        classes = np.concatenate([numbers for numbers, _ in new], axis=1)
+        known = classes[:, :0] if self._classes is None else self._classes
+        self._classes, owner = _number_on(known, classes)
         sizes = np.bincount(owner, minlength=self._classes.shape[1])
         sizes[: len(self._sizes)] += self._sizes
         self._sizes = sizes
-        for place, words in enumerate(subjects):
-            self._values[place], numbers = _number_on(self._values[place], words)
+        words = {name: np.concatenate([own[name] for _, own in new]) for name in new[0][1]}
+        for place, names in enumerate(self._subjects):
+            values = np.stack([words[name] for name in names])
+            self._values[place], numbers = _number_on(self._values[place], values)
             self._pairs[place].append(pair(owner, numbers))
 
     def count(self) -> Cells:
-        """Return the cells of all rows, which wait no longer."""
+        """Return the cells of all rows, of which there are some and which wait no longer."""
+        self._number()
+        assert self._classes is not None  # noqa: S101  there are rows
         counted = []
         for values, parts in zip(self._values, self._pairs, strict=True):
             pairs = np.concatenate(parts)
@@ -209,20 +242,6 @@ def _number_on(known: NDArray[Number], columns: NDArray[Number]) -> tuple[NDArra
     return distinct, numbers[known.shape[1] :]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CodedRows:
-    """Rows of a release as numbers: all that is asked of them."""
-
-    rows: int
-    labels: NDArray[np.int32]  # (n_labelled, n_rows)
-    label_counts: LabelCounts
-    classes: IntArray  # (n_columns, n_rows)
-    words: Mapping[str, KeyArray]  # (n_rows,) of each sensitive attribute that a promise is about
-    texts: Mapping[str, Texts]  # what the words stand for
-    hashes: KeyArray | None  # (n_rows,) of the contents, if there is a source to compare with
-    sums: RowSums  # of the hashes, with the numbers of classes
-
-
 @dataclass(slots=True, eq=False)
 class Counting:
     """What a pass over a release has found so far."""
@@ -236,9 +255,7 @@ class Counting:
     texts: dict[str, Texts] = field(default_factory=dict)
     labels: dict[str, IntArray] = field(default_factory=dict)  # the rows of each label; none before the first rows
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
-    _waiting: list[tuple[IntArray, Mapping[str, KeyArray]]] = field(default_factory=list)  # classes and words of rows
-    _numbered: NumberedRows | None = None  # rows that wait, in fewer bytes
-    _held: int = 0  # rows that wait
+    _waiting: WaitingRows | None = None
     _file: CellFile | None = None  # all cells so far, if they do not fit
 
     def add(self, rows: CodedRows) -> None:
@@ -246,14 +263,12 @@ class Counting:
         self._note(rows.rows, rows.sums, rows.texts, rows.label_counts)
         if self.subjects is None or not rows.rows:
             return
-        self._waiting.append((rows.classes, rows.words))
-        self._held += rows.rows
-        if sum(classes.shape[1] for classes, _ in self._waiting) >= _FEWEST:
-            self._number()
+        self._waiting = self._waiting or WaitingRows(self.subjects)
+        self._waiting.add(rows)
         n_cells = sum(one.n_cells for one in self._counted)
-        if self._file is not None or (self._numbered is not None and 8 * self._numbered.n_classes > _FEWEST):
+        if self._file is not None or 8 * self._waiting.n_classes > _FEWEST:
             n_cells = _MOST  # classes are small, and so many rows have nearly as many cells
-        if self._held >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
+        if self._waiting.n_rows >= min(_MOST, max(_FEWEST, 8 * n_cells)) or not self._fits(*self._counted):
             self.settle()
 
     def absorb(self, other: Counting) -> None:
@@ -272,21 +287,9 @@ class Counting:
 
     def settle(self) -> None:
         """Count what waits."""
-        self._number()
-        numbered, self._numbered, self._held = self._numbered, None, 0
-        if numbered is not None:
-            self._join(numbered.count())
-
-    def _number(self) -> None:
-        """Number the classes and values of rows that have no numbers yet."""
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
-            return
-        classes = np.concatenate([numbers for numbers, _ in waiting], axis=1)
-        words = {name: np.concatenate([own[name] for _, own in waiting]) for name in waiting[0][1]}
-        subjects = self.subjects or ()
-        self._numbered = self._numbered or NumberedRows(len(classes), subjects)
-        self._numbered.add(classes, [np.stack([words[name] for name in subject]) for subject in subjects])
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._join(waiting.count())
 
     def _join(self, more: Cells) -> None:
         both = [*self._counted, more]
@@ -328,7 +331,7 @@ class Counting:
         if self.limit is None:
             return True
         cells = sum(_CELL * one.n_cells + self.side * len(one.sizes) for one in counted)
-        return cells + _ROW * self._held <= self.limit
+        return cells + _ROW * (0 if self._waiting is None else self._waiting.n_rows) <= self.limit
 
     def histograms(self, cells: Cells, subject: Subject) -> Histograms:
         """Return the values of a subject in each class of a share."""
