@@ -115,22 +115,21 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
 
 
 @kernel
-def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
-    """Return for each key its place in the ascending run, or -1; *order* sorts the keys."""
+def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int) -> Ints:
+    """Return for each key its place in the ascending run, or -1; keys that are p without *shift* bits start at p's."""
     found = np.empty(len(keys), dtype=np.int64)
-    place = 0
-    for row in order:
+    for row in range(len(keys)):
         key = keys[row]
-        step = 1
-        while place + step < len(run) and run[place + step] <= key:  # gallop, then close in
-            place += step
-            step *= 2
-        while step > 0:
-            if place + step < len(run) and run[place + step] <= key:
-                place += step
+        part = np.int64(min(key >> np.uint64(shift), np.uint64(len(starts) - 2)))
+        low, end = starts[part], starts[part + 1]
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            if run[middle] < key:
+                low = middle + 1
             else:
-                step //= 2
-        found[row] = place if place < len(run) and run[place] == key else -1
+                high = middle
+        found[row] = low if low < end and run[low] == key else -1
     return found
 
 
@@ -344,12 +343,25 @@ def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int
     ([0, 2, 3], [0, 1, 0], [1, 7, 2])
     """
     _, by_second = group_items(second, n_second)
-    _, order = group_items(first[by_second], n_first)
-    order = by_second[order]
-    starts, pair_of = find_starts([first[order], second[order]]), np.empty(len(order), dtype=np.int64)
-    pair_of[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-    firsts = np.searchsorted(first[order[starts]], np.arange(n_first + 1))
-    return Pairs(firsts, second[order[starts]], np.add.reduceat(records[order], starts), pair_of)
+    start, order = group_items(first[by_second], n_first)
+    return Pairs(*_merge_items(start, order, by_second, second, records))
+
+
+@kernel
+def _merge_items(start: Ints, order: Ints, items: Ints, second: Codes, records: Ints) -> tuple[Ints, Codes, Ints, Ints]:
+    """Put together the items ``items[order[start[v]:start[v + 1]]]`` that share a second code, which ascends."""
+    starts, pair_of = np.zeros_like(start), np.empty_like(order)
+    seconds, total, n = np.empty(len(order), dtype=second.dtype), np.zeros_like(order), 0
+    for value in range(len(start) - 1):
+        for place in range(start[value], start[value + 1]):
+            item = items[order[place]]
+            if n == starts[value] or seconds[n - 1] != second[item]:
+                seconds[n] = second[item]
+                n += 1
+            total[n - 1] += records[item]
+            pair_of[item] = n - 1
+        starts[value + 1] = n
+    return starts, seconds[:n].copy(), total[:n].copy(), pair_of
 
 
 @inline_kernel

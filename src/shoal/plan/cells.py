@@ -15,6 +15,7 @@ from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
 
 WORD = 64
+_TABLE_BITS = 16  # by which keys are looked up before they are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,10 @@ class Run:
     def find(self, keys: KeyArray) -> IntArray:
         """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
         if len(keys) == 1:
-            order = np.argsort(keys[0])
-            return kernels.find_sorted(self.keys[0], keys[0], order)
+            (run,), (wanted,) = self.keys, keys
+            shift = max(int(run.max(initial=0)).bit_length() - _TABLE_BITS, 0)
+            starts = np.searchsorted(run, np.arange(1 << _TABLE_BITS, dtype=np.uint64) << np.uint64(shift))
+            return kernels.find_sorted(run, wanted, np.append(starts, len(run)), shift)
         both = np.concatenate([self.keys, keys], axis=1)
         order = np.lexsort(both)
         return kernels.find_grouped(both, order, self.keys.shape[1])

@@ -18,18 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import count_pairs, kernel
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
-from shoal.verify.numbering import Tally, histograms_of, number_rows, pair
+from shoal.verify.numbering import number_rows, pair
 from shoal.verify.sliced.reading import Release
 
 MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
 _CANDIDATES = 1 << 20  # buckets that may match tuples and are looked at together
 _SHARES = 1 << 22  # of beliefs that are held at a time
 _TINY = 1e-250  # below it, products of many shares have lost digits
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class Matches(NamedTuple):
@@ -63,6 +62,7 @@ class Lists:
     start: IntArray  # (n_values + 1,) of all columns together
     bucket: CodeArray  # (n_entries,)
     times: IntArray  # (n_entries,)
+    of_row: list[IntArray]  # (n_rows,) of each column the row's entry among those of the column
 
     @classmethod
     def of(cls, columns: Sequence[CodeArray], buckets: CodeArray) -> Lists:
@@ -72,16 +72,16 @@ class Lists:
         >>> lists.start.tolist(), lists.bucket.tolist(), lists.times.tolist()
         ([0, 1, 3], [1, 0, 1], [1, 2, 1])
         """
-        first = np.cumsum([0, *(int(column.max()) + 1 for column in columns)], dtype=np.int64)
-        pairs = [np.unique(pair(column, buckets), return_counts=True) for column in columns]
-        values = [
-            (keys >> _HALF).astype(np.int64) + offset for (keys, _), offset in zip(pairs, first[:-1], strict=True)
-        ]
+        sizes, rows = [int(column.max()) + 1 for column in columns], np.ones(len(buckets), dtype=np.int64)
+        n_buckets = int(buckets.max()) + 1
+        pairs = [count_pairs(own, n, buckets, n_buckets, rows) for own, n in zip(columns, sizes, strict=True)]
+        begin = np.cumsum([0, *(len(own.second) for own in pairs)])
         return cls(
-            first=first,
-            start=np.searchsorted(np.concatenate(values), np.arange(first[-1] + 1)),
-            bucket=np.concatenate([(keys & _LOW).astype(np.int32) for keys, _ in pairs]),
-            times=np.concatenate([counts for _, counts in pairs]),
+            first=np.cumsum([0, *sizes]),
+            start=np.append(np.concatenate([own.start[:-1] + at for own, at in zip(pairs, begin, strict=False)]), begin[-1]),
+            bucket=np.concatenate([own.second for own in pairs]),
+            times=np.concatenate([own.records for own in pairs]),
+            of_row=[own.pair_of for own in pairs],
         )
 
     def entries(self, column: int) -> slice:
@@ -123,12 +123,6 @@ class Lists:
             start = np.append(0, np.cumsum(np.bincount(owner[inside], minlength=len(times))))
             yield Matches(start, bucket[inside], entry[:, inside])
             done = after
-
-    def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
-        """Return (n,) the entries of values of a column in buckets, which have them."""
-        numbers = (values + self.first[column])[np.newaxis]
-        owner = np.arange(len(values))
-        return _find_entries(self.start, self.bucket, numbers, owner, buckets, np.full_like(owner, -1)).ravel()
 
 
 @kernel
@@ -192,8 +186,8 @@ class Adversary:
     def __init__(self, release: Release) -> None:
         self.release = release
         self.known = release.layout.known
-        self._columns = [*(release.values[place] for place in self.known), *(one.numbers for one in release.shared)]
-        self.lists = Lists.of(self._columns, release.buckets)
+        columns = [*(release.values[place] for place in self.known), *(one.numbers for one in release.shared)]
+        self.lists = Lists.of(columns, release.buckets)
         self._factors: dict[Subject, list[Factor]] = {}
         # log f(t,B) is a sum over the parts, less what they have in common, each as a share of the bucket.
         self._logs = np.log(self.lists.times)
@@ -240,20 +234,16 @@ class Adversary:
     def _count(self, subject: Subject, place: int, column: int | None, power: int) -> Factor:
         """Count the sensitive values that a part has in every group."""
         release, (first, *others) = self.release, subject
-        group: AnyIntArray = release.buckets
-        n_groups = len(release.sizes)
+        group, sizes = release.buckets, release.sizes
         if column is not None:
-            own = self.lists.entries(column)
-            group = self.lists.find_entries(column, self._columns[column], release.buckets) - own.start
-            n_groups = own.stop - own.start
+            group, sizes = self.lists.of_row[column].astype(np.int32), self.lists.times[self.lists.entries(column)]
         codes, texts = release.codes[release.layout.parts[place].column_of[first]], release.texts[first]
         for name in others:
             joint, numbers = np.unique(pair(codes, release.codes[name]), return_inverse=True)
             codes, texts = numbers.astype(np.int32), ()
-        tally = Tally()
-        tally.add(pair(group.astype(np.int32), codes))
         n_values = len(joint) if others else len(texts)
-        groups = histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
+        counted = count_pairs(group, len(sizes), codes, n_values, np.ones(len(codes), dtype=np.int64))
+        groups = Histograms(sizes, counted.start, counted.second.astype(np.int64), counted.records, texts, n_values)
         return Factor(column, groups, divide(groups.count, groups.sizes[groups.owner]) ** power)
 
     def believe(self, subject: Subject, tuples: CodeArray) -> Iterator[Beliefs]:

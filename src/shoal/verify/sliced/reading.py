@@ -294,18 +294,19 @@ def read_buckets(column: pa.Array, n_buckets: int) -> CodeArray:
     >>> read_buckets(pa.array(["1", "2", "2"]), 2).tolist()
     [0, 1, 1]
     """
-    values, places = encode(column)
     if column.null_count:
         raise BucketError("rows have no bucket")
+    whole = pa.types.is_integer(column.type) and column.type != pa.uint64()
+    values, places = (column, slice(None)) if whole else encode(column)
     try:
         countable = is_textual(values.type) or pa.types.is_integer(values.type)
         numbers = values.cast(pa.int64()) if countable else None
     except pa.ArrowInvalid:
         numbers = None
-    if numbers is None or not values.cast(pa.string()).equals(numbers.cast(pa.string())):
+    if numbers is None or not (whole or values.cast(pa.string()).equals(numbers.cast(pa.string()))):
         raise BucketError("buckets are not plain whole numbers")
     found = np.asarray(numbers, dtype=np.int64)
-    if ((found < 1) | (found > n_buckets)).any():
+    if found.min(initial=1) < 1 or found.max(initial=1) > n_buckets:
         raise BucketError(f"buckets are not numbers from 1 to {n_buckets}, as the manifest says")
     return (found - 1).astype(np.int32)[places]
 
@@ -412,12 +413,15 @@ def read_source(
 def _read_witness(witness: Witness, stays: BoolArray, n_buckets: int) -> tuple[CodeArray, str | None]:
     """Return (n_stay,) the buckets from 0 on of source rows that are not dropped, -1 for none, and what is wrong."""
     found = witness.read(0, len(stays))
-    nowhere = np.full(int(stays.sum()), -1, dtype=np.int32)
+    fault: str | None = "it names buckets that the release does not have"
     if isinstance(found, str):
-        return nowhere, found
-    if len(found) > 1 or found.min(initial=0) < 0 or found.max(initial=0) > n_buckets:
-        return nowhere, "it names buckets that the release does not have"
-    fault = "it has more rows than the source" if witness.n_rows > len(stays) else None
-    if found[0, ~stays].any():
-        fault = "it puts rows in buckets that lack values and were dropped"
-    return (found[0, stays] - 1).astype(np.int32), fault
+        fault = found
+    elif len(found) == 1 and found.min(initial=0) >= 0 and found.max(initial=0) <= n_buckets:
+        buckets = found[0].astype(np.int32) - np.int32(1)
+        fault = "it has more rows than the source" if witness.n_rows > len(stays) else None
+        if stays.all():
+            return buckets, fault
+        if (buckets[~stays] >= 0).any():
+            fault = "it puts rows in buckets that lack values and were dropped"
+        return buckets[stays], fault
+    return np.full(int(stays.sum()), -1, dtype=np.int32), fault
