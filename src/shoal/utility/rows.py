@@ -352,7 +352,7 @@ def _part_columns(problem: Problem, part: Part, cell: IntArray) -> dict[int, Col
 def _narrowest(held: Sequence[dict[int, Column]], place: int) -> Column:
     """Return an attribute's values in the part where they cover fewest leaves."""
     candidates = [columns[place] for columns in held if place in columns]
-    return candidates[0] if len(candidates) == 1 else min(candidates, key=lambda column: int((column.hi - column.lo)[column.item].sum()))
+    return min(candidates, key=lambda column: int((column.hi - column.lo)[column.item].sum()))
 
 
 def view_plan(problem: Problem, plan: Plan | SlicedPlan | SyntheticPlan, weights: FloatArray | None = None) -> Rows:

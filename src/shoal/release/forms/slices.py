@@ -34,7 +34,7 @@ from shoal.utility import information
 from shoal.utility.analyses import measure_rows
 from shoal.utility.association_kept import compare_pairs
 from shoal.utility.base import Utility
-from shoal.utility.rows import Column, SlicedRows, sum_weights
+from shoal.utility.rows import SlicedRows, sum_weights
 
 _BATCH_ROWS = 1 << 20
 _NOTHING_SENSITIVE = (
@@ -292,8 +292,7 @@ class SlicedPublication(PlannedPublication):
         """Yield all parts of rows, given (n_source_rows,) their cells, what is carried, and numbers of buckets."""
         rows = np.flatnonzero(buckets)
         of_row = buckets[rows] - np.int32(1)
-        orders = [chance.order_within(of_row, self.plan.n_buckets) for _ in self.plan.parts]
-        orders = orders if len(rows) == len(buckets) else [rows[order] for order in orders]
+        orders = [rows[chance.order_within(of_row, self.plan.n_buckets)] for _ in self.plan.parts]
         numbers = np.arange(1, self.plan.n_buckets + 1, dtype=np.int32)
         leading = np.repeat(numbers, np.bincount(of_row, minlength=self.plan.n_buckets))
         names = self.column_names
@@ -425,17 +424,12 @@ def _of_values(problem: Problem, plan: SlicedPlan, rows: SlicedRows) -> Utility:
     """Return the measures of single values."""
     n_records, n_quasi = problem.cells.n_records, len(problem.quasi)
     attributes = (*problem.quasi, *problem.sensitive)
-    exact = Column(np.zeros(0, np.int32), np.zeros(1, np.int32), np.ones(1, np.int32), np.arange(2.0))
-    columns = [column if (column.hi - column.lo).max(initial=1) > 1 else exact for column in rows.columns]
-    records = [
-        np.full(1, rows.records.sum()) if column is exact else sum_weights(column.item, rows.records, len(column.lo))
-        for column in columns
-    ]  # of each item; of values that are published as they are, of all together
-    widths = [(column.hi - column.lo).astype(np.float64) for column in columns]
+    records = [sum_weights(column.item, rows.records, len(column.lo)) for column in rows.columns]  # of each item
+    widths = [(column.hi - column.lo).astype(np.float64) for column in rows.columns]
     kept = sum(float(np.dot(own, 1.0 / width)) for own, width in zip(records, widths, strict=True))
     spanned = sum(
         float(np.dot(own, information.relative_widths(attribute.taxonomy, column.lo, column.hi)))
-        for attribute, column, own in zip(problem.quasi, columns, records, strict=False)
+        for attribute, column, own in zip(problem.quasi, rows.columns, records, strict=False)
     )
     leaves = np.array([attribute.taxonomy.n_leaves for attribute in attributes], dtype=np.float64)
     summed = np.array([float(np.dot(own, width)) for own, width in zip(records, widths, strict=True)])

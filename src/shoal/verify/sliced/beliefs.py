@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import count_pairs, kernel
+from shoal.core.kernels import Pairs, count_pairs, kernel, place_of
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
 from shoal.verify.numbering import number_rows, pair
@@ -62,7 +62,7 @@ class Lists:
     start: IntArray  # (n_values + 1,) of all columns together
     bucket: CodeArray  # (n_entries,)
     times: IntArray  # (n_entries,)
-    of_row: list[IntArray]  # (n_rows,) of each column the row's entry among those of the column
+    columns: list[Pairs]  # that the entries are of
 
     @classmethod
     def of(cls, columns: Sequence[CodeArray], buckets: CodeArray) -> Lists:
@@ -75,13 +75,13 @@ class Lists:
         sizes, rows = [int(column.max()) + 1 for column in columns], np.ones(len(buckets), dtype=np.int64)
         n_buckets = int(buckets.max()) + 1
         pairs = [count_pairs(own, n, buckets, n_buckets, rows) for own, n in zip(columns, sizes, strict=True)]
-        begin = np.cumsum([0, *(len(own.second) for own in pairs)])
+        lengths = np.concatenate([np.diff(own.start) for own in pairs])
         return cls(
             first=np.cumsum([0, *sizes]),
-            start=np.append(np.concatenate([own.start[:-1] + at for own, at in zip(pairs, begin, strict=False)]), begin[-1]),
+            start=np.append(0, np.cumsum(lengths)),
             bucket=np.concatenate([own.second for own in pairs]),
             times=np.concatenate([own.records for own in pairs]),
-            of_row=[own.pair_of for own in pairs],
+            columns=pairs,
         )
 
     def entries(self, column: int) -> slice:
@@ -90,12 +90,12 @@ class Lists:
 
     def values(self, column: int) -> IntArray:
         """Return the value that each entry of a column is of."""
-        lengths = np.diff(self.start[self.first[column] : self.first[column + 1] + 1])
-        return np.repeat(np.arange(len(lengths)), lengths)
+        start = self.columns[column].start
+        return np.repeat(np.arange(len(start) - 1), np.diff(start))
 
     def totals(self, column: int) -> IntArray:
         """Return (n_values,) how often each value of a column occurs in the table."""
-        return np.bincount(self.values(column), self.times[self.entries(column)]).astype(np.int64)
+        return np.diff(self.columns[column].begin[self.columns[column].start])
 
     def match(self, tuples: CodeArray, most: int = _CANDIDATES) -> Iterator[Matches]:
         """Yield the buckets that have all values of (n, n_columns) tuples, those of some tuples after the other.
@@ -131,27 +131,17 @@ def _find_entries(
 ) -> IntArray:
     """Return (n_columns, n) where the lists of an owner's values have a bucket; -1 from the first on that has not.
 
-    *known* is where one of the lists has it, or -1.
+    *known* is where one of the lists has it.
     """
     found = np.full((numbers.shape[0], owner.shape[0]), -1, dtype=np.int64)
     for i in range(owner.shape[0]):
         for column in range(numbers.shape[0]):
-            number = numbers[column, owner[i]]
-            low, high = start[number], start[number + 1]
-            everywhere = low + wanted[i]  # where it is if the value is in all buckets
-            if low <= known[i] < high:
-                low = high = known[i]
-            elif everywhere < high and buckets[everywhere] == wanted[i]:
-                low = high = everywhere
-            while low < high:  # the buckets of a list ascend
-                middle = (low + high) // 2
-                if buckets[middle] < wanted[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low == start[number + 1] or buckets[low] != wanted[i]:
+            number, place = numbers[column, owner[i]], known[i]
+            if not start[number] <= place < start[number + 1]:
+                place = place_of(buckets, start[number], start[number + 1], wanted[i])
+            if place < 0:
                 break
-            found[column, i] = low
+            found[column, i] = place
     return found
 
 
@@ -236,7 +226,8 @@ class Adversary:
         release, (first, *others) = self.release, subject
         group, sizes = release.buckets, release.sizes
         if column is not None:
-            group, sizes = self.lists.of_row[column].astype(np.int32), self.lists.times[self.lists.entries(column)]
+            own = self.lists.columns[column]
+            group, sizes = own.pair_of.astype(np.int32), own.records
         codes, texts = release.codes[release.layout.parts[place].column_of[first]], release.texts[first]
         for name in others:
             joint, numbers = np.unique(pair(codes, release.codes[name]), return_inverse=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.kernels import kernel
 from shoal.core.progress import Progress
 from shoal.verify.boxes import Ragged, Spans
@@ -196,20 +196,13 @@ def _compare_buckets(release: Release, original: Original) -> Iterator[Check]:
         [sum_boxes(key, rows.buckets, part, n_buckets) for key, part in zip(keys, rows.contents, strict=True)]
         for rows in (release, original)
     )
-    differs = [_differ(one, other) for one, other in zip(own, true, strict=True)]
-    both = [one.sum(axis=0) != other.sum(axis=0) for one, other, own in zip(own, true, differs, strict=True) if own.any()]
-    yield _check_parts(sum(bool(each.any()) for each in both), len(keys))
-    wrong = int(np.logical_or.reduce(differs).sum())
+    changed = sum(bool((one.sum(axis=0) != other.sum(axis=0)).any()) for one, other in zip(own, true, strict=True))
+    yield _check_parts(changed, len(keys))
+    wrong = int(np.logical_or.reduce([(one != other).any(axis=1) for one, other in zip(own, true, strict=True)]).sum())
     grounds = "by the bucket of every source row in the internal folder"
     fault = wrong and f"{wrong} buckets hold other values than their source rows have, {grounds}"
     yield Check.of("truth", fault, f"every bucket holds, part by part, what its source rows have, {grounds}")
     yield _check_permuted(release, original, keys[0])
-
-
-def _differ(own: KeyArray, true: KeyArray) -> BoolArray:
-    """Return (n_buckets,) whether the sums of buckets are not the same."""
-    rows, first, second = (own != true).T
-    return np.asarray(rows | first | second)
 
 
 def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
@@ -222,8 +215,7 @@ def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
     size = np.diff(first, append=len(buckets))
     by = 1 + rng.integers(0, np.maximum(size - 1, 1))
     turned = np.arange(len(buckets)) + np.repeat(by, size)
-    turned -= np.repeat(size, size) * (turned >= np.repeat(first + size, size))
-    return turned
+    return np.asarray(turned - np.repeat(size, size) * (turned >= np.repeat(first + size, size)))
 
 
 def _check_permuted(release: Release, original: Original, key: KeyArray) -> Check:
@@ -237,8 +229,8 @@ def _check_permuted(release: Release, original: Original, key: KeyArray) -> Chec
 
     for own, true in zip(pairwise(release.contents), pairwise(original.contents), strict=True):
         expected = sum_pairs(original, *true)
-        linked = ~_differ(sum_pairs(release, *own), expected)
-        by_chance = ~_differ(sum_pairs(release, own[0], own[1][turned]), expected)
+        linked = (sum_pairs(release, *own) == expected).all(axis=1)
+        by_chance = (sum_pairs(release, own[0], own[1][turned]) == expected).all(axis=1)
         more, fewer = int((linked & ~by_chance).sum()), int((by_chance & ~linked).sum())
         ahead = more - fewer
         if ahead > 0 and ahead**2 > -2 * math.log(FALSE_ALARM) * (more + fewer):
