@@ -45,7 +45,7 @@ from shoal.release.release import (
     write_json,
     write_text,
 )
-from shoal.release.rows import plain_table, write_rows
+from shoal.release.rows import write_rows
 from shoal.release.signing import SIGNATURE, SigningKey
 from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
 from shoal.release.witness import FILE as WITNESS
@@ -71,6 +71,8 @@ Detail = Literal["quick", "full"]
 Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
 Publish: TypeAlias = Callable[[Policy, Source, CountedCells, Encoding, AnyPlan], Publication]
 Measured: TypeAlias = tuple[tuple[Finding, ...], dict[str, Any]]  # findings, and evidence
+Described: TypeAlias = Future[dict[str, Any]]  # the manifest, under way
+Measuring: TypeAlias = Callable[[], Future[Measured]]  # begins to measure, unless that is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +202,9 @@ class Run:
                 counted, people = self._count()
                 self._choose_method(counted, people)
                 publication = self._plan(counted, people)
-                manifest = self._describe(publication)
                 if self.options.out is None:
-                    return self._in_memory(publication, manifest, data)
-                return self._on_disk(publication, manifest, self.options.out)
+                    return self._in_memory(publication, data)
+                return self._on_disk(publication, self.options.out)
         except MemoryError:
             raise UsageError(
                 f"memory ran out where {self.budget.text} were to be enough; nothing was published. Say with --memory "
@@ -295,10 +296,11 @@ class Run:
         return publication.rows(self.engine, self.dealing, folder, self.progress)
 
     def _watch(
-        self, publication: Publication, manifest: Mapping[str, Any], folder: Path | None
+        self, publication: Publication, describing: Described, folder: Path | None
     ) -> tuple[Iterator[pa.RecordBatch], Witness | None]:
         """Return the published rows, counted for the findings as they pass, and the witness, which then knows them."""
         rows = self._rows(publication, folder)
+        manifest = describing.result()
         if rows.nobodys:
             return self.sample.watch(self.counts.watch(rows.batches)), None
         if rows.buckets is not None:
@@ -340,17 +342,20 @@ class Run:
             evidence["warnings"].append(UNWEIGHTED)
         return findings, evidence if self.choice is None else evidence | {"choice": self.choice.as_dict()}
 
-    def _look_ahead(self, publication: Publication, manifest: Mapping[str, Any]) -> Callable[[], Future[Measured]]:
-        """Begin to measure the given table while rows are written; what is returned begins to measure the rest."""
+    def _look_ahead(self, publication: Publication) -> tuple[ThreadPoolExecutor, Described, Measuring]:
+        """Describe the release and measure the given table while rows are written; what comes last does the rest."""
         pool = self.held.enter_context(ThreadPoolExecutor(1))
-        look = cache(partial(self._look, publication, manifest))
-        measure = cache(lambda: self._measure(publication, manifest, *look()))
-        if isinstance(publication.seen, CountedCells):  # regions leave no memory for what is done beside
+        describing = pool.submit(self._describe, publication)
+        look = cache(lambda: self._look(publication, describing.result()))
+        measure = cache(lambda: self._measure(publication, describing.result(), *look()))
+        if isinstance(publication.seen, CountedCells):
             pool.submit(look)
-        return lambda: pool.submit(measure)
+        else:
+            wait([describing])  # regions leave no memory for what is done beside
+        return pool, describing, lambda: pool.submit(measure)
 
     def _judge(
-        self, publication: Publication, check: Callable[[], Verification], measure: Callable[[], Future[Measured]]
+        self, publication: Publication, check: Callable[[], Verification], measure: Measuring
     ) -> tuple[Verification, dict[str, Any]]:
         """Verify, and measure all else that the evidence tells; refuse what must not be published."""
         if isinstance(publication.seen, CountedCells):
@@ -372,13 +377,14 @@ class Run:
         *_, source = layers(publication.source)
         return {**evidence["source"], "sha256": source.digest()}
 
-    def _in_memory(self, publication: Publication, manifest: dict[str, Any], data: object) -> Release:
+    def _in_memory(self, publication: Publication, data: object) -> Release:
         from shoal.verify.passes import Means
         from shoal.verify.verifier import verify_table
 
-        measure = self._look_ahead(publication, manifest)
+        pool, describing, measure = self._look_ahead(publication)
         with self._time("apply"):
-            rows, witness, given_back = self._apply(publication, manifest, data)
+            rows, witness, give_back = self._apply(publication, describing, data)
+        manifest, given_back = describing.result(), pool.submit(give_back)
         check = partial(
             verify_table,
             rows,
@@ -393,26 +399,26 @@ class Run:
         verification, evidence = self._judge(publication, check, measure)
         evidence["source"] = self._identify_source(publication, evidence)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
-        return Release(manifest, evidence, verification, data=given_back, sampled=sampled)
+        return Release(manifest, evidence, verification, data=given_back.result(), sampled=sampled)
 
     def _apply(
-        self, publication: Publication, manifest: dict[str, Any], data: object
-    ) -> tuple[pa.Table | SparkRows, IntArray | None, object]:
-        """Return the published rows, the witness's numbers, and the rows in the kind of *data*."""
-        batches, witness = self._watch(publication, manifest, None)
-        table = plain_table(batches)
-        return table, None if witness is None else witness.of_given(self.source).numbers, like(data, table)
+        self, publication: Publication, describing: Described, data: object
+    ) -> tuple[pa.Table | SparkRows, IntArray | None, Callable[[], object]]:
+        """Return the published rows, the witness's numbers, and what gives the rows back in the kind of *data*."""
+        batches, witness = self._watch(publication, describing, None)
+        table = pa.Table.from_batches(batches)
+        return table, None if witness is None else witness.of_given(self.source).numbers, partial(like, data, table)
 
-    def _on_disk(self, publication: Publication, manifest: dict[str, Any], destination: Path) -> Release:
+    def _on_disk(self, publication: Publication, destination: Path) -> Release:
         from shoal.reports.internal import internal_report  # a run that is refused or stays in memory needs no pages
         from shoal.reports.pages import public_readme, public_report
         from shoal.sources.databases.tables import Delivery
         from shoal.verify.verifier import verify
 
-        measure = self._look_ahead(publication, manifest)
+        _, describing, measure = self._look_ahead(publication)
         with Staging(destination) as staging:
             with self._time("apply"):
-                manifest |= self._write_rows(publication, manifest, staging)
+                manifest = self._write_rows(publication, describing, staging)
             pages = {"readme": public_readme(manifest), "report": public_report(manifest)}
             for key, text in pages.items():
                 write_text(staging.unverified / PAGES[key], text)
@@ -462,16 +468,17 @@ class Run:
                 self.options.ledger, staging.unverified, destination, self.policy, people, self.progress
             )
 
-    def _write_rows(self, publication: Publication, manifest: Mapping[str, Any], staging: Staging) -> dict[str, Any]:
-        """Write the rows, and return the manifest's entries on their files."""
+    def _write_rows(self, publication: Publication, describing: Described, staging: Staging) -> dict[str, Any]:
+        """Write the rows, and return the manifest with entries on their files."""
         for name, content in publication.files.items():
             write_bytes(staging.unverified / name, content)
-        rows, witness = self._watch(publication, manifest, staging.folder)
+        rows, witness = self._watch(publication, describing, staging.folder)
+        manifest = describing.result()
         entries: dict[str, Any] = {"data": {"file": f"data.{self.format}", "format": self.format}}
         if self.policy.method.as_two_tables:
             batches = list(rows)
             self._write(staging, entries["data"], iter(batches))
-            both = two_tables(SlicedTable.of(plain_table(batches), manifest), manifest)
+            both = two_tables(SlicedTable.of(pa.Table.from_batches(batches), manifest), manifest)
             tables = dict(zip(("quasi", "sensitive"), both, strict=True))
             entries["tables"] = {name: {"file": f"{name}.{self.format}"} for name in tables}
             for name, table in tables.items():
@@ -484,7 +491,8 @@ class Run:
         if witness is not None:
             witness.of_given(self.source).write(staging.internal / WITNESS)
         release_memory()  # what rows took, the verifier may need
-        return entries
+        manifest |= entries
+        return manifest
 
     def _write(self, staging: Staging, entry: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
         path = staging.unverified / str(entry["file"])

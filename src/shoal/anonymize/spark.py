@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from shoal.anonymize.run import Run
+from shoal.anonymize.run import Described, Run
 from shoal.audit.marginals import MOST_ROWS
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
@@ -79,8 +80,9 @@ class SparkRun(Run):
             return larger.publication(self.held)
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
-        """Return the published rows, rewritten on Spark if each of them is one record."""
-        waiting = self._wait(publication, heaps_for(publication.n_rows))
+        """Return the published rows, rewritten on Spark if each is one record; on one machine it only finds cells."""
+        here = self.verifying is None and not isinstance(publication, RegionalPublication)
+        waiting = None if here else self._wait(publication, heaps_for(publication.n_rows))
         if waiting is None or not isinstance(publication, ClassPublication):
             return super()._rows(publication, folder)
         return PublishedRows(publication.publish_heaps(waiting.heaps(), self.progress))
@@ -94,17 +96,19 @@ class SparkRun(Run):
         return None
 
     def _apply(
-        self, publication: Publication, manifest: dict[str, Any], data: object
-    ) -> tuple[pa.Table | SparkRows, IntArray | None, object]:
+        self, publication: Publication, describing: Described, data: object
+    ) -> tuple[pa.Table | SparkRows, IntArray | None, Callable[[], object]]:
         """Return what Spark keeps, and hand that out, if a DataFrame was given."""
         given = list(layers(self.given))[-1]
         if not is_spark_frame(data) or not isinstance(given, SparkSource):
-            return super()._apply(publication, manifest, data)
+            return super()._apply(publication, describing, data)
         waiting = self._wait(publication, len(given.partitions))
         if waiting is None or not isinstance(publication, ClassPublication):
-            table, numbers, _ = super()._apply(publication, manifest, data)
+            table, numbers, give_back = super()._apply(publication, describing, None)
             with quiet(), explain_failures(given.name):
-                return table, numbers, given.frame.sparkSession.createDataFrame(table)
+                frame = given.frame.sparkSession.createDataFrame(give_back())
+                return table, numbers, lambda: frame
+        manifest = describing.result()
         with self.progress.step("rewriting", publication.n_rows) as step:
             placed = waiting.frame(publication)
             step.advance(publication.n_rows)
@@ -118,7 +122,7 @@ class SparkRun(Run):
         share = 1.2 * MOST_ROWS / max(publication.n_rows, 1)  # a few more than are kept
         for batch in SparkRows(frame if share >= 1 else frame.sample(False, share, seed=0)).batches(frame.columns):
             self.sample.add(batch)
-        return SparkRows(frame), witness.numbers, frame
+        return SparkRows(frame), witness.numbers, lambda: frame
 
 
 def start_session(data: object, master: str | None) -> dict[str, float]:

@@ -115,31 +115,21 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
 
 
 @kernel
-def find_sorted(run: Keys, keys: Keys, order: Ints) -> Ints:
-    """Return for each key its place in the ascending run, or -1; *order* sorts the keys."""
+def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int) -> Ints:
+    """Return for each key its place in the ascending run, or -1; keys that are p without *shift* bits start at p's."""
     found = np.empty(len(keys), dtype=np.int64)
-    place = 0
-    for row in order:
+    for row in range(len(keys)):
         key = keys[row]
-        step = 1
-        while place + step < len(run) and run[place + step] <= key:  # gallop, then close in
-            place += step
-            step *= 2
-        while step > 0:
-            if place + step < len(run) and run[place + step] <= key:
-                place += step
+        part = np.int64(min(key >> np.uint64(shift), np.uint64(len(starts) - 2)))
+        low, high = starts[part], starts[part + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if run[middle] < key:
+                low = middle + 1
             else:
-                step //= 2
-        found[row] = place if place < len(run) and run[place] == key else -1
+                high = middle
+        found[row] = low if low < starts[part + 1] and run[low] == key else -1
     return found
-
-
-def find_grouped(keys: Keys, order: Ints, n_run: int) -> Ints:
-    """Like find_sorted for keys of several words: columns below *n_run* are the run, the others the rows."""
-    starts, found = find_starts(keys[:, order]), np.empty(len(order), dtype=np.int64)
-    first = order[starts]  # of equal keys the run's, if it has them: sorting kept the order
-    found[order] = np.repeat(np.where(first < n_run, first, -1), np.diff(starts, append=len(order)))
-    return found[n_run:]
 
 
 @kernel
@@ -332,7 +322,15 @@ class Pairs(NamedTuple):
     start: IntArray  # (n_first + 1,)
     second: CodeArray  # (n_pairs,)
     records: IntArray  # (n_pairs,)
-    pair_of: IntArray  # (n_items,)
+    begin: IntArray  # (n_pairs + 1,) where the items of each pair begin
+    order: IntArray  # (n_items,) by pairs
+
+    @property
+    def pair_of(self) -> IntArray:
+        """(n_items,) the pair of each item."""
+        found = np.empty(len(self.order), dtype=np.int64)
+        found[self.order] = np.repeat(np.arange(len(self.second)), np.diff(self.begin))
+        return found
 
 
 def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int, records: IntArray) -> Pairs:
@@ -343,13 +341,27 @@ def count_pairs(first: CodeArray, n_first: int, second: CodeArray, n_second: int
     >>> pairs.start.tolist(), pairs.second.tolist(), pairs.records.tolist()
     ([0, 2, 3], [0, 1, 0], [1, 7, 2])
     """
-    _, by_second = group_items(second, n_second)
-    _, order = group_items(first[by_second], n_first)
+    ascend = bool((second[1:] >= second[:-1]).all())
+    by_second = np.arange(len(second)) if ascend else group_items(second, n_second)[1]
+    start, order = group_items(first[by_second], n_first)
     order = by_second[order]
-    starts, pair_of = find_starts([first[order], second[order]]), np.empty(len(order), dtype=np.int64)
-    pair_of[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-    firsts = np.searchsorted(first[order[starts]], np.arange(n_first + 1))
-    return Pairs(firsts, second[order[starts]], np.add.reduceat(records[order], starts), pair_of)
+    return Pairs(*_merge_items(start, second[order], records[order]), order)
+
+
+@kernel
+def _merge_items(start: Ints, second: Codes, records: Ints) -> tuple[Ints, Codes, Ints, Ints]:
+    """Put together those of the items ``start[v]:start[v + 1]`` that share a second code, which ascends."""
+    starts, begin, n = np.zeros_like(start), np.empty(len(second) + 1, dtype=np.int64), 0
+    seconds, total = np.empty_like(second), np.zeros_like(records)
+    for value in range(len(start) - 1):
+        for place in range(start[value], start[value + 1]):
+            if n == starts[value] or seconds[n - 1] != second[place]:
+                seconds[n], begin[n] = second[place], place
+                n += 1
+            total[n - 1] += records[place]
+        starts[value + 1] = n
+    begin[n] = len(second)
+    return starts, seconds[:n], total[:n], begin[: n + 1]
 
 
 @inline_kernel

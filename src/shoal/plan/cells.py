@@ -15,6 +15,7 @@ from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, IntArray, KeyArray
 
 WORD = 64
+_TABLE_BITS = 16  # by which keys are looked up before they are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +72,30 @@ class Run:
         starts = kernels.find_starts(keys)
         return cls(np.ascontiguousarray(keys[:, starts]), np.diff(starts, append=keys.shape[1]))
 
+    @classmethod
+    def of_cells(cls, keys: KeyArray, counts: IntArray) -> Run:
+        """Add up the records of cells that come in any order; where most have one, records are sorted faster."""
+        if counts.sum() <= 2 * len(counts):
+            return cls.of_rows(np.repeat(keys, counts, axis=1))
+        order = np.lexsort(keys)
+        ordered = keys[:, order]
+        starts = kernels.find_starts(ordered)
+        return cls(np.ascontiguousarray(ordered[:, starts]), np.add.reduceat(counts[order], starts))
+
     def merge(self, other: Run) -> Run:
         """Return the union of both, counts added."""
         if len(self.keys) == 1:
             keys, counts = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts)
             return Run(keys[np.newaxis], counts)
         keys = np.concatenate([self.keys, other.keys], axis=1)
-        return self._reduce(keys, np.concatenate([self.counts, other.counts]))
+        return Run.of_cells(keys, np.concatenate([self.counts, other.counts]))
 
     def lay_out(self, old: KeyLayout, new: KeyLayout) -> Run:
         """Return the same cells under another layout."""
         keys = np.zeros((new.n_words, self.keys.shape[1]), dtype=np.uint64)
         for column, shift in enumerate(new.shift):
             keys[new.word[column]] |= self.column(old, column).astype(np.uint64) << np.uint64(shift)
-        return self._reduce(keys, self.counts)
+        return Run.of_cells(keys, self.counts)
 
     def column(self, layout: KeyLayout, column: int) -> AnyIntArray:
         """Return (n,) the codes of one column, in the narrowest type that holds them."""
@@ -103,18 +114,17 @@ class Run:
     def find(self, keys: KeyArray) -> IntArray:
         """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
         if len(keys) == 1:
-            order = np.argsort(keys[0])
-            return kernels.find_sorted(self.keys[0], keys[0], order)
+            (run,), (wanted,) = self.keys, keys
+            shift = max(int(run.max(initial=0)).bit_length() - _TABLE_BITS, 0)
+            starts = np.searchsorted(run, np.arange(1 << _TABLE_BITS, dtype=np.uint64) << np.uint64(shift))
+            return kernels.find_sorted(run, wanted, np.append(starts, len(run)), shift)
         both = np.concatenate([self.keys, keys], axis=1)
-        order = np.lexsort(both)
-        return kernels.find_grouped(both, order, self.keys.shape[1])
-
-    @classmethod
-    def _reduce(cls, keys: KeyArray, counts: IntArray) -> Run:
-        order = np.lexsort(keys)
-        ordered = keys[:, order]
-        starts = kernels.find_starts(ordered)
-        return cls(np.ascontiguousarray(ordered[:, starts]), np.add.reduceat(counts[order], starts))
+        number = np.zeros(both.shape[1], dtype=np.int32)  # of equal keys as far as their words were looked at
+        for word in both:
+            words = kernels.number_keys(word)[1].astype(np.uint64)
+            first, number = kernels.number_keys(words << np.uint64(32) | number.astype(np.uint64))
+        found = first[number[self.keys.shape[1] :]]
+        return np.where(found < self.keys.shape[1], found, -1)
 
 
 class RunStack:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,11 +163,6 @@ def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) ->
             writing = pool.submit(writer.write, batch)
         writing.result()
     return writer.sha256
-
-
-def plain_table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return all rows in one table, without dictionaries, so that no entry survives that no row uses."""
-    return pa.Table.from_batches([plain_batch(batch) for batch in batches])
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:

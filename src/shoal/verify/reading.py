@@ -59,7 +59,8 @@ class MemoryRows(PublishedRows):
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
-        self.schema = table.schema
+        kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
+        self.schema = pa.schema(zip(table.column_names, kinds, strict=True))
         self.columns = tuple(table.column_names)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -172,7 +173,7 @@ def encode(column: pa.Array) -> tuple[pa.Array, CodeArray]:
     """
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    elif column.dictionary.null_count:
+    elif column.dictionary.null_count or len(column.dictionary) > 2 * len(column):
         column = column.dictionary_decode().dictionary_encode()
     values = column.dictionary
     places = column.indices.fill_null(len(values)) if column.null_count else column.indices

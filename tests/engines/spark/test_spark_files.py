@@ -104,9 +104,9 @@ def test_a_file_that_changes_before_a_task_reads_it_is_noticed(
 def test_a_release_of_several_partitions_and_heaps_is_verified(
     source: SparkFiles, folder: Path, policy: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shoal.engines.spark import rewriting
+    from shoal.core import randomness
 
-    monkeypatch.setattr(rewriting, "ROWS_PER_HEAP", 700)
+    monkeypatch.setattr(randomness, "ROWS_PER_HEAP", 700)
     wanted = policy(method={"hilbert": {}})
     first, again = (
         shoal.anonymize(str(folder), wanted, out=tmp_path / name, engine="spark", seed=4) for name in ("first", "again")

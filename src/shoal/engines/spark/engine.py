@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +25,7 @@ from shoal.sources.spark.shipping import (
     CHUNK_ROWS,
     PIECES,
     Form,
+    Shared,
     carry,
     collect_pieces,
     hold,
@@ -79,7 +80,8 @@ class SparkEngine(LocalEngine):
             yield from super().locate(source, counted, carried, progress)
             return
         wanted, form = source.select_columns(list(dict.fromkeys([*counted.columns, *carried])))
-        work = LocatePartition(form, counted, tuple(carried))
+        keys = replace(counted, run=Run(counted.run.keys, counted.run.counts[:0]))  # workers need no counts
+        work = LocatePartition(form, Shared(keys), tuple(carried))
         with explain_failures(source.name), progress.step("rewriting", counted.n_rows) as step:
             for _, batch in stream_pieces(pieces_of(wanted, work)):
                 rest = batch.select(list(range(1, batch.num_columns))).rename_columns(list(carried))
@@ -149,8 +151,7 @@ class Merger:
             if self._stack.n_held:
                 self._stack.relay(self._layout, wider)
             self._layout = wider
-        run = Run(pack_keys(factors, tables, self._layout), counts)
-        self._stack.push(run.lay_out(self._layout, self._layout))  # in order: the codes are new
+        self._stack.push(Run.of_cells(pack_keys(factors, tables, self._layout), counts))  # in order: the codes are new
         return tables
 
     def add_batch(self, cells: pa.RecordBatch) -> None:
@@ -233,7 +234,7 @@ class LocatePartition:
     """Finds the cell of every row of a partition."""
 
     form: Form
-    counted: CountedCells
+    counted: Shared[CountedCells]
     carried: tuple[str, ...]
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -241,7 +242,7 @@ class LocatePartition:
         source = self.form.open(number, batches)
         if source is None:
             return
-        for located in LocalEngine(1).locate(source, self.counted, self.carried, Silent()):
+        for located in LocalEngine(1).locate(source, self.counted.value, self.carried, Silent()):
             columns = [pa.array(located.cells.astype(np.int32)), *located.batch.columns]
             yield pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
 
@@ -250,9 +251,10 @@ def cell_batches(counted: CountedCells) -> Iterator[pa.RecordBatch]:
     """Yield cells as coded values and their records, some at a time."""
     columns = []
     for place, dictionary in enumerate(counted.dictionaries):
-        codes = counted.codes(place).astype(np.int32) - np.int32(1)
+        narrow = np.min_scalar_type(-dictionary.size)
+        codes = counted.codes(place).astype(narrow) - narrow.type(1)
         columns.append(pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), dictionary.values))
-    columns.append(pa.array(counted.run.counts))
+    columns.append(pa.array(counted.run.counts.astype(np.min_scalar_type(counted.run.counts.max(initial=0)))))
     batch = pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
     for start in range(0, batch.num_rows, CHUNK_ROWS):
         yield batch.slice(start, CHUNK_ROWS)

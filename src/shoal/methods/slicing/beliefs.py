@@ -172,8 +172,8 @@ class Beliefs:
 
     def _groups(self, judge: Judge, view: _View) -> tuple[IntArray, CodeArray, IntArray]:
         """Return where the groups of the sensitive part begin, and the values and records in their order."""
-        first, order = counting.group_items(view.groups.pair_of.astype(np.int32), len(view.groups.second))
-        return first, judge.requirement.values_at(self._pieces.cell[order]), self._pieces.records[order]
+        order = view.groups.order
+        return view.groups.begin, judge.requirement.values_at(self._pieces.cell[order]), self._pieces.records[order]
 
     def _shares(self, rows: IntArray, view: _View, requirement: Requirement) -> Iterator[tuple[IntArray, FloatArray]]:
         """Yield tuples with (n, n_values) what is believed of each, block by block."""

@@ -302,7 +302,8 @@ class SlicedPublication(PlannedPublication):
                 arrays = [pa.array(leading[start:stop])]
                 for part, columns, order in zip(self.plan.parts, self.columns, orders, strict=True):
                     here = order[start:stop]
-                    arrays += [column.take(cells[here]) for column in columns]
+                    own = cells[here]
+                    arrays += [column.take(own) for column in columns]
                     if part.carried:
                         taken = carried.select(list(part.carried)).take(pa.array(here))
                         arrays += [column.combine_chunks() for column in taken.columns]

@@ -198,7 +198,7 @@ def _compare_buckets(release: Release, original: Original) -> Iterator[Check]:
     )
     changed = sum(bool((one.sum(axis=0) != other.sum(axis=0)).any()) for one, other in zip(own, true, strict=True))
     yield _check_parts(changed, len(keys))
-    wrong = int((np.hstack(own) != np.hstack(true)).any(axis=1).sum())
+    wrong = int(np.logical_or.reduce([(one != other).any(axis=1) for one, other in zip(own, true, strict=True)]).sum())
     grounds = "by the bucket of every source row in the internal folder"
     fault = wrong and f"{wrong} buckets hold other values than their source rows have, {grounds}"
     yield Check.of("truth", fault, f"every bucket holds, part by part, what its source rows have, {grounds}")
@@ -212,10 +212,10 @@ def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
     [0, 2, 1, 3]
     """
     first = np.flatnonzero(np.diff(buckets, prepend=-1))
-    size = np.diff(np.append(first, len(buckets)))
+    size = np.diff(first, append=len(buckets))
     by = 1 + rng.integers(0, np.maximum(size - 1, 1))
-    within = np.arange(len(buckets)) - np.repeat(first, size)
-    return np.asarray(np.repeat(first, size) + (within + np.repeat(by, size)) % np.repeat(size, size), dtype=np.int64)
+    turned = np.arange(len(buckets)) + np.repeat(by, size)
+    return np.asarray(turned - np.repeat(size, size) * (turned >= np.repeat(first + size, size)))
 
 
 def _check_permuted(release: Release, original: Original, key: KeyArray) -> Check:

@@ -163,10 +163,6 @@ class PartCoder:
         """Return (n_rows,) hashes of what is compared beside quasi values; any thread may ask."""
         return self._rest.hashes(batch)
 
-    def number(self, quasi: Sequence[NDArray[Any]]) -> CodeArray:
-        """Return (n_rows,) the numbers of quasi values, or of the regions that labels span."""
-        return self.regions.ids(quasi)
-
     def hash_contents(self, rest: KeyArray, values: CodeArray) -> KeyArray:
         """Return (n_rows,) hashes of all that a row publishes in this part and that follows from the source."""
         if not self.part.blurred:
@@ -183,9 +179,7 @@ class SlicedRows:
     """Rows of the release, or those of its source that are published or may be."""
 
     buckets: CodeArray  # (n_rows,) from 0 on; -1: in none
-    values: list[
-        CodeArray
-    ]  # of each part (n_rows,) numbers of quasi values or regions; below 0: in no region, or several
+    values: list[CodeArray]  # of each part (n_rows,) numbers of quasi values or regions; below 0: not in just one
     contents: list[KeyArray]  # of each part (n_rows,) hashes of what is compared with the other table
 
 
@@ -227,7 +221,7 @@ def read_release(
 
     def prepare(batch: pa.RecordBatch) -> tuple[Arrays, dict[str, tuple[pa.Array, CodeArray]]]:
         found: Arrays = {("bucket",): read_buckets(batch.column("bucket"), manifest.buckets)}
-        parts = [_select(batch, part.column_of) for part in layout.parts]
+        parts = [batch.select([*one.column_of.values()]).rename_columns([*one.column_of]) for one in layout.parts]
         for place, (coder, own) in enumerate(zip(coders, parts, strict=True)):
             found["rest", place] = coder.hash_rest(own)
             found |= {("quasi", place, number): each for number, each in enumerate(coder.code(own))}
@@ -283,29 +277,25 @@ def _hash_shared(separator: Separator, layout: Layout, kinds: Kinds, manifest: M
     return {"shared quasi": _hasher(quasi, kinds, manifest), "shared": _hasher(separator.names, kinds, manifest)}
 
 
-def _select(batch: pa.RecordBatch, column_of: Mapping[str, str]) -> pa.RecordBatch:
-    """Return the columns of one part by the names of their attributes."""
-    return pa.RecordBatch.from_arrays([batch.column(column) for column in column_of.values()], names=list(column_of))
-
-
 def read_buckets(column: pa.Array, n_buckets: int) -> CodeArray:
     """Return (n_rows,) buckets from 0 on, or raise BucketError if they are not whole numbers from 1 to n.
 
     >>> read_buckets(pa.array(["1", "2", "2"]), 2).tolist()
     [0, 1, 1]
     """
-    values, places = encode(column)
     if column.null_count:
         raise BucketError("rows have no bucket")
+    whole = pa.types.is_integer(column.type) and column.type != pa.uint64()
+    values, places = (column, slice(None)) if whole else encode(column)
     try:
         countable = is_textual(values.type) or pa.types.is_integer(values.type)
         numbers = values.cast(pa.int64()) if countable else None
     except pa.ArrowInvalid:
         numbers = None
-    if numbers is None or not values.cast(pa.string()).equals(numbers.cast(pa.string())):
+    if numbers is None or not (whole or values.cast(pa.string()).equals(numbers.cast(pa.string()))):
         raise BucketError("buckets are not plain whole numbers")
     found = np.asarray(numbers, dtype=np.int64)
-    if ((found < 1) | (found > n_buckets)).any():
+    if found.min(initial=1) < 1 or found.max(initial=1) > n_buckets:
         raise BucketError(f"buckets are not numbers from 1 to {n_buckets}, as the manifest says")
     return (found - 1).astype(np.int32)[places]
 
@@ -330,7 +320,7 @@ def _number_parts(coders: Sequence[PartCoder], arrays: Arrays) -> tuple[list[Cod
     values = []
     for place, coder in enumerate(coders):
         quasi = [array for key, array in arrays.items() if key[:2] == ("quasi", place)]
-        values.append(arrays["region", place] if ("region", place) in arrays else coder.number(quasi))
+        values.append(arrays["region", place] if ("region", place) in arrays else coder.regions.ids(quasi))
     return values, [one.hash_contents(arrays["rest", place], values[place]) for place, one in enumerate(coders)]
 
 
@@ -412,12 +402,13 @@ def read_source(
 def _read_witness(witness: Witness, stays: BoolArray, n_buckets: int) -> tuple[CodeArray, str | None]:
     """Return (n_stay,) the buckets from 0 on of source rows that are not dropped, -1 for none, and what is wrong."""
     found = witness.read(0, len(stays))
-    nowhere = np.full(int(stays.sum()), -1, dtype=np.int32)
-    if isinstance(found, str):
-        return nowhere, found
-    if len(found) > 1 or found.min(initial=0) < 0 or found.max(initial=0) > n_buckets:
-        return nowhere, "it names buckets that the release does not have"
+    if isinstance(found, str) or len(found) > 1 or found.min(initial=0) < 0 or found.max(initial=0) > n_buckets:
+        why = found if isinstance(found, str) else "it names buckets that the release does not have"
+        return np.full(int(stays.sum()), -1, dtype=np.int32), why
+    buckets = found[0].astype(np.int32) - np.int32(1)
     fault = "it has more rows than the source" if witness.n_rows > len(stays) else None
-    if found[0, ~stays].any():
+    if stays.all():
+        return buckets, fault
+    if (buckets[~stays] >= 0).any():
         fault = "it puts rows in buckets that lack values and were dropped"
-    return (found[0, stays] - 1).astype(np.int32), fault
+    return buckets[stays], fault
