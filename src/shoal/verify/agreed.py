@@ -25,10 +25,10 @@ from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntr
 from shoal.verify import form
 from shoal.verify.boxes import find_unmet
 from shoal.verify.covers import Covers
-from shoal.verify.exact import Histograms, entropies, entropy_at_least
+from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.guarantees import agrees
 from shoal.verify.manifest import Manifest, demand
-from shoal.verify.numbering import LabelReader, Numbering, Tally, pair
+from shoal.verify.numbering import LabelReader, Numbering, Tally, histograms_of, pair
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, encode, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
@@ -388,8 +388,7 @@ def judge_counts(plan: Plan, tally: Tally) -> tuple[float | None, str]:
     if empty := int((sizes == 0).sum()):
         return None, f"{empty} of {plan.n_classes} classes of the plan have no record"
     texts = tuple(plan.sensitive_values.to_pylist())
-    start = np.searchsorted(keys, np.arange(plan.n_classes + 1, dtype=np.uint64) << _HALF)
-    classes = Histograms(sizes, start, keys.astype(np.uint32).astype(np.int64), counts, texts, len(texts))
+    classes = histograms_of(tally, sizes, texts, len(texts))
     if plan.model == AGREED[0]:
         wanted = (np.arange(plan.n_classes, dtype=np.uint64)[:, np.newaxis] << _HALF) | plan.shown.astype(np.uint64)
         kept, reached = np.isin(wanted, keys).all(axis=1), np.diff(classes.start)

@@ -17,6 +17,7 @@ from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.kernels import number_keys
 from shoal.manifest import Attribute
 from shoal.verify.contents import MISSING, Contents
+from shoal.verify.exact import Histograms
 from shoal.verify.reading import encode
 
 _VALUE = "value"
@@ -77,7 +78,8 @@ class Tally:
         self._counts: IntArray = np.empty(0, dtype=np.int64)
 
     def add(self, keys: KeyArray) -> None:
-        self.add_counts(*np.unique(keys, return_counts=True))
+        more, counts = np.unique(keys, return_counts=True)
+        self.add_counts(more, counts)
 
     def add_counts(self, keys: KeyArray, counts: IntArray) -> None:
         """Count these keys as often as each is said to occur."""
@@ -119,6 +121,13 @@ class Numbering:
     def tuples(self) -> CodeArray:
         """Return (count, n_columns) the codes of each number."""
         return self._known.T.astype(np.int32)
+
+
+def histograms_of(tally: Tally, sizes: IntArray, values: tuple[str | None, ...], n_values: int) -> Histograms:
+    """Return the sparse histograms of keys class << 32 | value; *values* are what the codes stand for."""
+    keys, counts = tally.result()
+    start = np.searchsorted(keys, np.arange(len(sizes) + 1, dtype=np.uint64) << HALF).astype(np.int64)
+    return Histograms(sizes, start, (keys & LOW).astype(np.int64), counts, values, n_values)
 
 
 class LabelReader:

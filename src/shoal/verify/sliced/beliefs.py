@@ -18,17 +18,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import Pairs, count_pairs, kernel, place_of
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.kernels import kernel
 from shoal.verify.exact import CannotCheckError, Histograms, divide
 from shoal.verify.guarantees import Subject
-from shoal.verify.numbering import number_rows, pair
+from shoal.verify.numbering import Tally, histograms_of, number_rows, pair
 from shoal.verify.sliced.reading import Release
 
 MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
 _CANDIDATES = 1 << 20  # buckets that may match tuples and are looked at together
 _SHARES = 1 << 22  # of beliefs that are held at a time
 _TINY = 1e-250  # below it, products of many shares have lost digits
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class Matches(NamedTuple):
@@ -62,7 +63,6 @@ class Lists:
     start: IntArray  # (n_values + 1,) of all columns together
     bucket: CodeArray  # (n_entries,)
     times: IntArray  # (n_entries,)
-    columns: list[Pairs]  # that the entries are of
 
     @classmethod
     def of(cls, columns: Sequence[CodeArray], buckets: CodeArray) -> Lists:
@@ -72,16 +72,16 @@ class Lists:
         >>> lists.start.tolist(), lists.bucket.tolist(), lists.times.tolist()
         ([0, 1, 3], [1, 0, 1], [1, 2, 1])
         """
-        sizes, rows = [int(column.max()) + 1 for column in columns], np.ones(len(buckets), dtype=np.int64)
-        n_buckets = int(buckets.max()) + 1
-        pairs = [count_pairs(own, n, buckets, n_buckets, rows) for own, n in zip(columns, sizes, strict=True)]
-        lengths = np.concatenate([np.diff(own.start) for own in pairs])
+        first = np.cumsum([0, *(int(column.max()) + 1 for column in columns)], dtype=np.int64)
+        pairs = [np.unique(pair(column, buckets), return_counts=True) for column in columns]
+        values = [
+            (keys >> _HALF).astype(np.int64) + offset for (keys, _), offset in zip(pairs, first[:-1], strict=True)
+        ]
         return cls(
-            first=np.cumsum([0, *sizes]),
-            start=np.append(0, np.cumsum(lengths)),
-            bucket=np.concatenate([own.second for own in pairs]),
-            times=np.concatenate([own.records for own in pairs]),
-            columns=pairs,
+            first=first,
+            start=np.searchsorted(np.concatenate(values), np.arange(first[-1] + 1)),
+            bucket=np.concatenate([(keys & _LOW).astype(np.int32) for keys, _ in pairs]),
+            times=np.concatenate([counts for _, counts in pairs]),
         )
 
     def entries(self, column: int) -> slice:
@@ -90,12 +90,12 @@ class Lists:
 
     def values(self, column: int) -> IntArray:
         """Return the value that each entry of a column is of."""
-        start = self.columns[column].start
-        return np.repeat(np.arange(len(start) - 1), np.diff(start))
+        lengths = np.diff(self.start[self.first[column] : self.first[column + 1] + 1])
+        return np.repeat(np.arange(len(lengths)), lengths)
 
     def totals(self, column: int) -> IntArray:
         """Return (n_values,) how often each value of a column occurs in the table."""
-        return np.diff(self.columns[column].begin[self.columns[column].start])
+        return np.bincount(self.values(column), self.times[self.entries(column)]).astype(np.int64)
 
     def match(self, tuples: CodeArray, most: int = _CANDIDATES) -> Iterator[Matches]:
         """Yield the buckets that have all values of (n, n_columns) tuples, those of some tuples after the other.
@@ -124,6 +124,12 @@ class Lists:
             yield Matches(start, bucket[inside], entry[:, inside])
             done = after
 
+    def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
+        """Return (n,) the entries of values of a column in buckets, which have them."""
+        numbers = (values + self.first[column])[np.newaxis]
+        owner = np.arange(len(values))
+        return _find_entries(self.start, self.bucket, numbers, owner, buckets, np.full_like(owner, -1)).ravel()
+
 
 @kernel
 def _find_entries(
@@ -131,17 +137,27 @@ def _find_entries(
 ) -> IntArray:
     """Return (n_columns, n) where the lists of an owner's values have a bucket; -1 from the first on that has not.
 
-    *known* is where one of the lists has it.
+    *known* is where one of the lists has it, or -1.
     """
     found = np.full((numbers.shape[0], owner.shape[0]), -1, dtype=np.int64)
     for i in range(owner.shape[0]):
         for column in range(numbers.shape[0]):
-            number, place = numbers[column, owner[i]], known[i]
-            if not start[number] <= place < start[number + 1]:
-                place = place_of(buckets, start[number], start[number + 1], wanted[i])
-            if place < 0:
+            number = numbers[column, owner[i]]
+            low, high = start[number], start[number + 1]
+            everywhere = low + wanted[i]  # where it is if the value is in all buckets
+            if low <= known[i] < high:
+                low = high = known[i]
+            elif everywhere < high and buckets[everywhere] == wanted[i]:
+                low = high = everywhere
+            while low < high:  # the buckets of a list ascend
+                middle = (low + high) // 2
+                if buckets[middle] < wanted[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == start[number + 1] or buckets[low] != wanted[i]:
                 break
-            found[column, i] = place
+            found[column, i] = low
     return found
 
 
@@ -176,8 +192,8 @@ class Adversary:
     def __init__(self, release: Release) -> None:
         self.release = release
         self.known = release.layout.known
-        columns = [*(release.values[place] for place in self.known), *(one.numbers for one in release.shared)]
-        self.lists = Lists.of(columns, release.buckets)
+        self._columns = [*(release.values[place] for place in self.known), *(one.numbers for one in release.shared)]
+        self.lists = Lists.of(self._columns, release.buckets)
         self._factors: dict[Subject, list[Factor]] = {}
         # log f(t,B) is a sum over the parts, less what they have in common, each as a share of the bucket.
         self._logs = np.log(self.lists.times)
@@ -224,17 +240,20 @@ class Adversary:
     def _count(self, subject: Subject, place: int, column: int | None, power: int) -> Factor:
         """Count the sensitive values that a part has in every group."""
         release, (first, *others) = self.release, subject
-        group, sizes = release.buckets, release.sizes
+        group: AnyIntArray = release.buckets
+        n_groups = len(release.sizes)
         if column is not None:
-            own = self.lists.columns[column]
-            group, sizes = own.pair_of.astype(np.int32), own.records
+            own = self.lists.entries(column)
+            group = self.lists.find_entries(column, self._columns[column], release.buckets) - own.start
+            n_groups = own.stop - own.start
         codes, texts = release.codes[release.layout.parts[place].column_of[first]], release.texts[first]
         for name in others:
             joint, numbers = np.unique(pair(codes, release.codes[name]), return_inverse=True)
             codes, texts = numbers.astype(np.int32), ()
+        tally = Tally()
+        tally.add(pair(group.astype(np.int32), codes))
         n_values = len(joint) if others else len(texts)
-        counted = count_pairs(group, len(sizes), codes, n_values, np.ones(len(codes), dtype=np.int64))
-        groups = Histograms(sizes, counted.start, counted.second.astype(np.int64), counted.records, texts, n_values)
+        groups = histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
         return Factor(column, groups, divide(groups.count, groups.sizes[groups.owner]) ** power)
 
     def believe(self, subject: Subject, tuples: CodeArray) -> Iterator[Beliefs]:
