@@ -84,13 +84,13 @@ def test_what_scouts_prune_is_in_no_class_that_closes(monkeypatch: pytest.Monkey
     document = policy([tau_l(0.5, 3)], improve=False)
     intervals = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 63, "widths": [2, 4, 8, 16, 32]}}}
     document["attributes"] |= {"p": intervals, "r": intervals}
-    found, pruned, seen = [], [], classes.Live._find_able
+    found, pruned, seen = [], [], classes.find_crowded
 
-    def note(self: classes.Live, levels: Any, parts: Any) -> Any:
-        pruned[-1] += len(self._live) - len(parts)
-        return seen(self, levels, parts)
+    def note(trees: Any, live: Any, marks: Any, crowd: Any, levels: Any, bits: Any) -> Any:
+        pruned[-1] += np.count_nonzero(marks[live] & bits)
+        return seen(trees, live, marks, crowd, levels, bits)
 
-    monkeypatch.setattr(classes.Live, "_find_able", note)
+    monkeypatch.setattr(classes, "find_crowded", note)
     for again in (-1.0, 0.7, 1.0):  # never, seldom, whenever a record is taken
         monkeypatch.setattr(classes, "_SCOUT_AGAIN", again)
         pruned.append(0)

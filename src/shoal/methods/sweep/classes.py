@@ -19,7 +19,7 @@ from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import kernel, light_kernel, pack, same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.kernels import Members, find_prunable, settle
+from shoal.methods.sweep.kernels import Members, settle
 from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
@@ -30,7 +30,9 @@ _GIVEN_UP = 16  # a class that another model refuses gives up one record of so m
 _MOST_SCOUTS = 64
 _TOGETHER = 8  # items that are looked at together
 THREADS = 2
-_CROWD = 255  # records, as far as they are counted in one byte
+_COUNTED = 6  # bits of a number of records, and how large it is at most
+_CROWD = (1 << _COUNTED) - 1
+_BITS = 13  # of kept values, and of generalized ones: one for each of the most frequent, the last for all others
 _NOWHERE = np.uint64(2**64 - 1)  # the key of no label
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys
 
@@ -154,21 +156,21 @@ class Live:
 
         Several items are looked at together, by threads: what is taken meanwhile only makes their classes smaller.
         """
-        every = np.arange(len(self.patterns))
-        everyone = Members(np.array([0, len(every)]), every, every.astype(np.int32))  # in one class
         with ThreadPoolExecutor(THREADS) as pool:
             for begin in range(0, n_items, _TOGETHER):
                 self._forget_taken()
-                if find_prunable(everyone, self.patterns, self._rules, self._of_pattern).all():
+                crowd = self._crowd()
+                kept, lifted = np.divmod(np.bitwise_or.reduce(crowd.held[self._live]) >> _COUNTED, 1 << _BITS)[::-1]
+                if not (crowd.enough[0, kept] or crowd.enough[1, lifted]):
                     return
                 items = range(begin, min(begin + _TOGETHER, n_items))
                 scouts, n_live = self._scout_of_item[items], len(self._live)
                 asked = [scout for scout in np.unique(scouts).tolist() if n_live < _SCOUT_AGAIN * self._scouted[scout]]
-                for scout, able in zip(asked, self._find_all(pool, self._scouts[asked], asked), strict=True):
+                for scout, able in zip(asked, self._find_all(pool, self._scouts[asked], asked, crowd), strict=True):
                     self._scouted[scout] = n_live
                     self._pruned[self._live] |= self._bits[scout]
                     self._pruned[able] &= ~self._bits[scout]
-                for item, able in zip(items, self._find_all(pool, self._items[items], scouts), strict=True):
+                for item, able in zip(items, self._find_all(pool, self._items[items], scouts, crowd), strict=True):
                     yield item, able[self.remaining[able] > 0]
 
     def group_at(self, levels: CodeArray, parts: IntArray) -> tuple[CodeArray, CodeArray]:
@@ -188,17 +190,33 @@ class Live:
         owner = np.full(len(self._live), -1, dtype=np.int64)
         return self.parts.take(self._live)._replace(records=self.remaining[self._live], owner=owner)
 
-    def _find_all(self, pool: ThreadPoolExecutor, levels: CodeArray, scouts: IntArray | list[int]) -> list[IntArray]:
-        """Return for each of several level vectors the parts that may close there, but those that its scout pruned."""
-        pruned, wider = self._pruned[self._live], self._wider[scouts]
-        return list(pool.map(lambda one, bits: self._find_able(one, self._live[pruned & bits == 0]), levels, wider))
+    def _crowd(self) -> Crowd:
+        """Return what parts that share a label must have together, by the rule that needs most values."""
+        rules, half = self._rules, self.patterns.shape[1] // 2
+        least = rules.records if self._raised[self._live].any() else rules.plain_records
+        bit, enough = np.zeros(len(self.patterns), dtype=np.int64), np.ones((2, 1 << _BITS), dtype=np.bool_)
+        if len(rules.place):
+            r = int(np.argmax(rules.distinct))
+            node, value = self.patterns[:, rules.place[r]], self.patterns[:, half + rules.place[r]]
+            count, caps = np.bincount(value, self._of_pattern), rules.cap_top / rules.cap_bottom
+            of_leaf = np.argsort(np.argsort(-count[: rules.n_leaves[r]], kind="stable")).clip(max=_BITS - 1)
+            kept, lifted = np.zeros(1), np.zeros(1)  # of all subsets of bits: values, and how much they may make up
+            for one in range(_BITS):
+                here = rules.first_leaf[r] + np.flatnonzero(of_leaf == one)
+                kept = np.append(kept, kept + len(here))
+                lifted = np.append(lifted, lifted + caps[here].sum())
+            enough[0], enough[1] = kept >= rules.distinct[r], lifted > 1 - 1e-9
+            enough[1, len(kept) // 2 :] |= rules.first_pair[r] == rules.first_pair[r + 1]  # labels are not defended
+            bit = np.append(of_leaf, np.full(len(count), _BITS - 1))[value] + _BITS * (node >= rules.n_leaves[r])
+        records = np.minimum(self.remaining, _CROWD).astype(np.uint32)
+        return Crowd(records | np.uint32(_CROWD + 1) << bit.astype(np.uint32)[self.pattern], min(least, _CROWD), enough)
 
-    def _find_able(self, levels: CodeArray, parts: IntArray) -> IntArray:
-        """Return those of some parts that are in a class at a level vector of which a subset may close."""
-        class_of, nodes = self.group_at(levels, parts)
-        first, order = kernels.group_items(class_of, len(nodes))
-        lost = find_prunable(Members(first, parts[order], self.pattern), self.patterns, self._rules, self.remaining)
-        return parts[np.sort(order[~lost])]
+    def _find_all(
+        self, pool: ThreadPoolExecutor, levels: CodeArray, scouts: IntArray | list[int], crowd: Crowd
+    ) -> list[IntArray]:
+        """Return for each of several level vectors the parts that may close there, but those that its scout pruned."""
+        given = self._trees, self._live, self._pruned, crowd
+        return list(pool.map(lambda one, bits: find_crowded(*given, one, bits), levels, self._wider[scouts]))
 
     def _forget_taken(self) -> None:
         """Forget what is taken; copy the rest to neighbouring places if it is less than half: memory is slow."""
@@ -299,15 +317,6 @@ def label_node(trees: TreeTables, levels: CodeArray, cell: int, j: int) -> int:
     return int(trees.table[trees.offset[j] + levels[j] * trees.width[j] + trees.leaves[cell, j]])
 
 
-@kernel
-def same_label(trees: TreeTables, levels: CodeArray, one: int, other: int) -> bool:
-    """Say whether two cells bear the same label at a level vector."""
-    same = True
-    for j in range(len(levels)):
-        same = same and label_node(trees, levels, one, j) == label_node(trees, levels, other, j)
-    return same
-
-
 @light_kernel
 def slot_of(key: np.uint64, number: int, mask: np.uint64) -> np.uint64:
     """Return where to look for a label's key, together with a number, in a table of mask + 1 slots."""
@@ -348,7 +357,49 @@ def label_keys(trees: TreeTables, levels: CodeArray, live: IntArray) -> KeyArray
     return keys
 
 
+class Crowd(NamedTuple):
+    """What parts have, and what those that share a label must have together, so that a subset of them may close."""
+
+    held: KeyArray  # (n_parts,) up to _CROWD records, and behind these bits that of the sensitive value
+    least: int  # records
+    enough: BoolArray  # (2, 1 << _BITS) whether such kept, or generalized, values may be enough for a class
+
+
 @kernel
+def find_crowded(
+    trees: TreeTables, live: IntArray, pruned: KeyArray, crowd: Crowd, levels: CodeArray, bits: np.uint64
+) -> IntArray:
+    """Return the parts, but those that were pruned, whose label at a level vector has enough records and values.
+
+    Labels may share a slot of a table, so that some parts are returned of whose label this is not true. Parts are in
+    the order of their first attribute: those with one node of it are looked at together, in a table that is small.
+    """
+    parts, n_asked, n, begin = np.empty(len(live), dtype=np.int64), 0, 0, 0
+    for part in live:
+        parts[n_asked] = part
+        n_asked += pruned[part] & bits == 0
+    parts = parts[:n_asked]
+    keys, together = label_keys(trees, levels, parts), np.empty(last_slot(n_asked) + 1, dtype=np.uint32)
+    while begin < n_asked:
+        node, end = label_node(trees, levels, parts[begin], 0), begin + 1
+        while end < n_asked and label_node(trees, levels, parts[end], 0) == node:
+            end += 1
+        mask = last_slot(end - begin)
+        together[: mask + 1] = 0
+        for i in range(begin, end):
+            slot, held = slot_of(keys[i], 0, mask), int(crowd.held[parts[i]])
+            before = int(together[slot])
+            records = min((before & _CROWD) + (held & _CROWD), _CROWD)
+            together[slot] = (before | held) & ~_CROWD | records
+        for i in range(begin, end):
+            parts[n] = parts[i]  # a branch that nobody can predict takes longer than this
+            found = int(together[slot_of(keys[i], 0, mask)])
+            values = crowd.enough[0, found >> _COUNTED & (1 << _BITS) - 1] | crowd.enough[1, found >> _COUNTED + _BITS]
+            n += values & (found & _CROWD >= crowd.least) & (keys[i] != _NOWHERE)
+        begin = end
+    return parts[:n].copy()
+
+
 def group_by_label(
     trees: TreeTables,
     levels: CodeArray,
@@ -363,52 +414,17 @@ def group_by_label(
     Parts whose leaves are too shallow, or whose class is too small, have class -1. A class is too small below
     *at_least* records, or below *if_raised* if some of its parts are *raised*.
     """
-    n, d = len(live), len(levels)
-    mask = last_slot(n)
-    # how many records share a slot tells, for most parts of small classes, that they are in one
-    keys, crowd, least = label_keys(trees, levels, live), np.zeros(mask + 1, dtype=np.uint8), min(at_least, _CROWD)
-    for i in range(n):
-        slot, part = slot_of(keys[i], 0, mask), live[i]
-        crowd[slot] = min(crowd[slot] + min(records[part], _CROWD), _CROWD)
-        least = min(if_raised, least) if raised[part] else least
-    n_crowded, n_classes = 0, 0
-    for i in range(n):
-        if crowd[slot_of(keys[i], 0, mask)] < least:
-            keys[i] = _NOWHERE
-        n_crowded += keys[i] != _NOWHERE
-    mask = last_slot(n_crowded)
-    slots, class_of = np.full(mask + 1, -1, dtype=np.int32), np.full(n, -1, dtype=np.int32)
-    key_of, example = np.empty(n_crowded, dtype=np.uint64), np.empty(n_crowded, dtype=np.int64)  # of classes
-    total, enough = np.zeros(n_crowded, dtype=np.int64), np.full(n_crowded, at_least)
-    for i in range(n):
-        part, slot = live[i], slot_of(keys[i], 0, mask)
-        if keys[i] == _NOWHERE:
-            continue
-        found = slots[slot]
-        while found >= 0 and not (
-            key_of[found] == keys[i] and (trees.exact or same_label(trees, levels, part, live[example[found]]))
-        ):
-            slot = (slot + np.uint64(1)) & mask
-            found = slots[slot]
-        if found < 0:
-            slots[slot] = found = np.int32(n_classes)
-            key_of[found], example[found] = keys[i], i
-            n_classes += 1
-        class_of[i] = found
-        total[found] += records[part]
-        if raised[part]:
-            enough[found] = if_raised
-    number = np.full(n_classes + 1, -1, dtype=np.int32)  # the last is for parts without a class
-    nodes, kept = np.empty((n_classes, d), dtype=np.int32), 0
-    for c in range(n_classes):
-        if total[c] >= enough[c]:
-            for j in range(d):
-                nodes[kept, j] = label_node(trees, levels, live[example[c]], j)
-            number[c] = kept
-            kept += 1
-    for i in range(n):
-        class_of[i] = number[class_of[i]]
-    return class_of, nodes[:kept].copy()
+    keys, table = label_keys(trees, levels, live), trees.offset + levels * trees.width
+    deep = keys != _NOWHERE
+    if not trees.exact:
+        columns = trees.table[table + trees.leaves[live[deep]]].T
+        keys[deep] = pack([*columns], [int(column.max(initial=0)) + 1 for column in columns])
+    first, group = kernels.number_keys(keys)
+    lifted = kernels.sum_groups(group, raised[live].astype(np.int64), len(first)) > 0
+    large = kernels.sum_groups(group, records[live], len(first)) >= np.where(lifted, if_raised, at_least)
+    large &= deep[first]
+    number = np.where(large, np.cumsum(large) - 1, -1).astype(np.int32)
+    return number[group], trees.table[table + trees.leaves[live[first[large]]]]
 
 
 class TreeTables(NamedTuple):

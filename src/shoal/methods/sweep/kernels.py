@@ -386,29 +386,6 @@ def _start(rules: Rules, patterns: CodeArray, members: Members) -> _Class:
 
 
 @kernel
-def find_prunable(members: Members, patterns: CodeArray, rules: Rules, records: IntArray) -> BoolArray:
-    """Return of parts, in their order, whether they can be in no subset of a class that has enough for every rule.
-
-    Nobody under its label can be defended, or all that can be together are too few, or cover too few values.
-    """
-    one, prunable = _start(rules, patterns, members), np.empty(len(members.order), dtype=np.bool_)
-    for c in range(len(members.first) - 1):
-        n_groups, size, plain = _enter(rules, one, members, c, records)
-        if not plain:
-            size = _drop_undefendable(rules, one, n_groups, size)
-        enough = size >= (rules.plain_records if plain else rules.records)
-        for r in range(len(rules.place)):
-            distinct = 0
-            for i in range(one.n_touched[r]):
-                distinct += one.units[rules.first_leaf[r] + one.touched[r, i]] > 0
-            enough = enough and distinct >= rules.distinct[r]
-        for i in range(members.first[c], members.first[c + 1]):
-            prunable[i] = not enough or one.remaining[one.group_of[members.pattern[members.order[i]]]] == 0
-        _clear(rules, one, n_groups)
-    return prunable
-
-
-@kernel
 def settle(
     members: Members,
     patterns: CodeArray,
