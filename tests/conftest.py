@@ -33,6 +33,14 @@ TOGETHER = ("tests/engines/spark/", "tests/agency/service/", "tests/studio/brows
 COMPONENTS = ("Chromium", "Java", "PostgreSQL")  # what .ci/install installs
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """A test can be killed, but not cut off from power: nothing waits until the disk has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder with Adult, Nursery and their hierarchies."""
@@ -48,7 +56,7 @@ def new_cluster() -> Callable[[], servers.PostgreSQL]:
     binaries = servers.postgresql_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not here")
-    return lambda: servers.PostgreSQL.create(binaries)
+    return lambda: servers.PostgreSQL.create(binaries, fsync=False)
 
 
 @pytest.fixture(scope="session")
