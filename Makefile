@@ -7,7 +7,7 @@ DEMO := demo-out
 # Compiled modules are kept, also where the environment says otherwise: the tests start the command hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test corpus thorough check bench calibration comparison docs figures screenshots clean
+.PHONY: help demo test corpus collection thorough check bench calibration comparison docs figures screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,12 +44,16 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
 
-test: check corpus .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
+test: check corpus collection .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/corpus
 
 # Releases of every kind, first and alone: they compile nearly all kernels, which workers would otherwise do three times.
 corpus: $(VENV)/dev-ready
 	$(BIN)/python -m pytest --quiet tests/corpus
+
+# Modules of tests are rewritten and kept, beside the corpus where there is a second core: each worker would do so.
+collection: $(VENV)/dev-ready
+	@$(BIN)/python -m pytest --collect-only -qqq > /dev/null || true  # what is wrong, the tests tell
 
 thorough: $(VENV)/dev-ready .venv-anonymeter/ready .venv-weka/ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough

@@ -7,6 +7,8 @@ The number of collected tests is guarded: a suite that silently loses files fail
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import re
 import shutil
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -28,16 +32,18 @@ PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("usual", max_examples=40, **PATIENT)
 settings.register_profile("thorough", max_examples=400, **PATIENT)
 settings.load_profile("usual")
+gc.disable()  # until all tests are collected
 # Folders whose tests share what is slow to start (Spark, services, a browser): each is one worker's, and comes first.
 TOGETHER = ("tests/engines/spark/", "tests/agency/service/", "tests/studio/browser/")
 COMPONENTS = ("Chromium", "Java", "PostgreSQL")  # what .ci/install installs
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_waiting_for_disks() -> Iterator[None]:
-    """A test can be killed, but not cut off from power: nothing waits until the disk has it."""
+def shortcuts() -> Iterator[None]:
+    """Nothing waits until the disk has it, for no test cuts the power; and the tree of commands is built only once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
         yield
 
 
@@ -119,6 +125,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail a whole run that collected fewer tests than are known to exist."""
+    gc.enable()
+    gc.freeze()  # modules and tests stay: no collection need look at them again
     config = session.config
     whole = config.args == config.getini("testpaths") or config.args == [str(ROOT)]
     if (

@@ -179,7 +179,10 @@ def accepts_findings(person) -> int:
     return n
 
 
-@pytest.mark.parametrize("shape", TABLES)
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(name, marks=pytest.mark.thorough if name in ("survey", "rare") else ()) for name in TABLES],
+)
 def test_a_table_gets_to_a_signed_off_download(shape: str, person, tmp_path: Path, shoal) -> None:
     page, expect = person.page, person.expect
     write_table, answer = TABLES[shape]
