@@ -32,7 +32,6 @@ PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("usual", max_examples=40, **PATIENT)
 settings.register_profile("thorough", max_examples=400, **PATIENT)
 settings.load_profile("usual")
-gc.disable()  # until all tests are collected
 # Folders whose tests share what is slow to start (Spark, services, a browser): each is one worker's, and comes first.
 TOGETHER = ("tests/engines/spark/", "tests/agency/service/", "tests/studio/browser/")
 COMPONENTS = ("Chromium", "Java", "PostgreSQL")  # what .ci/install installs
@@ -118,6 +117,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndFold
     return FilesAndFolders(config, log) if config.option.dist == "loadfile" else None
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests stay to the end: the garbage collector looks at them neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(TOGETHER))
@@ -125,8 +135,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fail a whole run that collected fewer tests than are known to exist."""
-    gc.enable()
-    gc.freeze()  # modules and tests stay: no collection need look at them again
     config = session.config
     whole = config.args == config.getini("testpaths") or config.args == [str(ROOT)]
     if (
