@@ -18,14 +18,15 @@ $(VENV)/ready: pyproject.toml Makefile
 	$(BIN)/python $(PIP) install --editable .
 	@touch $@
 
+# Without compiling every module of every package: what is imported is compiled then, and kept.
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,sklearn,spark,studio,synthetic]" --group dev --group docs --group experiments
+	$(BIN)/python $(PIP) install --no-compile --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,sklearn,spark,studio,synthetic]" --group dev --group docs --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.
 .venv-pycanon/ready: Makefile
 	$(PYTHON) -m venv .venv-pycanon
-	.venv-pycanon/bin/python $(PIP) install "pycanon==1.3.6"
+	.venv-pycanon/bin/python $(PIP) install --no-compile "pycanon==1.3.6"
 	@touch $@
 
 # Attacks of others to hold ours against, apart for the same reason.
