@@ -7,7 +7,7 @@ DEMO := demo-out
 # Compiled modules are kept, also where the environment says otherwise: the tests start the command hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test corpus thorough check bench calibration comparison docs figures screenshots clean
+.PHONY: help demo test corpus collection thorough check bench calibration comparison docs figures screenshots clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,14 +18,15 @@ $(VENV)/ready: pyproject.toml Makefile
 	$(BIN)/python $(PIP) install --editable .
 	@touch $@
 
+# Without compiling every module of every package: what is imported is compiled then, and kept.
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,sklearn,spark,studio,synthetic]" --group dev --group docs --group experiments
+	$(BIN)/python $(PIP) install --no-compile --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,sklearn,spark,studio,synthetic]" --group dev --group docs --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.
 .venv-pycanon/ready: Makefile
 	$(PYTHON) -m venv .venv-pycanon
-	.venv-pycanon/bin/python $(PIP) install "pycanon==1.3.6"
+	.venv-pycanon/bin/python $(PIP) install --no-compile "pycanon==1.3.6"
 	@touch $@
 
 # Attacks of others to hold ours against, apart for the same reason.
@@ -44,12 +45,16 @@ demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
 
-test: check corpus .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
+test: check corpus collection .venv-pycanon/ready ## lint, types, all tests; SHOAL_NO_SKIP=1 turns skips into failures
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/corpus
 
 # Releases of every kind, first and alone: they compile nearly all kernels, which workers would otherwise do three times.
 corpus: $(VENV)/dev-ready
 	$(BIN)/python -m pytest --quiet tests/corpus
+
+# Modules of tests are rewritten and kept, beside the corpus where there is a second core: each worker would do so.
+collection: $(VENV)/dev-ready
+	@$(BIN)/python -m pytest --collect-only -qqq > /dev/null || true  # what is wrong, the tests tell
 
 thorough: $(VENV)/dev-ready .venv-anonymeter/ready .venv-weka/ready ## the long tests of promises that shorter ones hold too, and more repetitions
 	$(BIN)/python -m pytest -m thorough

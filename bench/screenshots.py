@@ -139,7 +139,8 @@ def main(folder: Path) -> None:
     expect.set_options(timeout=PATIENCE)
     with entered() as studio, sync_playwright() as driver:
         arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+        browser = driver.chromium.launch(executable_path=program, args=arguments)
         page = browser.new_page(viewport=WIDE)
         page.set_default_timeout(PATIENCE)
         name, value = studio.cookie.split("=", 1)

@@ -7,6 +7,8 @@ The number of collected tests is guarded: a suite that silently loses files fail
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import re
 import shutil
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, settings
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -33,6 +37,15 @@ TOGETHER = ("tests/engines/spark/", "tests/agency/service/", "tests/studio/brows
 COMPONENTS = ("Chromium", "Java", "PostgreSQL")  # what .ci/install installs
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shortcuts() -> Iterator[None]:
+    """Nothing waits until the disk has it, for no test cuts the power; and the tree of commands is built only once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder with Adult, Nursery and their hierarchies."""
@@ -48,7 +61,7 @@ def new_cluster() -> Callable[[], servers.PostgreSQL]:
     binaries = servers.postgresql_binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not here")
-    return lambda: servers.PostgreSQL.create(binaries)
+    return lambda: servers.PostgreSQL.create(binaries, fsync=False)
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +115,16 @@ class FilesAndFolders(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndFolders | None:
     return FilesAndFolders(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """What is loaded now stays to the end: the garbage collector need not look for any of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,7 +11,7 @@ import pytest
 from shoal.models import population
 from shoal.models.population import Spectrum, estimate_uniqueness
 
-SEEDS = range(40)
+SEEDS = range(16)
 
 
 def restaurant(people: int, theta: float, alpha: float, rng: np.random.Generator) -> np.ndarray:

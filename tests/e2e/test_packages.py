@@ -66,8 +66,9 @@ def run(*command: str | Path) -> str:
 
 def install(folder: Path, *what: str, python: str = sys.executable) -> Path:
     """Make an empty environment with a package; return its folder of commands."""
-    run(python, "-m", "venv", folder)
-    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what)
+    run(python, "-m", "venv", "--without-pip", folder)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--quiet", "--disable-pip-version-check")
+    run(*pip, "install", "--no-compile", *what)
     return folder / "bin"
 
 

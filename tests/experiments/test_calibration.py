@@ -65,7 +65,13 @@ def test_planted_rows_are_what_their_name_says(world: World) -> None:
     assert max(abs(ages[name] - age) for name, age in known.items()) == calibration.NEAR
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=() if form in ("classes", "slices", "synthetic") else pytest.mark.thorough)
+        for form in FORMS
+    ],
+)
 def test_an_exposure_is_found_in_every_form_of_release_and_nothing_where_there_is_none(form: str, world: World) -> None:
     rng, policy = np.random.default_rng(3), make_policy(form)
     release = anonymize(world.donors, policy, seed=1)

@@ -255,6 +255,7 @@ def test_the_tables_are_those_of_the_paper(shared_data: Path) -> None:
     assert adult_table(shared_data, 500, rng).n_records == 500
 
 
+@pytest.mark.thorough
 def test_a_quick_run_gives_the_stored_small_grid(shared_data: Path, quick_run: Callable[..., dict[str, Any]]) -> None:
     document = quick_run("tau-l", "--data", str(shared_data))
     for table, asked_for in zip(document["tables"], (QUICK_ADULT, QUICK_NURSERY), strict=True):

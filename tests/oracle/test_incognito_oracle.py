@@ -223,6 +223,8 @@ def test_no_node_is_better(name: str, given: dict[str, Any], large: bool, monkey
     found = 0
     for seed in range(2):
         for number, measure in enumerate(MEASURES):
+            if (seed + number) % 2 == large:  # each way takes half of them
+                continue
             problem = replace(drawn(seed, name, given), max_withheld=(0, 4, 9)[(seed + number) % 3])
             whole = problem.requirements[0].whole(problem.cells.counts)
             if not problem.requirements[0].model.holds(whole.as_class(), whole)[0]:

@@ -28,7 +28,7 @@ from shoal.verify.reading import MemoryRows
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify_table
 
-N = 360
+N = 240
 COLUMNS = "age sex zip illness job cost"
 QUASI = ("age", "sex", "zip")
 TIGHT, LOOSE = 4_000, 12_000  # bytes: for a few classes, and for some more

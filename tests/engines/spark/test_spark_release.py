@@ -31,7 +31,7 @@ METHODS = {
     "hilbert": {"method": {"hilbert": {}}},
 }
 SAME_PLAN = ("mondrian", "incognito", "microaggregation")  # these draw nothing while they plan
-LIKE_MONDRIAN = ("incognito", "hilbert")  # they plan otherwise, and workers do the same with the plan
+LIKE_OTHERS = ("incognito", "hilbert", "slicing")  # they plan otherwise, and workers do the same with the plan
 LABELS = ["age", "zip code", "sex"]
 
 
@@ -45,7 +45,7 @@ def counted_rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(name, marks=pytest.mark.thorough if name in LIKE_MONDRIAN else ()) for name in METHODS],
+    [pytest.param(name, marks=pytest.mark.thorough if name in LIKE_OTHERS else ()) for name in METHODS],
 )
 def test_a_release_comes_back_as_it_was_given_and_keeps_its_promises(
     method: str, people: pa.Table, frame: Any, policy

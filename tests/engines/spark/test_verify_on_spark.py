@@ -272,8 +272,13 @@ def released_people(case: str, seed: int = 1) -> tuple[pa.Table, pa.Table, dict[
 
 
 @pytest.mark.usefixtures("workers_only")
-@pytest.mark.parametrize("with_source", [True, False], ids=["with the source", "without it"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "with_source"),
+    [
+        *((case, True) for case in CASES),  # which asks for all that is done without it, too
+        *(pytest.param(case, False, marks=() if case in MANY_CLASSES else pytest.mark.thorough) for case in CASES),
+    ],
+)
 def test_tasks_answer_as_the_verifier_alone(
     case: str, with_source: bool, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,8 +118,8 @@ def start(temporary: Path, *arguments: object) -> Running:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    """Debian's Chromium, without a window."""
-    program = shutil.which("chromium")
+    """Debian's Chromium without a window; the one that never has any needs a quarter of the time."""
+    program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if program is None:
         pytest.skip("Chromium is not here")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

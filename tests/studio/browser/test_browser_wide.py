@@ -54,6 +54,7 @@ def test_from_opening_to_a_run_in_fifteen_clicks(person, encounters):
     click.n += 1
     lines = page.locator("#dense li[data-name]")
     expect(lines).to_have_count(50)
+    page.wait_for_load_state()  # with its styles
     last = lines.nth(49).bounding_box()
     assert all(lines.nth(place).bounding_box()["y"] >= 0 for place in (0, 24, 25))
     assert last["y"] + last["height"] <= page.locator("#policy-panel").bounding_box()["y"]  # on one screen
