@@ -74,8 +74,9 @@ class Run:
     def merge(self, other: Run) -> Run:
         """Return the union of both, counts added."""
         if len(self.keys) == 1:
-            keys, counts = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts)
-            return Run(keys[np.newaxis], counts)
+            keys, counts = (np.empty(self.keys.shape[1] + other.keys.shape[1], kind) for kind in (np.uint64, np.int64))
+            n = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts, keys, counts)
+            return Run(keys[np.newaxis, :n].copy(), counts[:n].copy())
         keys = np.concatenate([self.keys, other.keys], axis=1)
         return self._reduce(keys, np.concatenate([self.counts, other.counts]))
 
@@ -103,8 +104,9 @@ class Run:
     def find(self, keys: KeyArray) -> IntArray:
         """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
         if len(keys) == 1:
-            order = np.argsort(keys[0])
-            return kernels.find_sorted(self.keys[0], keys[0], order)
+            found = np.empty(keys.shape[1], dtype=np.int64)
+            kernels.find_sorted(self.keys[0], keys[0], np.argsort(keys[0]), found)
+            return found
         both = np.concatenate([self.keys, keys], axis=1)
         order = np.lexsort(both)
         return kernels.find_grouped(both, order, self.keys.shape[1])
