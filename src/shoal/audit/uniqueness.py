@@ -159,7 +159,7 @@ def _split(
     new_first: IntArray,
     new_order: CodeArray,
 ) -> tuple[int, int, int]:
-    """Split the groups by one more attribute; fill in those of two and more cells, and from the end on cells then alone.
+    """Split the groups by one more attribute; fill in those of two and more cells, and from the end cells then alone.
 
     Group g holds the cells ``order[first[g]:first[g + 1]]``. *tally* is (domain, 3) zeros: of each code of the
     attribute the cells in a group, those of one record, and where the next one goes. Returns how many groups there

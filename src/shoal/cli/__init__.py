@@ -20,7 +20,7 @@ from shoal.core.errors import without_passwords
 _OBJECTS = 200_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
 _MEMORY = {-3: 32 << 20, -1: 64 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
 _CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
-_LOOKED_FOR = {"colorama", "scipy", "scipy.linalg"}
+_LOOKING, _LOOKED_FOR = ("numba", "numba.np.arraymath"), {"colorama", "scipy", "scipy.linalg"}
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
 
@@ -108,14 +108,11 @@ class _Unneeded(MetaPathFinder):
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        looking = name in _LOOKED_FOR and _is_loading("numba", "numba.np.arraymath")
+        loading = (one.__spec__ for one in map(sys.modules.get, _LOOKING) if one is not None)
+        looking = name in _LOOKED_FOR and any(getattr(spec, "_initializing", False) for spec in loading)
         pandas = name == "pandas" and "pyspark" not in sys.modules
         if name in _CLOUDS or pandas or looking:
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
-
-
-def _is_loading(*names: str) -> bool:
-    return any(getattr(sys.modules[name].__spec__, "_initializing", False) for name in names if name in sys.modules)
 
 
 def get_ready() -> None:

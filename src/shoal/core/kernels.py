@@ -7,10 +7,9 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
-from llvmlite.binding import add_symbol
 from numba import njit
 from numba.core.caching import FunctionCache
-from numba.core.runtime import _nrt_python as runtime
+from numba.core.runtime import nrt
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
@@ -54,8 +53,8 @@ class _CompiledCode(FunctionCache):  # type: ignore[misc]
 @cache
 def _find_runtime() -> None:
     """Tell machine code where numba's runtime is; what else numba makes ready with it is for its compiler alone."""
-    for name, address in runtime.c_helpers.items():
-        add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+    for name, address in nrt._nrt.c_helpers.items():  # noqa: SLF001  numba has no public way to ask
+        nrt.ll.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def kernel(function: F) -> F:

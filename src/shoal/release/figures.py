@@ -108,8 +108,8 @@ class ShareTally:
         first, order = kernels.group_items(class_of, n_classes)
         tallies, shares = np.zeros((3, len(keys)), dtype=np.int64), np.repeat([[1.0], [0.0]], len(keys), axis=1)
         n_filled = kernels.tally_shares(first, order, number, records, tallies, shares)
-        there = np.flatnonzero(tallies[0])
-        return cls(keys[there], *tallies[:2, there], *shares[:, there], n_filled)
+        (records, classes, _), (lowest, highest), there = tallies, shares, np.flatnonzero(tallies[0])
+        return cls(keys[there], records[there], classes[there], lowest[there], highest[there], n_filled)
 
     def __add__(self, other: ShareTally) -> ShareTally:
         """Take the classes of both."""

@@ -150,8 +150,8 @@ class ClassNumbers:
 
     def labels(self, numbers: IntArray, place: int) -> CodeArray:
         """Return (n_rows,) the labels of one attribute, given (n_columns, n_rows) numbers of classes."""
-        own = (numbers[self._column[place]] - 1) // self._stride[place] % self._radices[place]
-        return own.astype(np.int32)
+        numbers = (numbers[self._column[place]] - 1) // self._stride[place] % self._radices[place]
+        return np.asarray(numbers, dtype=np.int32)
 
     def unpack(self, numbers: IntArray) -> CodeArray:
         """Return (n_rows, n_labelled) the labels of all attributes."""

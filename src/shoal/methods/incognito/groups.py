@@ -65,7 +65,7 @@ class Groupings:
                 self._populations[requirement.population_name] = len(columns)
                 columns.append(requirement.population)
         layout = self.ladders.layout
-        self._fields = Fields(
+        self._fields = (
             np.array(layout.word, dtype=np.int64),
             np.array(layout.shift, dtype=np.uint64),
             np.array([(1 << bits) - 1 for bits in layout.bits], dtype=np.uint64),
@@ -191,11 +191,11 @@ class Groupings:
         first = np.zeros(len(tables), dtype=np.int64)
         np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
         table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
-        fields = Fields._make(column[recoded] for column in self._fields)
+        fields = Fields._make((*(column[recoded] for column in self._fields), first))
         most, of_group = min(most, len(keys)), np.empty(len(keys), dtype=np.int32)
         slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, dtype=np.int32)
         made = np.empty((most + 1, keys.shape[1]), dtype=np.uint64)
-        n = roll_up(keys, np.array(kept, dtype=np.uint64), fields, first, table, slots, of_group, made)
+        n = roll_up(keys, np.array(kept, dtype=np.uint64), fields, table, slots, of_group, made)
         total = np.zeros((n, tallies.shape[1]), dtype=np.int64)
         add_rows(of_group, tallies, total)
         return of_group, made[:n].copy(), total
@@ -326,6 +326,7 @@ class Fields(NamedTuple):
     word: IntArray  # (n_fields,)
     shift: KeyArray  # (n_fields,)
     mask: KeyArray  # (n_fields,)
+    first: IntArray  # (n_fields,) where the new codes of each start in a table
 
 
 @kernel
@@ -333,7 +334,6 @@ def roll_up(
     keys: KeyArray,
     kept: KeyArray,
     fields: Fields,
-    first: IntArray,
     table: KeyArray,
     slots: CodeArray,
     group_of: CodeArray,
@@ -344,7 +344,7 @@ def roll_up(
     Bits that are not *kept* become 0, and code v of field c becomes ``table[first[c] + v]``. Fills in the new group of
     each old one, and the new groups' keys, which have room for one more. *slots* are a hash table, all -1.
     """
-    word, shift, mask = fields
+    word, shift, mask, first = fields
     n, n_words = keys.shape
     last, n_groups = np.uint64(len(slots) - 1), 0
     for i in range(n):

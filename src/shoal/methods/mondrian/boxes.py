@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -58,7 +59,8 @@ class Items:
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
         n = problem.cells.n_cells
         leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
-        self._most_nodes = max(attribute.taxonomy.n_nodes for attribute in problem.quasi)
+        nodes = max(attribute.taxonomy.n_nodes for attribute in problem.quasi)
+        self._note_nodes = partial(np.zeros, (2, nodes), dtype=np.int64)
         codes = _stack(problem.quasi_codes, n, np.uint16 if leaves <= 1 << 16 else np.int32)
         self._value_columns = _distinct_columns([r.values for r in problem.requirements])
         self._value_widths = [
@@ -179,14 +181,8 @@ class Items:
         starts[parts.first[:-1]] = boxes.starts
         return starts, ends
 
-    def _note_nodes(self) -> IntArray:
-        return np.zeros((2, self._most_nodes), dtype=np.int64)
-
     def _run(self, kernel: Callable[..., None], boxes: Boxes, *arguments: Any) -> None:
-        """Run a compiled loop on runs of boxes, in threads; arrays among the arguments have an entry for each box.
-
-        What is called among them makes an array for each run.
-        """
+        """Run a compiled loop on runs of boxes, in threads, with their entries of arrays and what is made for each."""
 
         def work(run: slice) -> None:
             own = (one[run] if isinstance(one, np.ndarray) else one() if callable(one) else one for one in arguments)
