@@ -116,7 +116,7 @@ def test_kernels_are_loaded_without_the_compiler() -> None:
     load(*RUN)  # whoever compiles them
     loaded = load(*RUN)
     assert "numba.core.runtime.nrt" in loaded
-    assert not loaded & {"scipy.linalg", "numba.np.linalg", "numba.np.npyimpl"}
+    assert not loaded & {"scipy.linalg", "numba.np.linalg", "numba.np.npyimpl", "numba.np.arrayobj"}
 
 
 def test_a_command_that_compiles_does_without_linear_algebra() -> None:
@@ -130,7 +130,7 @@ def test_a_command_that_compiles_does_without_linear_algebra() -> None:
     )
     loaded = load(*compiling)
     assert "numba.np.linalg" in loaded
-    assert "scipy.linalg" not in loaded
+    assert not {name for name in loaded if name.startswith("scipy")}
     assert "scipy.linalg" in load(*compiling, "import scipy.linalg")
 
 

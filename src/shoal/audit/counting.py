@@ -249,12 +249,14 @@ def hash_column(column: pa.Array) -> KeyArray:
             words = (numbers.astype(np.float64) + 0.0).view(np.uint64)
         else:
             words = numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64).view(np.uint64)
-        found = _fold(np.full(len(words), _NULL), words)
+        found = np.full(len(words), _NULL)
+        _fold(found, words)
     else:
         texts = column.cast(pa.large_string())
         _, offsets, data = texts.buffers()
         starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        found = _hash_texts(starts, np.frombuffer(data if data is not None else b"", dtype=np.uint8))
+        found = np.empty(len(texts), dtype=np.uint64)
+        _hash_texts(starts, np.frombuffer(data if data is not None else b"", dtype=np.uint8), found)
     if column.null_count:
         found[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return found
@@ -273,29 +275,26 @@ def _several(hashes: KeyArray, generalized: frozenset[int]) -> KeyArray:
 
 
 def _combine(hashes: Sequence[KeyArray]) -> KeyArray:
-    found = hashes[0]
+    found = hashes[0].copy()
     for other in hashes[1:]:
-        found = _fold(found, other)
+        _fold(found, other)
     return found
 
 
 @kernel
-def _fold(first: KeyArray, second: KeyArray) -> KeyArray:
-    """Return the hash of each pair, by the finalizer of SplitMix64, which is one to one; never 0."""
-    out = np.empty(len(first), dtype=np.uint64)
+def _fold(first: KeyArray, second: KeyArray) -> None:
+    """Change *first* to the hash of each pair, by the finalizer of SplitMix64, which is one to one; never 0."""
     for i in range(len(first)):
         word = first[i] * _AGAIN + second[i]
         word = (word ^ (word >> _S30)) * _MULTIPLY
         word = (word ^ (word >> _S27)) * _AGAIN
         word = word ^ (word >> _S31)
-        out[i] = word or np.uint64(1)
-    return out
+        first[i] = word or np.uint64(1)
 
 
 @kernel
-def _hash_texts(offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
-    """Return the hash of each text, by eight bytes at a time."""
-    out = np.empty(len(offsets) - 1, dtype=np.uint64)
+def _hash_texts(offsets: IntArray, data: NDArray[np.uint8], out: KeyArray) -> None:
+    """Fill in the hash of each text, by eight bytes at a time."""
     for i in range(len(offsets) - 1):
         word, held = np.uint64(offsets[i + 1] - offsets[i]), np.uint64(0)
         for j in range(offsets[i], offsets[i + 1]):
@@ -308,7 +307,6 @@ def _hash_texts(offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
         word = (word ^ (word >> _S30)) * _MULTIPLY
         word = word ^ (word >> _S31)
         out[i] = word or np.uint64(1)
-    return out
 
 
 @kernel

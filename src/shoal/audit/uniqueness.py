@@ -137,7 +137,12 @@ class Partition:
 
     def split(self, column: CodedColumn) -> Partition:
         """Return the groups that one more attribute makes."""
-        first, order, lone = _split(self.first, self.order, column.codes, column.domain, self.single, self.only_single)
+        tally = np.zeros((column.domain, 3), dtype=np.int64)
+        first, order = np.zeros(len(self.order) // 2 + 1, dtype=np.int64), np.empty_like(self.order)
+        n_groups, used, n_lone = _split(
+            self.first, self.order, column.codes, self.single, self.only_single, tally, first, order
+        )
+        first, order, lone = first[: n_groups + 1].copy(), order[:used].copy(), order[::-1][:n_lone]
         alone = lone[self.single[lone]]
         n_lone, n_unique = self.n_lone + len(lone), self.n_unique + len(alone)
         return replace(self, first=first, order=order, n_lone=n_lone, n_unique=n_unique, alone=alone)
@@ -145,41 +150,44 @@ class Partition:
 
 @kernel
 def _split(
-    first: IntArray, order: CodeArray, codes: CodeArray, domain: int, single: BoolArray, only_single: bool
-) -> tuple[IntArray, CodeArray, CodeArray]:
-    """Split the groups by one more attribute; return those of two and more cells, and the cells that are then alone.
+    first: IntArray,
+    order: CodeArray,
+    codes: CodeArray,
+    single: BoolArray,
+    only_single: bool,
+    tally: IntArray,
+    new_first: IntArray,
+    new_order: CodeArray,
+) -> tuple[int, int, int]:
+    """Split the groups by one more attribute; fill in those of two and more cells, and from the end cells then alone.
 
-    Group g holds the cells ``order[first[g]:first[g + 1]]``; *codes* are the attribute's, below *domain*.
+    Group g holds the cells ``order[first[g]:first[g + 1]]``. *tally* is (domain, 3) zeros: of each code of the
+    attribute the cells in a group, those of one record, and where the next one goes. Returns how many groups there
+    are, the cells in them, and those that are alone.
     """
-    cells, singles = np.zeros(domain, dtype=np.int64), np.zeros(domain, dtype=np.int64)
-    place_of = np.full(domain, -1, dtype=np.int64)
-    new_first = np.zeros(len(order) // 2 + 1, dtype=np.int64)
-    new_order, lone = np.empty(len(order), dtype=np.int32), np.empty(len(order), dtype=np.int32)
     groups, used, n_lone = 0, 0, 0
     for group in range(len(first) - 1):
         for place in range(first[group], first[group + 1]):
-            cells[codes[order[place]]] += 1
-            singles[codes[order[place]]] += single[order[place]]
+            tally[codes[order[place]], 0] += 1
+            tally[codes[order[place]], 1] += single[order[place]]
         for place in range(first[group], first[group + 1]):
             cell = order[place]
             code = codes[cell]
-            if cells[code] == 1:
-                lone[n_lone] = cell
+            if tally[code, 0] == 1:
                 n_lone += 1
-            elif singles[code] > 0 or not only_single:
-                if place_of[code] < 0:
-                    place_of[code] = used
-                    used += cells[code]
+                new_order[len(order) - n_lone] = cell
+            elif tally[code, 1] > 0 or not only_single:
+                if tally[code, 2] == 0:
+                    tally[code, 2] = used
+                    used += tally[code, 0]
                     groups += 1
                     new_first[groups] = used
-                new_order[place_of[code]] = cell
-                place_of[code] += 1
+                new_order[tally[code, 2]] = cell
+                tally[code, 2] += 1
         for place in range(first[group], first[group + 1]):
-            code = codes[order[place]]
-            cells[code] = 0
-            singles[code] = 0
-            place_of[code] = -1
-    return new_first[: groups + 1].copy(), new_order[:used].copy(), lone[:n_lone].copy()
+            for column in range(3):
+                tally[codes[order[place]], column] = 0
+    return groups, used, n_lone
 
 
 class _Found(NamedTuple):

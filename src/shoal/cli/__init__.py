@@ -17,9 +17,10 @@ from typer.core import TyperGroup
 from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
-_OBJECTS = 50_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
+_OBJECTS = 200_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
 _MEMORY = {-3: 32 << 20, -1: 64 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
 _CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
+_LOOKING, _LOOKED_FOR = ("numba", "numba.np.arraymath"), {"colorama", "scipy", "scipy.linalg"}
 _MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
 
 
@@ -102,15 +103,15 @@ def __getattr__(name: str) -> Any:
 class _Unneeded(MetaPathFinder):
     """Keeps out of commands what other packages import only because it is there.
 
-    pyarrow imports pandas, which only Spark needs, and file systems of clouds; numba looks for the linear algebra of
-    SciPy, which no kernel needs.
+    pyarrow imports pandas, which only Spark needs, and file systems of clouds; numba looks for SciPy, for its linear
+    algebra, which no kernel needs, and for colours of messages.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        arrays = sys.modules.get("numba.np.arraymath")
-        looking = arrays is not None and getattr(arrays.__spec__, "_initializing", False)
+        loading = (one.__spec__ for one in map(sys.modules.get, _LOOKING) if one is not None)
+        looking = name in _LOOKED_FOR and any(getattr(spec, "_initializing", False) for spec in loading)
         pandas = name == "pandas" and "pyspark" not in sys.modules
-        if name in _CLOUDS or pandas or (name == "scipy.linalg" and looking):
+        if name in _CLOUDS or pandas or looking:
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
 
 
@@ -118,6 +119,7 @@ def get_ready() -> None:
     """Let this process start fast, which is all for a command, and keep the memory of arrays for those that follow."""
     gc.set_threshold(_OBJECTS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # others would wait busily for products that are all small
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for them among all installed packages
     with suppress(AttributeError, OSError, TypeError):  # only glibc has it
         for option, n_bytes in _MEMORY.items():
             ctypes.CDLL(None).mallopt(option, n_bytes)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numba.core.caching import FunctionCache
-from numba.core.runtime import rtsys
+from numba.core.runtime import nrt
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
@@ -38,7 +39,7 @@ class _CompiledCode(FunctionCache):  # type: ignore[misc]
         """Return the kernel's code for arguments of these types, or None."""
         if not hasattr(self, "_cache_file"):
             super().__init__(self._function)
-        rtsys.initialize(target_context)
+        _find_runtime()
         try:
             code = self._load_overload(sig, target_context)
             if code is None or code.signature.args == tuple(sig):  # two processes may have written to one file at once
@@ -47,6 +48,13 @@ class _CompiledCode(FunctionCache):  # type: ignore[misc]
             pass
         self._cache_file.flush()
         return None
+
+
+@cache
+def _find_runtime() -> None:
+    """Tell machine code where numba's runtime is; what else numba makes ready with it is for its compiler alone."""
+    for name, address in nrt._nrt.c_helpers.items():  # noqa: SLF001  numba has no public way to ask
+        nrt.ll.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 def kernel(function: F) -> F:
@@ -70,6 +78,7 @@ def light_kernel(function: F) -> F:
 def _compile(function: F, **options: bool) -> F:
     dispatcher = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
     dispatcher._cache = _CompiledCode(function)  # noqa: SLF001  numba has no public way to choose a cache
+    dispatcher._compilation_chain_init_hook = lambda: None  # noqa: SLF001  its extensions load if it has to compile
     return cast("F", dispatcher)
 
 
@@ -100,10 +109,8 @@ def translate_codes(keys: Keys, shift: int, mask: int, table: Codes, out: Codes)
 
 
 @kernel
-def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tuple[Keys, Ints]:
-    """Return the union of two ascending runs of distinct keys, counts added."""
-    keys = np.empty(len(keys_a) + len(keys_b), dtype=np.uint64)
-    counts = np.empty(len(keys), dtype=np.int64)
+def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints, keys: Keys, counts: Ints) -> int:
+    """Fill in the union of two ascending runs of distinct keys, counts added; return how many keys it has."""
     a = b = n = 0
     while a < len(keys_a) or b < len(keys_b):
         from_a = b == len(keys_b) or (a < len(keys_a) and keys_a[a] <= keys_b[b])
@@ -111,13 +118,12 @@ def merge_runs(keys_a: Keys, counts_a: Ints, keys_b: Keys, counts_b: Ints) -> tu
         keys[n] = keys_a[a] if from_a else keys_b[b]
         counts[n] = (counts_a[a] if from_a else 0) + (counts_b[b] if from_b else 0)
         a, b, n = a + from_a, b + from_b, n + 1
-    return keys[:n].copy(), counts[:n].copy()
+    return n
 
 
 @kernel
-def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int) -> Ints:
-    """Return for each key its place in the ascending run, or -1; keys that are p without *shift* bits start at p's."""
-    found = np.empty(len(keys), dtype=np.int64)
+def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int, found: Ints) -> None:
+    """Fill in for each key its place in the ascending run, or -1; keys that are p without *shift* bits start at p's."""
     for row in range(len(keys)):
         key = keys[row]
         part = np.int64(min(key >> np.uint64(shift), np.uint64(len(starts) - 2)))
@@ -129,7 +135,6 @@ def find_sorted(run: Keys, keys: Keys, starts: Ints, shift: int) -> Ints:
             else:
                 high = middle
         found[row] = low if low < starts[part + 1] and run[low] == key else -1
-    return found
 
 
 @kernel
@@ -158,22 +163,24 @@ def draw_targets(
     return out
 
 
-@kernel
 def group_items(group: NDArray[np.int32], n_groups: int) -> tuple[Ints, Ints]:
     """Return where each group starts in an order of items by group, and that order; group -1 is left out."""
-    first = np.zeros(n_groups + 1, dtype=np.int64)
+    first, order = np.zeros(n_groups + 2, dtype=np.int64), np.empty(len(group), dtype=np.int64)
+    _group_items(group, first, order)
+    return first[:-1], order[: first[-1]]
+
+
+@kernel
+def _group_items(group: NDArray[np.int32], first: Ints, order: Ints) -> None:
     for item in range(len(group)):
         if group[item] >= 0:
+            first[group[item] + 2] += 1
+    for number in range(2, len(first)):
+        first[number] += first[number - 1]
+    for item in range(len(group)):  # where a group starts moves on to where the next one does
+        if group[item] >= 0:
+            order[first[group[item] + 1]] = item
             first[group[item] + 1] += 1
-    for number in range(n_groups):
-        first[number + 1] += first[number]
-    place = first[:-1].copy()
-    order = np.empty(first[-1], dtype=np.int64)
-    for item in range(len(group)):
-        if group[item] >= 0:
-            order[place[group[item]]] = item
-            place[group[item]] += 1
-    return first, order
 
 
 def sum_groups(group: NDArray[np.int32], records: Ints, n_groups: int) -> Ints:
@@ -216,29 +223,29 @@ def tally_classes(first: Ints, values: NDArray[np.int32], records: Ints, counts:
 
 
 @kernel
-def tally_shares(
-    first: Ints, order: Ints, values: Codes, records: Ints, n_values: int
-) -> tuple[Ints, Ints, FloatArray, FloatArray, int]:
-    """Return of each value its records, the classes that have it, and its lowest and highest share in these.
+def tally_shares(first: Ints, order: Ints, values: Codes, records: Ints, tallies: Ints, shares: FloatArray) -> int:
+    """Fill in of each value its records, the classes that have it, and its lowest and highest share in these.
 
-    Class c has the items ``order[first[c]:first[c + 1]]``; last comes how many classes have records.
+    Class c has the items ``order[first[c]:first[c + 1]]``. *tallies* are (3, n_values) zeros, of which the last stay;
+    *shares* are (2, n_values) ones and zeros. Returns how many classes have records.
     """
-    counts, total, classes = np.zeros((3, n_values), dtype=np.int64)
-    lowest, highest, n_filled = np.ones(n_values), np.zeros(n_values), 0
+    n_filled = 0
     for c in range(len(first) - 1):
-        items, size = order[first[c] : first[c + 1]], 0
-        for item in items:
-            counts[values[item]] += records[item]
-            size += records[item]
+        size = 0
+        for place in range(first[c], first[c + 1]):
+            tallies[2, values[order[place]]] += records[order[place]]
+            size += records[order[place]]
         n_filled += size > 0
-        for value in values[items]:
-            if counts[value] > 0:
-                share = counts[value] / size
-                lowest[value], highest[value] = min(lowest[value], share), max(highest[value], share)
-                total[value] += counts[value]
-                classes[value] += 1
-                counts[value] = 0
-    return total, classes, lowest, highest, n_filled
+        for place in range(first[c], first[c + 1]):
+            value = values[order[place]]
+            count = tallies[2, value]
+            if count > 0:
+                shares[0, value] = min(shares[0, value], count / size)
+                shares[1, value] = max(shares[1, value], count / size)
+                tallies[0, value] += count
+                tallies[1, value] += 1
+                tallies[2, value] = 0
+    return n_filled
 
 
 @kernel

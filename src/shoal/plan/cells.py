@@ -85,8 +85,9 @@ class Run:
     def merge(self, other: Run) -> Run:
         """Return the union of both, counts added."""
         if len(self.keys) == 1:
-            keys, counts = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts)
-            return Run(keys[np.newaxis], counts)
+            keys, counts = (np.empty(self.keys.shape[1] + other.keys.shape[1], kind) for kind in (np.uint64, np.int64))
+            n = kernels.merge_runs(self.keys[0], self.counts, other.keys[0], other.counts, keys, counts)
+            return Run(keys[np.newaxis, :n].copy(), counts[:n].copy())
         keys = np.concatenate([self.keys, other.keys], axis=1)
         return Run.of_cells(keys, np.concatenate([self.counts, other.counts]))
 
@@ -115,9 +116,12 @@ class Run:
         """Return (n_rows,) the place of each row's key in this run, -1 where it is not among them."""
         if len(keys) == 1:
             (run,), (wanted,) = self.keys, keys
-            shift = max(int(run.max(initial=0)).bit_length() - _TABLE_BITS, 0)
-            starts = np.searchsorted(run, np.arange(1 << _TABLE_BITS, dtype=np.uint64) << np.uint64(shift))
-            return kernels.find_sorted(run, wanted, np.append(starts, len(run)), shift)
+            bits = min(len(run).bit_length(), _TABLE_BITS)
+            shift = max(int(run.max(initial=0)).bit_length() - bits, 0)
+            starts = np.searchsorted(run, np.arange(1 << bits, dtype=np.uint64) << np.uint64(shift))
+            found = np.empty(len(wanted), dtype=np.int64)
+            kernels.find_sorted(run, wanted, np.append(starts, len(run)), shift, found)
+            return found
         both = np.concatenate([self.keys, keys], axis=1)
         number = np.zeros(both.shape[1], dtype=np.int32)  # of equal keys as far as their words were looked at
         for word in both:

@@ -106,9 +106,10 @@ class ShareTally:
         ([1, 12], [5, 1], [0.75, 0.25], [1.0, 0.25])
         """
         first, order = kernels.group_items(class_of, n_classes)
-        total, times, lowest, highest, n_filled = kernels.tally_shares(first, order, number, records, len(keys))
-        there = np.flatnonzero(total)
-        return cls(keys[there], total[there], times[there], lowest[there], highest[there], n_filled)
+        tallies, shares = np.zeros((3, len(keys)), dtype=np.int64), np.repeat([[1.0], [0.0]], len(keys), axis=1)
+        n_filled = kernels.tally_shares(first, order, number, records, tallies, shares)
+        (records, classes, _), (lowest, highest), there = tallies, shares, np.flatnonzero(tallies[0])
+        return cls(keys[there], records[there], classes[there], lowest[there], highest[there], n_filled)
 
     def __add__(self, other: ShareTally) -> ShareTally:
         """Take the classes of both."""

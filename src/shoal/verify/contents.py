@@ -118,7 +118,8 @@ class Contents:
         _, offsets, data = texts.buffers()
         ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
         held = np.frombuffer(data, dtype=np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-        words: KeyArray = hash_texts(self.key, ends.copy(), held.copy())
+        words = np.empty(len(texts), dtype=np.uint64)
+        hash_texts(self.key, ends.copy(), held.copy(), words)
         return words
 
 
@@ -210,9 +211,8 @@ def fold_values(key: KeyArray, rows: KeyArray, words: KeyArray) -> None:
 
 
 @kernel
-def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> KeyArray:
-    """Return (n,) hashes of the byte strings data[offsets[i]:offsets[i + 1]]."""
-    out = np.empty(offsets.shape[0] - 1, dtype=np.uint64)
+def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8], out: KeyArray) -> None:
+    """Fill in (n,) hashes of the byte strings data[offsets[i]:offsets[i + 1]]."""
     for i in range(out.shape[0]):
         state = (_C0 ^ key[0], _C1 ^ key[1], _C2 ^ key[0], _C3 ^ key[1])
         word = held = np.uint64(0)
@@ -224,7 +224,6 @@ def hash_texts(key: KeyArray, offsets: IntArray, data: NDArray[np.uint8]) -> Key
                 word = held = np.uint64(0)
         length = np.uint64(offsets[i + 1] - offsets[i])
         out[i] = _finish(_absorb(state, word | (length << _SHIFT_LENGTH)))
-    return out
 
 
 @inline_kernel
@@ -235,7 +234,6 @@ def _mix(key: KeyArray, word: Word) -> Word:
     return word ^ (word >> _32)
 
 
-@kernel
 def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -> KeyArray:
     """Return (n_boxes, 3) the rows of each box and two sums, modulo 2**64, over the hashes of their contents.
 
@@ -250,11 +248,16 @@ def sum_boxes(key: KeyArray, boxes: CodeArray, hashes: KeyArray, n_boxes: int) -
     [False, True]
     """
     sums = np.zeros((n_boxes, 3), dtype=np.uint64)
+    _add_rows(key, boxes, hashes, sums)
+    return sums
+
+
+@kernel
+def _add_rows(key: KeyArray, boxes: CodeArray, hashes: KeyArray, sums: KeyArray) -> None:
     for i in range(boxes.shape[0]):
         sums[boxes[i], 0] += _ONE
         sums[boxes[i], 1] += hashes[i]
         sums[boxes[i], 2] += _mix(key, hashes[i])
-    return sums
 
 
 @dataclass(frozen=True, slots=True)

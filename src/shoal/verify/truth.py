@@ -150,7 +150,8 @@ class ClassNumbers:
 
     def labels(self, numbers: IntArray, place: int) -> CodeArray:
         """Return (n_rows,) the labels of one attribute, given (n_columns, n_rows) numbers of classes."""
-        return _digits(numbers[self._column[place]], self._stride[place], self._radices[place])
+        numbers = (numbers[self._column[place]] - 1) // self._stride[place] % self._radices[place]
+        return np.asarray(numbers, dtype=np.int32)
 
     def unpack(self, numbers: IntArray) -> CodeArray:
         """Return (n_rows, n_labelled) the labels of all attributes."""
@@ -163,14 +164,6 @@ class ClassNumbers:
         return inside and bool(((numbers > 0) == (numbers[0] > 0)).all())
 
 
-@kernel
-def _digits(numbers: IntArray, stride: int, radix: int) -> CodeArray:
-    out = np.empty(numbers.shape[0], dtype=np.int32)
-    for i in range(numbers.shape[0]):
-        out[i] = (numbers[i] - 1) // stride % radix
-    return out
-
-
 def sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
     """Add up rows by the hashes of their contents and (n_columns, n_rows) the numbers of their classes."""
     rows = hashes.copy()
@@ -180,12 +173,14 @@ def sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
 
 
 @kernel
-def _find_uncovered(labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeArray, high: CodeArray) -> BoolArray:
-    """Return (n_rows,) whether the code of a row is in no range of its label; ranges of a label ascend."""
-    out = np.ones(labels.shape[0], dtype=np.bool_)
+def _find_uncovered(
+    labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeArray, high: CodeArray, wrong: BoolArray
+) -> None:
+    """Mark the rows whose code is in no range of their label; ranges of a label ascend."""
     for i in range(labels.shape[0]):
         label, code = labels[i], codes[i]
         if label >= start.shape[0] - 1:
+            wrong[i] = True
             continue
         begin, end = start[label], start[label + 1]
         while begin < end:  # the last range that begins at or before the code
@@ -194,8 +189,7 @@ def _find_uncovered(labels: CodeArray, codes: CodeArray, start: IntArray, low: C
                 begin = middle + 1
             else:
                 end = middle
-        out[i] = begin == start[label] or code >= high[begin - 1]
-    return out
+        wrong[i] |= begin == start[label] or code >= high[begin - 1]
 
 
 def count_uncovered(
@@ -208,7 +202,8 @@ def count_uncovered(
     wrong = np.zeros(numbers.shape[1], dtype=np.bool_)
     for column, (place, cover) in enumerate(covers):
         labels = of_class.labels(numbers, place)
-        wrong |= _find_uncovered(labels, points[:, column], cover.start, cover.low, cover.high)
+        codes = np.ascontiguousarray(points[:, column])
+        _find_uncovered(labels, codes, cover.start, cover.low, cover.high, wrong)
     return int(wrong.sum())
 
 

@@ -65,7 +65,7 @@ class Groupings:
                 self._populations[requirement.population_name] = len(columns)
                 columns.append(requirement.population)
         layout = self.ladders.layout
-        self._fields = Fields(
+        self._fields = (
             np.array(layout.word, dtype=np.int64),
             np.array(layout.shift, dtype=np.uint64),
             np.array([(1 << bits) - 1 for bits in layout.bits], dtype=np.uint64),
@@ -164,7 +164,8 @@ class Groupings:
             return known
         of_source = None if grouping.source is None else self.dense(grouping.source, requirement)
         if of_source is not None:
-            made = add_rows(grouping.group_of, of_source, grouping.n_groups)
+            made = np.zeros((grouping.n_groups, requirement.n_values), dtype=np.int64)
+            add_rows(grouping.group_of, of_source, made)
         else:
             entry = self.group_of_cells(grouping) * np.int64(requirement.n_values) + requirement.values
             entries = np.bincount(entry, self._counts, grouping.n_groups * requirement.n_values)
@@ -190,9 +191,14 @@ class Groupings:
         first = np.zeros(len(tables), dtype=np.int64)
         np.cumsum([len(table) for table in tables[:-1]], out=first[1:])
         table = np.concatenate(tables) if tables else np.zeros(1, dtype=np.uint64)
-        fields = Fields._make(column[recoded] for column in self._fields)
-        most = min(most, len(keys))
-        return roll_up(keys, tallies, np.array(kept, dtype=np.uint64), fields, first, table, most)
+        fields = Fields._make((*(column[recoded] for column in self._fields), first))
+        most, of_group = min(most, len(keys)), np.empty(len(keys), dtype=np.int32)
+        slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, dtype=np.int32)
+        made = np.empty((most + 1, keys.shape[1]), dtype=np.uint64)
+        n = roll_up(keys, np.array(kept, dtype=np.uint64), fields, table, slots, of_group, made)
+        total = np.zeros((n, tallies.shape[1]), dtype=np.int64)
+        add_rows(of_group, tallies, total)
+        return of_group, made[:n].copy(), total
 
     def _table(self, attribute: int, start: int, end: int) -> KeyArray:
         known = self._tables.get((attribute, start, end))
@@ -320,39 +326,37 @@ class Fields(NamedTuple):
     word: IntArray  # (n_fields,)
     shift: KeyArray  # (n_fields,)
     mask: KeyArray  # (n_fields,)
+    first: IntArray  # (n_fields,) where the new codes of each start in a table
 
 
 @kernel
 def roll_up(
-    keys: KeyArray, tallies: IntArray, kept: KeyArray, fields: Fields, first: IntArray, table: KeyArray, most: int
-) -> tuple[CodeArray, KeyArray, IntArray]:
-    """Recode some fields of packed keys and put equal ones together.
+    keys: KeyArray,
+    kept: KeyArray,
+    fields: Fields,
+    table: KeyArray,
+    slots: CodeArray,
+    group_of: CodeArray,
+    made: KeyArray,
+) -> int:
+    """Recode some fields of packed keys and put equal ones together; return how many groups there are.
 
-    Bits that are not *kept* become 0, and code v of field c becomes ``table[first[c] + v]``. *most* is at least the
-    number of different keys that can come out. Returns the new group of each old one, and the new groups' keys and
-    tallies.
+    Bits that are not *kept* become 0, and code v of field c becomes ``table[first[c] + v]``. Fills in the new group of
+    each old one, and the new groups' keys, which have room for one more. *slots* are a hash table, all -1.
     """
-    word, shift, mask = fields
+    word, shift, mask, first = fields
     n, n_words = keys.shape
-    n_slots = 16
-    while n_slots < 2 * min(most, n):
-        n_slots *= 2
-    last = np.uint64(n_slots - 1)
-    slots = np.full(n_slots, -1, dtype=np.int32)
-    group_of = np.empty(n, dtype=np.int32)
-    out = np.empty((min(most, n), n_words), dtype=np.uint64)
-    n_groups = 0
-    key = np.empty(n_words, dtype=np.uint64)
+    last, n_groups = np.uint64(len(slots) - 1), 0
     for i in range(n):
-        for w in range(n_words):
-            key[w] = keys[i, w] & kept[w]
+        for w in range(n_words):  # the key stands where it belongs if it is new
+            made[n_groups, w] = keys[i, w] & kept[w]
         for c in range(len(first)):
             w = word[c]
-            code = (key[w] >> shift[c]) & mask[c]
-            key[w] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
+            code = (made[n_groups, w] >> shift[c]) & mask[c]
+            made[n_groups, w] ^= (code ^ table[first[c] + np.int64(code)]) << shift[c]
         mixed = np.uint64(0)
         for w in range(n_words):
-            mixed = (mixed ^ key[w]) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ made[n_groups, w]) * np.uint64(0x9E3779B97F4A7C15)
             mixed ^= mixed >> np.uint64(29)
         slot = mixed & last
         while True:
@@ -360,32 +364,24 @@ def roll_up(
             if group < 0:
                 group = n_groups
                 slots[slot] = group
-                for w in range(n_words):
-                    out[group, w] = key[w]
                 n_groups += 1
                 break
             same = True
             for w in range(n_words):
-                if out[group, w] != key[w]:
+                if made[group, w] != made[n_groups, w]:
                     same = False
                     break
             if same:
                 break
             slot = (slot + np.uint64(1)) & last
         group_of[i] = group
-    total = np.zeros((n_groups, tallies.shape[1]), dtype=np.int64)
-    for i in range(n):
-        for t in range(tallies.shape[1]):
-            total[group_of[i], t] += tallies[i, t]
-    return group_of, out[:n_groups].copy(), total
+    return n_groups
 
 
 @kernel
-def add_rows(group_of: CodeArray, histograms: IntArray, n_groups: int) -> IntArray:
-    """Return (n_groups, n_values) the sums of the histograms of old groups."""
-    total = np.zeros((n_groups, histograms.shape[1]), dtype=np.int64)
+def add_rows(group_of: CodeArray, histograms: IntArray, total: IntArray) -> None:
+    """Add the histograms of old groups to those of their new ones."""
     for i in range(len(group_of)):
         group = group_of[i]
         for v in range(histograms.shape[1]):
             total[group, v] += histograms[i, v]
-    return total

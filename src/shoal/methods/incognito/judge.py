@@ -83,7 +83,7 @@ class Judge:
         sizes = grouping.sizes
         nothing = np.zeros(len(sizes), dtype=np.bool_)
         plain = self.measure.cost(grouping, nothing)
-        n_small = small_records(sizes, self.smallest)
+        n_small = int(sizes[sizes < self.smallest].sum())
         if n_small > self.budget:
             return Verdict(levels, Finding.FAILS_DOWN, False, plain)
         failing = nothing
@@ -187,16 +187,6 @@ class Judge:
             if histograms.counts is not None:
                 counts -= histograms.counts.sum(axis=0)
         return replace(whole, size=int(counts.sum()), counts=counts)
-
-
-@kernel
-def small_records(sizes: IntArray, smallest: int) -> int:
-    """Return how many records are in groups smaller than *smallest*."""
-    total = 0
-    for i in range(len(sizes)):
-        if sizes[i] < smallest:
-            total += sizes[i]
-    return total
 
 
 def has_bound(requirement: Requirement) -> bool:

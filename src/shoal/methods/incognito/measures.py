@@ -59,7 +59,9 @@ class NodeMeasure(ABC):
         """Return (width,) how many suppressed records have each value of an attribute."""
         layout, width = self.ladders.layout, self.ladders.rungs[attribute].widths[grouping.levels[attribute]]
         field = layout.word[attribute], layout.shift[attribute], (1 << layout.bits[attribute]) - 1
-        return tally_codes(grouping.keys, grouping.sizes, suppressed, *field, width)
+        total = np.zeros(width, dtype=np.int64)
+        tally_codes(grouping.keys, grouping.sizes, suppressed, *field, total)
+        return total
 
 
 class _Shares(NodeMeasure):
@@ -225,11 +227,9 @@ MEASURES: dict[str, Callable[[Ladders, int], NodeMeasure]] = {
 
 @kernel
 def tally_codes(
-    keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, n_codes: int
-) -> IntArray:
-    """Return (n_codes,) the records of the chosen groups by their code in one field."""
-    total = np.zeros(n_codes, dtype=np.int64)
+    keys: KeyArray, sizes: IntArray, chosen: BoolArray, word: int, shift: int, mask: int, total: IntArray
+) -> None:
+    """Add up the records of the chosen groups by their code in one field."""
     for i in range(len(sizes)):
         if chosen[i]:
             total[np.int64((keys[i, word] >> np.uint64(shift)) & np.uint64(mask))] += sizes[i]
-    return total

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel
 from shoal.core.progress import Step
 from shoal.methods.incognito.groups import Grouping, Levels
@@ -175,10 +175,9 @@ class _Tabulated(Search):
         if not open_ones.any():
             alive = np.flatnonzero(self._alive)
             return self._levels(int(alive[self._costs.flat[alive].argmin()]))
-        place = most_telling(
-            np.ravel(self._alive), np.ravel(open_ones), self._shape, self._by_cost, self.judge.measure.separable
-        )
-        return self._levels(place)
+        nodes, separable = np.ravel(self._alive), self.judge.measure.separable
+        around = np.array([nodes, nodes], dtype=np.int32)
+        return self._levels(most_telling(nodes, np.ravel(open_ones), self._shape, self._by_cost, separable, around))
 
     def _levels(self, place: int) -> Levels:
         return tuple(int(level) for level in np.unravel_index(place, self._alive.shape))
@@ -284,18 +283,16 @@ class _Branches(Search):
 
 
 @kernel
-def most_telling(alive: BoolArray, open_ones: BoolArray, shape: IntArray, by_cost: IntArray, separable: bool) -> int:
+def most_telling(
+    alive: BoolArray, open_ones: BoolArray, shape: IntArray, by_cost: IntArray, separable: bool, around: CodeArray
+) -> int:
     """Return the open node with the largest minimum of alive nodes in its down-set and alive nodes that cost more.
 
-    Where costs are not known beforehand, the up-set takes the place of the latter.
+    Where costs are not known beforehand, the up-set takes the place of the latter. *around* is (2, n) for both sides:
+    the alive nodes at first.
     """
-    n = len(alive)
-    below = np.empty(n, dtype=np.int32)
-    above = np.empty(n, dtype=np.int32)
-    for i in range(n):
-        below[i] = alive[i]
-        above[i] = alive[i]
-    stride = n
+    below, above = around[0], around[1]
+    n = stride = len(alive)
     for axis in range(len(shape)):
         stride //= shape[axis]
         span = stride * shape[axis]

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -58,6 +59,8 @@ class Items:
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
         n = problem.cells.n_cells
         leaves = max(attribute.taxonomy.n_leaves for attribute in problem.quasi)
+        nodes = max(attribute.taxonomy.n_nodes for attribute in problem.quasi)
+        self._note_nodes = partial(np.zeros, (2, nodes), dtype=np.int64)
         codes = _stack(problem.quasi_codes, n, np.uint16 if leaves <= 1 << 16 else np.int32)
         self._value_columns = _distinct_columns([r.values for r in problem.requirements])
         self._value_widths = [
@@ -92,15 +95,15 @@ class Items:
     def rank_cuts(self, boxes: Boxes, smallest: int) -> tuple[FloatArray, CodeArray]:
         """Return (n, d) how good a cut on each attribute would be by sizes alone, 0 if there is none, and its place."""
         score, cut = np.zeros(boxes.lo.shape), np.full(boxes.lo.shape, -1, dtype=np.int32)
-        self._run(kernels.rank_cuts, boxes, smallest, score)
+        self._run(kernels.rank_cuts, boxes, self._note_nodes, smallest, score)
         if (self.trees.low_end >= 0).any():
-            self._run(kernels.rank_range_cuts, boxes, smallest, score, cut)
+            self._run(kernels.rank_range_cuts, boxes, self._note_nodes, smallest, score, cut)
         return score, cut
 
     def parts(self, boxes: Boxes, attribute: CodeArray, cut: CodeArray) -> Parts:
         """Number the parts of a cut of each box, and mark every item with its part."""
         n_parts = np.empty(boxes.n, dtype=np.int64)
-        self._run(kernels.number_parts, boxes, attribute, cut, n_parts)
+        self._run(kernels.number_parts, boxes, self._note_nodes, attribute, cut, n_parts)
         return Parts(attribute, cut, np.concatenate([[0], np.cumsum(n_parts)]))
 
     def measure_parts(self, boxes: Boxes, parts: Parts) -> tuple[IntArray, FloatArray]:
@@ -170,7 +173,8 @@ class Items:
 
         def work(part: slice) -> None:
             first = parts.first[part.start : part.stop + 1]
-            kernels.partition(self.arrays, boxes.take(part), first, piece, ends)
+            following = np.empty(int(np.diff(first).max()) + 1, dtype=np.int64)
+            kernels.partition(self.arrays, boxes.take(part), first, piece, ends, following)
 
         self.in_chunks(boxes, work)
         starts = np.append(0, ends[:-1])
@@ -178,10 +182,10 @@ class Items:
         return starts, ends
 
     def _run(self, kernel: Callable[..., None], boxes: Boxes, *arguments: Any) -> None:
-        """Run a compiled loop on runs of boxes, in threads; arrays among the arguments have an entry for each box."""
+        """Run a compiled loop on runs of boxes, in threads, with their entries of arrays and what is made for each."""
 
         def work(run: slice) -> None:
-            own = (one[run] if isinstance(one, np.ndarray) else one for one in arguments)
+            own = (one[run] if isinstance(one, np.ndarray) else one() if callable(one) else one for one in arguments)
             kernel(self.arrays, self.trees, boxes.take(run), *own)
 
         self.in_chunks(boxes, work)

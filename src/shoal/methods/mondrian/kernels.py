@@ -85,16 +85,15 @@ def label_boxes(items: Items, trees: Trees, boxes: Boxes, everyone: bool) -> Non
 
 
 @kernel
-def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray) -> None:
+def rank_cuts(items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, smallest: int, score: FloatArray) -> None:
     """Score the cut of each box on each attribute by the sizes of its parts alone; 0 where there is none.
 
     The score is the width that records lose, per entropy of the parts. Parts below *smallest* make up the rest, which
-    takes back the smallest others until it has *smallest* records.
+    takes back the smallest others until it has *smallest* records. *nodes* are (2, n) zeros, for as many nodes as an
+    attribute may have, before and after.
     """
     codes, weights, d = items.codes, items.weights, items.codes.shape[1]
-    most = _most_nodes(trees)
-    tally = np.zeros(most, dtype=np.int64)
-    seen = np.empty(most, dtype=np.int32)
+    tally, seen = nodes[0], nodes[1]
     for box in range(len(boxes.starts)):
         begin, stop = boxes.starts[box], boxes.stops[box]
         for j in range(d):
@@ -118,9 +117,11 @@ def rank_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: Fl
 
 
 @kernel
-def rank_range_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, score: FloatArray, cut: CodeArray) -> None:
+def rank_range_cuts(
+    items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, smallest: int, score: FloatArray, cut: CodeArray
+) -> None:
     """Score likewise the cuts of ranges, which are cut in two after the leaf *cut*."""
-    tally = np.zeros(_most_nodes(trees), dtype=np.int64)
+    tally = nodes[0]
     for box in range(len(boxes.starts)):
         for j in range(items.codes.shape[1]):
             low, high = int64(boxes.low[box, j]), int64(boxes.high[box, j])
@@ -133,15 +134,7 @@ def rank_range_cuts(items: Items, trees: Trees, boxes: Boxes, smallest: int, sco
 
 
 @light_kernel
-def _most_nodes(trees: Trees) -> int:
-    most = int(len(trees.parent) - trees.first_node[-1])
-    for j in range(len(trees.first_node) - 1):
-        most = max(most, int(trees.first_node[j + 1] - trees.first_node[j]))
-    return most
-
-
-@light_kernel
-def _level_score(trees: Trees, j: int, node: int, children: CodeArray, tally: IntArray, smallest: int) -> float:
+def _level_score(trees: Trees, j: int, node: int, children: IntArray, tally: IntArray, smallest: int) -> float:
     """Score the cut of a node into its children with at least *smallest* records; the others are the rest."""
     total, rest, least = 0, 0, -1
     for child in children:
@@ -203,16 +196,14 @@ def _best_range_cut(trees: Trees, j: int, first: int, last: int, tally: IntArray
 
 @kernel
 def number_parts(
-    items: Items, trees: Trees, boxes: Boxes, attribute: CodeArray, cut: CodeArray, n_parts: IntArray
+    items: Items, trees: Trees, boxes: Boxes, nodes: IntArray, attribute: CodeArray, cut: CodeArray, n_parts: IntArray
 ) -> None:
     """Give every item of each box the number of its part, in the order of the nodes; fill in how many there are.
 
     Parts are the children of the lowest node around the box, or the two sides of a cut range.
     """
     codes, part = items.codes, items.part
-    most = _most_nodes(trees)
-    number = np.full(most, -1, dtype=np.int32)
-    seen = np.empty(most, dtype=np.int32)
+    number, seen = nodes[0], nodes[1]
     for box in range(len(boxes.starts)):
         begin, stop, j = boxes.starts[box], boxes.stops[box], int64(attribute[box])
         lowest, highest = int64(boxes.low[box, j]), int64(boxes.high[box, j])
@@ -226,8 +217,8 @@ def number_parts(
         n_seen = 0
         for item in range(begin, stop):
             child = trees.ancestor[row + codes[item, j]]
-            if number[child] < 0:
-                number[child] = 0
+            if number[child] == 0:
+                number[child] = 1
                 seen[n_seen] = child
                 n_seen += 1
         _sort(seen[:n_seen])
@@ -236,12 +227,12 @@ def number_parts(
         for item in range(begin, stop):
             part[item] = number[trees.ancestor[row + codes[item, j]]]
         for at in range(n_seen):
-            number[seen[at]] = -1
+            number[seen[at]] = 0
         n_parts[box] = n_seen
 
 
 @light_kernel
-def _sort(numbers: CodeArray) -> None:
+def _sort(numbers: IntArray) -> None:
     """Sort in place, by Shell's gaps: compiled in a tenth of the time that a sort of places takes."""
     gap = len(numbers) // 2
     while gap > 0:
@@ -290,14 +281,18 @@ def measure_parts(
 
 
 @kernel
-def partition(items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, ends: IntArray) -> None:
+def partition(
+    items: Items, boxes: Boxes, first: IntArray, piece: CodeArray, ends: IntArray, following: IntArray
+) -> None:
     """Move the items of each box so that those of one piece lie together, pieces in their order.
 
     Part p of box b goes to piece ``piece[first[b] + p]``; *ends* are where pieces end, as many for each box as parts.
+    *following* has room for one more than the parts of any box.
     """
     for box in range(len(boxes.starts)):
         own = piece[first[box] : first[box + 1]]
-        following = np.zeros(len(own) + 1, dtype=np.int64)
+        for p in range(len(own) + 1):
+            following[p] = 0
         for item in range(boxes.starts[box], boxes.stops[box]):
             following[own[items.part[item]] + 1] += 1
         following[0] = boxes.starts[box]
