@@ -27,14 +27,13 @@ from shoal.plan.counted import (
     SampledCells,
     Sorting,
     Thinning,
-    ahead,
     factor_batch,
     look_up,
     pack_keys,
     some_rows,
     tally_values,
 )
-from shoal.sources.base import Source
+from shoal.sources.base import Source, ahead
 
 __all__ = ["CountedCells", "LocalEngine", "SampledCells", "release_memory"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,6 @@ from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyAr
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.plan.cells import KeyLayout, Run, RunStack
 
-T = TypeVar("T")
-R = TypeVar("R")
 Factored = list[tuple[CodeArray, pa.Array]]
 
 
@@ -278,14 +275,3 @@ def tally_values(factors: Factored) -> list[IntArray]:
         np.roll(np.bincount(indices + np.int32(1), minlength=len(values) + 1), -1).astype(np.int64)
         for indices, values in factors
     ]
-
-
-def ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], depth: int) -> Iterator[R]:
-    """Yield ``work(item)`` in order while up to *depth* later ones are under way."""
-    waiting: deque[Future[R]] = deque()
-    for item in items:
-        waiting.append(pool.submit(work, item))
-        if len(waiting) > depth:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

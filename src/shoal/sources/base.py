@@ -8,11 +8,11 @@ import importlib
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -21,6 +21,8 @@ from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.sources.columns import CODES, Cleaning, check_flat, is_text, normal_column
 
+T = TypeVar("T")
+R = TypeVar("R")
 _SETTLED = 5_000_000_000  # nanoseconds after a change; sooner, another one may leave a file's times as they are
 
 
@@ -107,6 +109,22 @@ def read_ahead(batches: Iterator[pa.RecordBatch], depth: int = 2) -> Iterator[pa
         while (batch := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(next, batches, None))
             yield batch
+
+
+def ahead(pool: ThreadPoolExecutor, items: Iterable[T], work: Callable[[T], R], depth: int) -> Iterator[R]:
+    """Yield ``work(item)`` in order while up to *depth* later ones are under way.
+
+    >>> with ThreadPoolExecutor(2) as pool:
+    ...     list(ahead(pool, [1, 2, 3], lambda number: number * number, depth=1))
+    [1, 4, 9]
+    """
+    waiting: deque[Future[R]] = deque()
+    for item in items:
+        waiting.append(pool.submit(work, item))
+        if len(waiting) > depth:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def layers(source: Source) -> Iterator[Source]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.errors import InputError
-from shoal.sources.base import read_ahead
+from shoal.sources.base import ahead, read_ahead
 from shoal.verify.result import Check
 
 # All that reading a broken file raises; memory that runs out says nothing about a file and passes through.
@@ -221,19 +220,10 @@ def prepare_ahead(
     """Yield prepare(batch) of every batch in turn; other threads prepare ahead.
 
     At most one batch more than there are threads is held, so memory stays bounded; without a number there are WORKERS.
-
-    >>> list(prepare_ahead(iter([1, 2, 3]), lambda number: number * number))
-    [1, 4, 9]
     """
     n_threads = threads or WORKERS
-    waiting: deque[Future[Result]] = deque()
     try:
         with ThreadPoolExecutor(n_threads) as pool:
-            for batch in batches:
-                waiting.append(pool.submit(prepare, batch))
-                if len(waiting) > n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from ahead(pool, batches, prepare, n_threads)
     finally:
         pa.default_memory_pool().release_unused()
