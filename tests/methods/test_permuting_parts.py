@@ -22,7 +22,7 @@ from shoal.plan.slices import Part, Pieces, SlicedPlan
 from shoal.policy.encoding import encode
 from shoal.policy.policy import Policy
 from shoal.release.forms.slices import Slices, assign_buckets
-from shoal.release.rows import plain_table
+from shoal.sources.frames import plain
 from shoal.sources.opening import open_source
 
 Z = 4.753424  # normal quantile of 1 - 1e-6
@@ -92,7 +92,7 @@ def test_orders_of_two_parts_and_numbers_of_buckets_are_independent(seed: int | 
     pieces = Pieces(np.arange(n_cells), (codes // 3).astype(np.int32), ones)
     plan = SlicedPlan.of_pieces(parts, encoding.problem.cells.counts, pieces, n_buckets)
     publication = Slices.prepare(policy, source, counted, encoding, plan)
-    rows = plain_table(publication.rows(LocalEngine(), Chance.of(seed), None, Silent()).batches)
+    rows = plain(pa.Table.from_batches(publication.rows(LocalEngine(), Chance.of(seed), None, Silent()).batches))
     assert rows["a"].to_pylist() == rows["x"].to_pylist()
     assert rows["b"].to_pylist() == [str(value) for value in rows["y"].to_pylist()]
     one, other = (rows[name].to_numpy().reshape(n_buckets, 3) for name in ("x", "y"))

@@ -25,8 +25,8 @@ from shoal.policy.policy import Policy
 from shoal.release.forms import slices as sliced
 from shoal.release.forms.slices import Slices
 from shoal.release.publication import Publication, build_manifest
-from shoal.release.rows import plain_table
 from shoal.release.sliced.table import SlicedTable, two_tables
+from shoal.sources.frames import plain
 from shoal.sources.opening import open_source
 
 N = 400
@@ -106,7 +106,7 @@ def _part(problem: Any, names: Sequence[str], *, regions: bool) -> Part:
 
 def rows_of(publication: Publication, seed: int | None = None) -> tuple[pa.Table, Any]:
     rows = publication.rows(LocalEngine(), Chance.of(seed), None, Silent())
-    return plain_table(rows.batches), rows.buckets
+    return plain(pa.Table.from_batches(rows.batches)), rows.buckets
 
 
 def contents(table: pa.Table, columns: Sequence[str]) -> Counter[Any]:
@@ -170,7 +170,7 @@ def test_several_batches_are_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = list(rows.batches)
     assert [batch.num_rows for batch in batches] == [37] * 10 + [30]
     monkeypatch.undo()
-    assert plain_table(batches).to_pylist() == rows_of(publication, 3)[0].to_pylist()
+    assert pa.Table.from_batches(batches).to_pylist() == rows_of(publication, 3)[0].to_pylist()
 
 
 def test_a_seed_makes_the_rows_repeatable_and_nothing_else_does() -> None:
