@@ -51,7 +51,7 @@ def test_a_run_tells_its_steps_and_leaves_nothing(tmp_path: Path) -> None:
     point = points.Point(3000, ("rows",), copies=5, quasi=3)
     ran = point.run(tmp_path)
     stated = running.described(ran, 600)
-    assert set(stated["seconds"]) == {"rest", "count", "plan", "apply", "verify", "findings"}
+    assert set(stated["seconds"]) == {"rest", "count", "plan", "apply", "verify"}
     assert sum(stated["seconds"].values()) == pytest.approx(stated["whole"], abs=0.01)
     assert (stated["rows"], stated["cells"], stated["quasi"], stated["columns"], stated["regions"]) == (
         3000,
