@@ -25,14 +25,14 @@ from shoal.sources.columns import UNCHANGED
 from shoal.sources.frames import digest_rows
 
 BATCH_ROWS = 1 << 16
-_writing = partial(explain_file_errors, "the variable TMPDIR names a folder with more space")
+explain_full_disk = partial(explain_file_errors, "the variable TMPDIR names a folder with more space")
 
 
-class _RowFile:
+class RowFile:
     """A temporary file without a name, closed with its last user."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        with _writing():
+        with explain_full_disk():
             self.raw: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed by the finalizer
         self.close = weakref.finalize(self, _close_file, self.raw)
 
@@ -44,7 +44,7 @@ class Snapshot:
         """Keep the rows of all batches, which are read now and only now."""
         self.schema = schema
         self.n_rows = 0
-        self.file = _RowFile()
+        self.file = RowFile()
         try:
             self.sha256 = digest_rows(self._keep(batches), schema)
         except BaseException:
@@ -61,15 +61,15 @@ class Snapshot:
 
     def _keep(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with _writing():
+        with explain_full_disk():
             writer = pa.ipc.new_file(self.file.raw, self.schema, options=options)
         try:
             for batch in _even(batches, self.schema):
                 self.n_rows += batch.num_rows
-                with _writing():
+                with explain_full_disk():
                     writer.write_batch(batch)
                 yield batch
-            with _writing():
+            with explain_full_disk():
                 writer.close()
                 self.file.raw.flush()
         finally:
@@ -117,7 +117,7 @@ class KeptSource(DerivedSource):
     columns: frozenset[str]  # that are kept
     codes: frozenset[str]  # those among them that are kept as dictionaries
     folder: Path | None  # where they are kept; None: the system's temporary folder
-    files: list[_RowFile] = field(default_factory=list)  # one file, once all rows are in it
+    files: list[RowFile] = field(default_factory=list)  # one file, once all rows are in it
 
     @classmethod
     def of(cls, given: Source, columns: Collection[str], codes: Collection[str], folder: Path | None) -> KeptSource:
@@ -153,11 +153,11 @@ class KeptSource(DerivedSource):
         """
         file, writer = None, None
         with contextlib.suppress(UsageError):
-            file = _RowFile(self.folder)
+            file = RowFile(self.folder)
         for batch in self.given.batches(self._names, dictionary=self.codes):
             if file is not None:
                 try:
-                    with _writing():
+                    with explain_full_disk():
                         if writer is None:
                             options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
                             writer = pa.ipc.new_stream(file.raw, batch.schema, options=options)
@@ -167,7 +167,7 @@ class KeptSource(DerivedSource):
                     file = None
             yield batch
         if file is not None and writer is not None:
-            with contextlib.suppress(UsageError), _writing():
+            with contextlib.suppress(UsageError), explain_full_disk():
                 writer.close()
                 file.raw.flush()
                 self.files.append(file)
@@ -176,7 +176,7 @@ class KeptSource(DerivedSource):
 class _Window(io.RawIOBase):
     """One reader's place in a file, which it keeps open."""
 
-    def __init__(self, file: _RowFile) -> None:
+    def __init__(self, file: RowFile) -> None:
         self._file = file
         self._place = 0
 

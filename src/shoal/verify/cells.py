@@ -6,11 +6,8 @@ hash of what classes show; then each part is read and added up by itself.
 
 from __future__ import annotations
 
-import tempfile
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +15,7 @@ from numpy.typing import NDArray
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_starts
-from shoal.core.randomness import explain_file_errors
+from shoal.sources.snapshots import RowFile, explain_full_disk
 from shoal.verify.contents import RowSums
 from shoal.verify.exact import Histograms
 from shoal.verify.form import LabelCounts
@@ -99,9 +96,8 @@ class CellFile:
         self.n_parts = n_parts
         self.whole: Cells | None = None  # all of them as one class
         self._begins: list[list[int]] = [[] for _ in range(n_parts)]  # where the pieces of each part are
-        with _writing():
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the finalizer
-        weakref.finalize(self, self._file.close)
+        self._kept = RowFile()
+        self._file = self._kept.raw
 
     def write(self, cells: Cells) -> None:
         """Keep these cells, too; their values get the numbers that they have in the whole."""
@@ -117,7 +113,7 @@ class CellFile:
             numbers = _number_values((every, own))[1][1]
             columns.append([_renumber(own, place, numbers)[by_part], _narrow(own.counts[by_part])])
             firsts.append(first)
-        with _writing():
+        with explain_full_disk():
             self._file.seek(0, 2)
             for number in np.flatnonzero(np.diff(firsts[0])):
                 self._begins[number].append(self._file.tell())
@@ -141,9 +137,6 @@ class CellFile:
                 pieces.append(Cells(classes, sizes, tuple(subjects)))
             if pieces:
                 yield pieces
-
-
-_writing = partial(explain_file_errors, "the variable TMPDIR names a folder with more space")
 
 
 def _hash(classes: IntArray) -> KeyArray:
