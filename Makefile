@@ -41,7 +41,11 @@ $(VENV)/dev-ready: $(VENV)/ready
 	.venv-weka/bin/python $(PIP) install --no-deps "python-weka-wrapper3==0.3.3"
 	@touch $@
 
-demo: $(VENV)/ready ## generate hospital stays, draft a policy, audit, anonymize, verify
+$(VENV)/warm: $(VENV)/ready
+	$(BIN)/shoal warm
+	@touch $@
+
+demo: $(VENV)/warm ## compile, generate hospital stays, draft a policy, audit, anonymize, verify
 	rm -rf $(DEMO)
 	$(BIN)/shoal demo --out $(DEMO)
 

@@ -144,7 +144,8 @@ def _perturbed(folder: Path, table: Any, rows: int) -> Path:
 
 def _counter(table: Any, columns: dict[str, Any]) -> Callable[[], int]:
     """Group a table at random, and return a function that counts its fake tuples."""
-    from shoal.audit.membership import membership
+    from experiments.membership import membership
+
     from shoal.core.progress import Silent
     from shoal.plan.slices import SlicedPlan
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from experiments import (
     calibration,
+    calibration_methods,
     calibration_page,
     l_delta,
     l_delta_page,
@@ -43,7 +44,9 @@ def _run_l_delta(asked: argparse.Namespace, quick: bool, progress: Progress) -> 
 
 
 def _run_calibration(asked: argparse.Namespace, quick: bool, progress: Progress) -> Report:
-    return calibration_page.make_report(calibration.run_calibration(quick=quick, seed=asked.seed, progress=progress))
+    more = calibration_methods.list_batches(asked.seed, quick=quick)
+    found = calibration.run_calibration(quick=quick, seed=asked.seed, progress=progress, more=more)
+    return calibration_page.make_report(found)
 
 
 def _run_synthetic(asked: argparse.Namespace, quick: bool, progress: Progress) -> Report:

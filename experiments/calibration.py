@@ -227,23 +227,38 @@ def run_world(
                 alarms = find_alarms(planted, world, policy, own, attacks)
                 if peer and form in PEER_FORMS and (way, share) in PEER_ASKED:
                     theirs = ask_peer(planted, world, own)
-                    alarms |= theirs | {ALONE: any(theirs.values()) and not alarms[ANY]}
+                    alarms |= {name: [alarm] for name, alarm in theirs.items()}
+                    alarms[ALONE] = [any(theirs.values()) and not any(alarms[ANY])]
                 found += [
-                    Cell(form, way, share, name, int(alarm), 1)
-                    for name, alarm in alarms.items()
+                    Cell(form, way, share, name, sum(raised), len(raised))
+                    for name, raised in alarms.items()
                     if name in (attacks or alarms)
                 ]
     return found
 
 
+def try_attacks(
+    release: Release,
+    source: pa.Table,
+    control: pa.Table,
+    policy: Mapping[str, Any] | None,
+    seed: int,
+    attacks: Sequence[str] | None = None,
+) -> list[tuple[str, bool]]:
+    """Return the attacks that apply to the release, once for each column, and whether each raises an alarm."""
+    asked: dict[str, Any] = {"attacks": attacks, "register": source.drop_columns("illness")}
+    found = attack(release, source, control, seed=seed, policy=policy, **asked)
+    return [(each.attack, each.worst.low > 0) for each in found if not isinstance(each, Refusal)]
+
+
 def find_alarms(
     release: Release, world: World, policy: Mapping[str, Any], seed: int, attacks: tuple[str, ...] | None = None
-) -> dict[str, bool]:
-    """Return of every attack that has a meaning for the release whether it is sure that it found something."""
-    asked: dict[str, Any] = {"attacks": attacks, "register": world.source.drop_columns("illness")}
-    found = attack(release, world.source, world.control, seed=seed, policy=policy, **asked)
-    alarms = {each.attack: each.worst.low > 0 for each in found if not isinstance(each, Refusal)}
-    return alarms | {ANY: any(alarms.values())}
+) -> dict[str, list[bool]]:
+    """Return for each attack that applies to the release whether it raises an alarm, column by column."""
+    alarms: dict[str, list[bool]] = {}
+    for name, alarm in try_attacks(release, world.source, world.control, policy, seed, attacks):
+        alarms.setdefault(name, []).append(alarm)
+    return alarms | {ANY: [any(map(any, alarms.values()))]}
 
 
 def ask_peer(release: Release, world: World, seed: int, n_attacks: int = 500) -> dict[str, bool]:
@@ -271,17 +286,20 @@ def _read_numbers(release: Release) -> pa.Table:
     return data.set_column(data.column_names.index("age"), "age", pa.array(ages))
 
 
-def run_calibration(*, quick: bool, seed: int, progress: Progress) -> Calibration:
-    """Run all worlds, in as many processes as there are processors."""
+def run_calibration(
+    *, quick: bool, seed: int, progress: Progress, more: Sequence[Callable[[], list[Cell]]] = ()
+) -> Calibration:
+    """Run all worlds and *more*, in as many processes as there are processors."""
     records, worlds = (QUICK_RECORDS, 1) if quick else (N_RECORDS, N_WORLDS)
     forms, shares = (QUICK_FORMS, QUICK_SHARES) if quick else (tuple(FORMS), SHARES)
     n_peers = PEER_WORLDS if not quick and PEER_PYTHON.exists() else 0
-    asked = [
+    asked: list[Callable[[], list[Cell]]] = [
         partial(run_world, records, 1000 * seed + world, forms, shares, world < n_peers) for world in range(worlds)
     ]
     if not quick:
         harmless = partial(run_world, records, forms=tuple(FORMS), shares=(0.01,), ways=("random",), attacks=OFTEN)
         asked += [partial(harmless, seed=1000 * seed + worlds + number) for number in range(N_HARMLESS)]
+    asked += more
     counted: dict[tuple[str, str, float, str], tuple[int, int]] = {}
     with progress.step("calibrating", len(asked), unit="worlds") as step:
         for cells in _run_worlds(asked):

@@ -15,6 +15,7 @@ BEGIN, END = "<!-- calibration: made by python -m experiments calibration -->", 
 NOBODY = "random"
 MANY = 100  # releases from which on a share of false alarms is bounded
 PLANTED = ("unique", "verbatim", "noisy")
+METHOD = "method"  # exposures that a method made, and not planted rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,9 @@ def count(found: Calibration, **wanted: Any) -> Count:
 
 def write_page(found: Calibration) -> str:
     """Return the tables, each after a sentence that says what it counts."""
-    shares = sorted({cell.share for cell in found.cells})
-    forms = list(dict.fromkeys(cell.form for cell in found.cells))
+    exposures = list(dict.fromkeys((cell.form, cell.attack) for cell in found.cells if cell.way == METHOD))
+    grid = [cell for cell in found.cells if cell.form not in dict(exposures)]
+    shares, forms = sorted({cell.share for cell in grid}), list(dict.fromkeys(cell.form for cell in grid))
     about = (
         f"Every exposure was planted into releases of each form, of {found.records:,} generated people each: "
         f"{found.worlds} for each share, and more where nothing is to be found."
@@ -126,10 +128,27 @@ def write_page(found: Calibration) -> str:
             [[form, *_list_figures(found, shares, attack=ANY, form=form), _best(found, form)] for form in forms],
         ),
     ]
+    if exposures:
+        lines += [
+            "",
+            "Exposures that earlier versions of a method made, the attack that should find each, and its false alarms",
+            "in releases of the same kind that expose no one; in brackets the upper bound at 95 % confidence:",
+            "",
+            *_write_table(
+                ["exposure", "attack", "found", "false alarms"],
+                [_count_method(found, form, attack) for form, attack in exposures],
+            ),
+        ]
     peers = sorted({cell.attack for cell in found.cells if cell.attack.startswith(PEER)} - {ALONE})
     if peers:
         lines += ["", *_compare_peer(found, [*peers, ALONE])]
     return "\n".join([*lines, ""])
+
+
+def _count_method(found: Calibration, form: str, attack: str) -> list[str]:
+    """Return a row: how often an attack found what a method exposed, and how often it was wrong."""
+    right, false = (count(found, form=form, attack=attack, way=way) for way in (METHOD, NOBODY))
+    return [form, f"`{attack}`", str(right), f"{false} ({false.most:.1%})"]
 
 
 def _compare_peer(found: Calibration, peers: Sequence[str]) -> list[str]:

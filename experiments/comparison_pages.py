@@ -55,10 +55,10 @@ def write_pages(folder: Path, data: Path | None = None) -> None:
     people = adult(data, columns=list(policy["attributes"]))
     people = people.append_column("person", pa.array(range(people.num_rows)))
     policy["attributes"]["person"] = {"role": "identifier"}
-    found = compare(people, policy, techniques="all", seed=SEED, cache=False)
+    found = compare(people, policy, techniques="all", seed=SEED)
     _write(folder, "adult", "Techniques compared on Adult", _ADULT, found)
     generated = pa.Table.from_batches(list(stays(STAYS, seed=SEED)))
-    found = compare(generated, demo_policy(), techniques="all", seed=SEED, cache=False)
+    found = compare(generated, demo_policy(), techniques="all", seed=SEED)
     _write(folder, "demo", "Techniques compared on the demo data", _DEMO, found)
 
 

@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from experiments import slicing_learning as learning
+from experiments.membership import MatchingBuckets, UncountableError, matching_buckets, membership
 from experiments.slicing_learning import Accuracy, Folds, Learned, Setting, Slices, measure_learning, publish
 from experiments.slicing_tables import SENSITIVE, Rows, Table, slicing_tables
 from experiments.weka import find_weka
-from shoal.audit.membership import BucketContents, MatchingBuckets, UncountableError, matching_buckets, membership
+from shoal.attacks.membership import BucketContents
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress, Silent
@@ -32,7 +33,6 @@ from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
 
 _QUICK_ROWS = 1_500
-INTERVALS = 10  # numbers are cut in so many for their correlations
 TWO, FIVE, SIX_QUASI = "c = 2", "c = 5", "c = 2, six QIs"
 FRESH, SHUFFLED = "a fresh sample of the records", "every column shuffled"
 
@@ -354,7 +354,7 @@ def cluster_attributes(table: Table, n_columns: int) -> Parts:
     counted = LocalEngine().count(open_source(table.rows), tuple(names), Silent())
     problem = encode(counted, Policy.load(table.policy(1, {"mondrian": {}}))).problem
     of_place = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
-    columns = partition_attributes(problem, n_columns, None, "phi2", INTERVALS)
+    columns = partition_attributes(problem, n_columns, None, "phi2")
     return [[of_place[place] for place in column] for column in columns.places]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -19,9 +19,15 @@ import pyarrow as pa
 from experiments import weka
 from experiments.slicing_tables import SENSITIVE, FeatureArray, Rows, Table
 from shoal.anonymize import anonymize
-from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.kernels import kernel
+from shoal.core.progress import Progress
+from shoal.methods.slicing import Slicing
+from shoal.methods.slicing.buckets import Cutter
+from shoal.plan.problem import Problem
+from shoal.plan.slices import SlicedPlan
+from shoal.policy.policy import Policy
 from shoal.utility.marginals import measure_distance
 
 CONFIDENCE = 0.25  # C4.5's and J48's: smaller prunes more
@@ -192,10 +198,32 @@ class Setting:
         if self.technique == GENERALIZATION:
             return {"mondrian": {}}
         alpha = 1 if self.technique in (BUCKETIZATION, RANDOM_BUCKETIZATION) else ALPHA
-        buckets: dict[str, Any] = {"cut_by": "all"}
-        if self.technique in (RANDOM_BUCKETIZATION, RANDOM_SLICING):
-            buckets = {"grouping": "random", "bucket_size": BUCKET_SIZE}
-        return {"slicing": {"columns": self.c, "alpha": alpha, **buckets}}
+        random = {"grouping": "random", "bucket_size": BUCKET_SIZE} if self.is_random else {}
+        return {"slicing": {"columns": self.c, "alpha": alpha, **random}}
+
+    @property
+    def is_random(self) -> bool:
+        """Whether records are put into buckets at random."""
+        return self.technique in (RANDOM_BUCKETIZATION, RANDOM_SLICING)
+
+
+class _PaperCutter(Cutter):
+    """Cuts as the paper's tuple partition does, even if a bucket then links the parts of its records."""
+
+    def find_linked(self, cells: CodeArray, half: IntArray, n_buckets: int) -> BoolArray:  # noqa: ARG002
+        """Return that no bucket is linked."""
+        return np.zeros(n_buckets, dtype=np.bool_)
+
+
+class _PaperSlicing(Slicing):
+    """Slicing with buckets that are cut by all quasi attributes, as Mondrian does (section 4.3 of the paper)."""
+
+    def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
+        """Return the parts that slicing finds, with the paper's buckets."""
+        found, counts = super().plan(problem, rng, progress), problem.cells.counts
+        items = _PaperCutter(problem, found.parts, counts, smallest=2).cut(range(len(problem.quasi)))
+        plan = SlicedPlan.of_pieces(found.parts, counts, items.pieces(), items.n_buckets)
+        return replace(plan, search=found.search)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +284,10 @@ def publish(table: Table, source: pa.Table, setting: Setting, seed: int) -> Publ
     if setting.l is None:
         rows = Rows.of_values(table, source)
         return Publication(lambda _: rows)
-    release = anonymize(source, table.policy(setting.l, setting.method), seed=seed)
+    policy = Policy.load(table.policy(setting.l, setting.method))
+    if isinstance(policy.method, Slicing) and not setting.is_random:
+        policy = replace(policy, method=_PaperSlicing(**policy.method.model_dump()))
+    release = anonymize(source, policy, seed=seed)
     if setting.technique == GENERALIZATION:
         labels = Rows.of_labels(table, release.data, release.manifest)
         return Publication(lambda _: labels)

@@ -108,7 +108,7 @@ Figures 3 to 7. This page is written by `python -m experiments slicing --docs do
 on it is typed by hand. A small grid of it (`figures/slicing-small.json`) is computed again by the tests."""
 
 _TECHNIQUES = f"""Generalization is `mondrian`; slicing is `slicing` with c columns and alpha = {ALPHA}; bucketization
-is `slicing` with alpha = 1 and two columns, all QIs and Occupation. With `cut_by: all` all three cut as Mondrian does.
+is `slicing` with alpha = 1 and two columns, all QIs and Occupation. Here all three cut by all QIs, as Mondrian does.
 Categories have the order of the alphabet, education that of its years, and numbers may be cut anywhere. Nothing is
 withheld. Every release passed `verify` against its source.
 

@@ -27,10 +27,16 @@ class Step:
     output: str
 
 
-def read_steps(text: str) -> list[Step]:
-    """Read the commands of a page: ``$`` begins one, ``>`` goes on, everything else is output."""
+def read_steps(text: str, *languages: str) -> list[Step]:
+    """Read the commands of a page: ``$`` begins one, ``>`` goes on, everything else is output.
+
+    Blocks of other *languages*, which is Python, are run in order with them.
+    """
     found: list[list[str]] = []
-    for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL):
+    for language, block in re.findall(rf"```({'|'.join(['console', *languages])})\n(.*?)```", text, flags=re.DOTALL):
+        if language == "python":
+            found.append([f"python - <<'END'\n{block}END", "...\n"])
+            continue
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append([line[2:], ""])
@@ -51,15 +57,19 @@ def write_script(page: list[Step]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run_steps(page: list[Step], folder: Path) -> list[tuple[str, int]]:
-    """Run a page in one shell; return output and exit code of each command."""
+def run_steps(page: list[Step], folder: Path, programs: Path | None = None) -> list[tuple[str, int]]:
+    """Run a page in one shell; return output and exit code of each command.
+
+    *programs* has the commands of another environment, in which nothing of this one is found.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     program = folder / "page.sh"
     program.write_text(write_script(page).replace(PORT, port), encoding="utf-8")
-    bin_folder = str(Path(sys.executable).parent)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_AGENCY")}
+    bin_folder = str(programs or Path(sys.executable).parent)
+    own = ("SHOAL_AGENCY",) if programs is None else ("SHOAL", "PYTHON", "NUMBA", "VIRTUAL_ENV")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     environment |= {"PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONUTF8": "1", "COLUMNS": "200", "NO_COLOR": "1"}
     with subprocess.Popen(
         ["bash", "--noprofile", "--norc", str(program)],

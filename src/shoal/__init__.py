@@ -18,7 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from shoal.anonymize import anonymize
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from shoal.release.release import Release
     from shoal.release.sliced.estimating import read_sliced
     from shoal.release.sliced.query import Estimate, Query
+    from shoal.reports.verifying import verify
     from shoal.sources.base import SourceOptions
     from shoal.sources.opening import open_source
     from shoal.taxonomies.tree import Taxonomy
-    from shoal.verify.verifier import verify
 
 __all__ = [
     "Audit",
@@ -95,7 +95,7 @@ _HOMES = {
     "open_source": "shoal.sources.opening",
     "read_release": "shoal.release.received",
     "read_sliced": "shoal.release.sliced.estimating",
-    "verify": "shoal.verify.verifier",
+    "verify": "shoal.reports.verifying",
 }
 
 

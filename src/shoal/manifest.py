@@ -125,7 +125,7 @@ class Attribute(StrictEntry):
     length: Count | None = None  # prefixes: integer source values are filled up with zeros to this length
     format: str | None = None  # dates: how source texts write them, if not as ISO dates
     description: str | None = None
-    defended: Literal[True] | None = None  # no label of a class tells more of its records than tau or the base rate
+    defended: Literal[True] | None = None  # no value of a class exceeds tau and the base rate, hidden ones included
 
     @property
     def boxed(self) -> bool:

@@ -580,7 +580,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
         ],
         "next": None,
     },
-    ("POST", "/v1/requests/5/decision"): {"client": "lab", "state": "approved"},
+    ("POST", "/v1/requests/5/decision"): {"client": "lab", "state": "approved", "shortfall": ["l = 3 is too much"]},
 }
 
 
@@ -652,7 +652,9 @@ def test_commands_of_the_staff(service: Scripted, say: Callable[..., str], monke
     assert "north registered release 8, declared by its owner" in said
     assert "lab asks for releases (request 5)" in said
     assert "press" not in said
-    assert "Request 5 of lab is approved." in say("requests", "5", "--approve")
+    said = say("requests", "5", "--approve")
+    assert "Request 5 of lab is approved." in said
+    assert "Not promised: l = 3 is too much." in said
     assert body_of(service) == {"state": "approved", "campaign": None, "reason": ""}
     assert "a study" in say("requests")
     assert "give a request's number with --approve or --refuse" in say("requests", "5", code=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from shoal.agency.classes import greedy_classes, independent_classes
 from shoal.agency.distribution import read_distribution
 from shoal.agency.planning import make_plan, plan_document, write_plan
-from shoal.agency.samples import compose_delta, failure_bound
+from shoal.agency.samples import compose_delta, enough_samples, failure_bound
 from shoal.cli import app
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError
 from shoal.release.forms.agreed import Promise, check_plan, digest_plan, read_plan
@@ -66,7 +67,7 @@ def test_hilbert_keeps_neighbours_together_and_taxonomies_order_by_leaves() -> N
     read = read_distribution(rows, "s", order="taxonomy", taxonomies={"season": tree})
     assert read.quasi_values == (("winter", "autumn", "summer", "spring"),)
     assert read.weights.tolist() == [4, 1, 3, 2]
-    with pytest.raises(InputError, match="'season' has 1 values that its taxonomy does not cover"):
+    with pytest.raises(InputError, match="'season' has 1 value outside its taxonomy"):
         read_distribution(rows.set_column(0, "season", [["monsoon", "spring", "summer", "winter"]]), "s",
                           order="taxonomy", taxonomies={"season": tree})  # fmt: skip
 
@@ -251,11 +252,37 @@ def test_promised_values_are_the_likeliest_and_ties_go_to_lower_codes() -> None:
 
 
 def test_records_are_the_papers_unless_the_tight_number_was_agreed_upon() -> None:
-    plan, tight = (make_plan(known(), promise=3, delta=DELTA, samples=600, records=each) for each in ("paper", "tight"))
+    plan, tight = (
+        make_plan(known(), promise=3, delta=DELTA, p=Fraction(1, 50), records=each) for each in ("paper", "tight")
+    )
     assert plan.records == plan.n > plan.n_tight == tight.records
     assert check_plan(plan_document(tight), "plan.json").records == plan.n_tight
     with pytest.raises(UsageError, match="known are paper, tight"):
         make_plan(known(), promise=3, delta=DELTA, samples=600, records="few")
+
+
+@pytest.mark.parametrize("arrangement", ["contiguous", "gathered"])
+def test_p_is_chosen_by_the_tight_number_if_that_was_agreed_upon(arrangement: Any) -> None:
+    """Beside every useful p: none whose classes need at most so many records makes more classes."""
+    gained = 0
+    for seed, samples in ((1, 600), (2, 900), (3, 400)):
+        read = known(60, seed=seed)
+        plans = [
+            make_plan(read, promise=3, delta=DELTA, samples=samples, arrangement=arrangement, records=each)
+            for each in ("paper", "tight")
+        ]
+        highest, most = int(read.marginal()[2]), 0
+        for weight in range(1, highest + 1) if arrangement == "contiguous" else ():
+            classes = greedy_classes(read, 3, read.probability(weight))
+            if enough_samples(read, classes.weights, 1, DELTA) <= samples:
+                most = max(most, classes.n_classes)
+        assert plans[1].records <= samples
+        assert plans[1].classes.n_classes >= max(plans[0].classes.n_classes, most)
+        gained += plans[1].classes.n_classes - plans[0].classes.n_classes
+    assert gained > 0
+    least = make_plan(read, promise=3, delta=DELTA, p=read.probability(highest), records="tight").records
+    with pytest.raises(UnreachableError, match=f"at least {least} are needed"):
+        make_plan(read, promise=3, delta=DELTA, samples=least - 1, records="tight")
 
 
 @pytest.mark.parametrize("order", ["lexicographic", "hilbert"])
@@ -339,16 +366,19 @@ def test_the_command_writes_a_plan_and_says_its_numbers(tmp_path: Path) -> None:
         (["--promise", "k-anonymity", "--k", "5"], "k-delta-anonymity"),
         (["--promise", "entropy", "--l", "2.5", "--samples", "20000"], "entropy-l-delta-diversity"),
         (["--l", "3", "--samples", "600", "--records", "tight"], "l-delta-diversity"),
+        (["--promise", "k-anonymity", "--k", "4", "--records", "linked"], "k-delta-anonymity"),
     ):
-        name = str(tmp_path / f"{model}.json")
+        name = str(tmp_path / f"{model}-{options[-1]}.json")
         done = CliRunner().invoke(app, [*shorter, "--delta", "0.01", *options, "-o", name])
         assert done.exit_code == 0, done.output
         agreed = read_plan(Path(name))
         assert agreed.promise.model == model
         assert f"Each owner must have {agreed.records:,} records" in done.stdout
+        assert ("Linked releases leave 4 records in every class" in done.stdout) == ("linked" in options)
     for options in (["--k", "5"], ["--promise", "k-anonymity", "--l", "5"], ["--promise", "entropy"], ["--l", "2.5"],
                     ["--l", "3", "--k", "3"], ["--promise", "t", "--l", "3"],
-                    ["--l", "3", "--records", "few"]):  # fmt: skip
+                    ["--l", "3", "--records", "few"], ["--l", "3", "--records", "linked"],
+                    ["--promise", "k-anonymity", "--k", "4", "--records", "linked", "--failure-at", "9"]):  # fmt: skip
         failed = CliRunner().invoke(app, [*shorter, "--delta", "0.01", *options, "-o", str(tmp_path / "none.json")])
         assert failed.exit_code == 2, options
         assert not (tmp_path / "none.json").exists()

@@ -41,7 +41,8 @@ def test_the_twenty_of_whom_an_adversary_is_surest_are_counted() -> None:
     assert found.exposed.control.trials == 10  # the same share of the control group
     assert found.risk.low < 0 < found.exposed.risk.low
     assert found.worst == found.exposed.risk
-    assert verdict(found).startswith("grave: for the 20 most exposed, 100% of")
+    assert verdict(found).startswith("slight: for the 20 most exposed, 100% of")
+    assert found.as_dict()["worst"]["rare"] is True  # 20 of 2,000 people do not stand for the release
     assert found.as_dict()["most_exposed"]["attack"] == {"success": 20, "trials": 20}
 
 
@@ -57,7 +58,7 @@ def test_the_worst_subgroup_is_found_and_its_interval_widened() -> None:
     assert trials.alarms == OF_SOME / 42
     assert found.worst == found.subgroup.trials.risk
     assert found.worst.low > 0
-    assert "for people with town = town 7, 100% of what would stay hidden" in verdict(found)
+    assert "for people with town = town 7, 100% of the guesses that chance would miss" in verdict(found)
     assert "on average)" in verdict(found)
 
 

@@ -9,9 +9,17 @@ import pyarrow as pa
 import pytest
 
 from shoal.attacks.base import Attack, Tally, Trials
-from shoal.attacks.membership import BY_BUCKETS, MembershipAttack, Rule, attack_tuples, count_values, decide
+from shoal.attacks.membership import (
+    BY_BUCKETS,
+    BucketContents,
+    MembershipAttack,
+    Rule,
+    attack_tuples,
+    count_values,
+    decide,
+)
+from shoal.attacks.named_values import NamedValuesAttack
 from shoal.attacks.view import UNKNOWN, ReleaseView
-from shoal.audit.membership import BucketContents
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
 
@@ -237,3 +245,22 @@ def test_values_are_counted_as_records_that_may_have_them() -> None:
             alone[:, place] = people.codes[:, place]
             assert np.array_equal(counts[people.codes[:, place]], view.copies(alone, people.numbers)[0].round(6))
             assert counts[UNKNOWN] == view.n_rows
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_labels_that_list_the_values_that_occur_give_away_their_only_holders(declared: bool) -> None:
+    """Twenty codes have one holder each: in the source, or in the control group. A declared list has all of them."""
+    codes = [f"code {number}" for number in range(40)]
+    source, control = (pa.table({"code": own, "sex": ["F", "M"] * 10}) for own in (codes[:20], codes[20:]))
+    attributes = {
+        "code": {"role": "quasi", "kind": "category", "labels": {"any": {"values": codes if declared else codes[:20]}}},
+        "sex": {"role": "quasi", "kind": "category"},
+    }
+    manifest = {"method": "mondrian", "parts": [["code", "sex"]], "attributes": attributes}
+    view = ReleaseView.of(source.set_column(0, "code", pa.array(["any"] * 20)), manifest)
+    people, others = (view.people(table, "people") for table in (source, control))
+    assert NamedValuesAttack().refuses(view) is None
+    found = NamedValuesAttack().run(view, people, others, np.random.default_rng(1))
+    assert found.success == Tally(20, 20)
+    assert found.control == Tally(20 if declared else 0, 20)
+    assert (found.risk.low > 0) == (not declared)

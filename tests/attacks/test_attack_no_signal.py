@@ -70,7 +70,7 @@ def worlds(kind: str) -> list[tuple[ReleaseView, People, People]]:
 
 
 IN_SLICES = ("definetti", "inference", "linkability", "membership", "singling-out")
-ELSEWHERE = {"composition", "decoding", "definetti", "downcoding", "minimality", "refinement"}  # need more than rows
+ELSEWHERE = {"composition", "decoding", "definetti", "downcoding", "minimality", "named-values", "refinement"}
 
 
 @pytest.mark.parametrize(

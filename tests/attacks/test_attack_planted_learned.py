@@ -14,6 +14,8 @@ from shoal.attacks.definetti import DeFinettiAttack
 from shoal.attacks.downcoding import DowncodingAttack
 from shoal.attacks.linkability import CompositionAttack
 from shoal.attacks.minimality import MinimalityAttack
+from shoal.attacks.reconstruction import ReconstructionAttack
+from shoal.attacks.sensitive import ExternalAttack, HomogeneityAttack, InferenceAttack, by_column
 from shoal.attacks.view import ReleaseView
 from shoal.core.errors import UsageError
 
@@ -186,12 +188,47 @@ def test_levels_that_were_not_lowered_give_away_why() -> None:
         MinimalityAttack(100).learn(view, view.secrets["ill"], view.people(source, "the source"), rng())
 
 
+@pytest.mark.parametrize("method", ["mondrian", "sweep", "local-suppression"])
+def test_groups_that_are_not_a_class_give_away_why(method: str) -> None:
+    """The two of A would have been a class if they had two values; so both have the one that occurs twice."""
+    source, view = minimal()
+    more = pa.table({"region": ["open"] * 4, "town": ["A", "A", "B", "B"], "ill": ["ill 0", "ill 1"] * 2})
+    source, rows = pa.concat_tables([source, more]), pa.concat_tables([view.rows, more])
+    attributes = dict(view.manifest["attributes"])
+    attributes["region"] = entry("quasi", own([*attributes["region"]["labels"], "open"]))
+    attributes["town"] = entry("quasi", {"*": ANY, **own(["A", "B"])})
+    view = ReleaseView.of(rows, {**view.manifest, "method": method, "attributes": attributes})
+    assert MinimalityAttack(100).refuses(view) is None
+    everybody = view.people(source, "the source")
+    believed = MinimalityAttack(100).learn(view, view.secrets["ill"], everybody, rng())(everybody)
+    truth = everybody.secrets["ill"]
+    refused = (np.array(source["town"].to_pylist()) == "A") & (np.array(source["region"].to_pylist()) != "open")
+    assert believed[refused, truth[refused]].min() > 0.99
+
+
+def test_withheld_people_give_away_their_value_by_their_absence() -> None:
+    """Ten people of a region that no class covers fail together: they all have the most frequent value."""
+    ills = ["flu"] * 60 + ["gout"] * 20 + ["ulcer"] * 20
+    source = pa.table({"region": ["here"] * 100 + ["gone"] * 10, "ill": [*ills, *["flu"] * 10]})
+    manifest = {
+        "method": "hilbert",
+        "withheld": 10,
+        "guarantees": [{"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": 3}],
+        "parts": [["region", "ill"]],
+        "attributes": {"region": entry("quasi", own(["here", "gone"])), "ill": entry("sensitive")},
+    }
+    view = ReleaseView.of(source.slice(0, 100), manifest)
+    everybody = view.people(source, "the source")
+    believed = MinimalityAttack(100).learn(view, view.secrets["ill"], everybody, rng())(everybody)
+    assert believed[100:, view.secrets["ill"].values.index("flu")].min() > 0.99
+    assert not believed[:100].any()
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"method": "mondrian"}, "full-domain generalization"),
-        ({"method_parameters": {"recode": True}}, "full-domain generalization"),
-        ({"withheld": 3}, "withheld"),
+        ({"method": "hilbert"}, "does not try all finer classes"),
+        ({"method_parameters": {"recode": True}}, "does not try all finer classes"),
         ({"guarantees": [{"model": "k-anonymity", "parameters": {"k": 2}}]}, "sizes of classes only"),
         ({"guarantees": [{"model": "t-closeness", "parameters": {"t": 0.2}}]}, "looks beyond"),
     ],
@@ -263,9 +300,9 @@ def test_downcoding_refuses_labels_that_are_not_nested() -> None:
 
 
 def overlapping() -> tuple[pa.Table, ReleaseView]:
-    """In each region one person of A and one of B; a class for both has one record, and one for B alone has one.
+    """In each region one person of A and one of B; a class for A and B has one record, and one for B and C has one.
 
-    Who is of A fits only the class for both, and fills it; so who is of B is in the other one.
+    Neither class is more specific. Who is of A fits only the first, and fills it; so who is of B is in the other one.
     """
     names = [f"r{region}" for region in range(REGIONS)]
     source = pa.table(
@@ -280,11 +317,29 @@ def overlapping() -> tuple[pa.Table, ReleaseView]:
         "parts": [["region", "town", "ill"]],
         "attributes": {
             "region": entry("quasi", own(names)),
-            "town": entry("quasi", {"*": ANY, "B": {"values": ["B"]}}),
+            "town": entry("quasi", {"A or B": {"values": ["A", "B"]}, "B or C": {"values": ["B", "C"]}}),
             "ill": entry("sensitive"),
         },
     }
-    return source, ReleaseView.of(source.set_column(1, "town", pa.array(["*", "B"] * REGIONS)), manifest)
+    return source, ReleaseView.of(source.set_column(1, "town", pa.array(["A or B", "B or C"] * REGIONS)), manifest)
+
+
+def test_one_value_classes_inside_wider_ones_are_found() -> None:
+    """A class for everyone of a region surrounds one for B alone, in which all records have one value."""
+    names = [f"r{region}" for region in range(REGIONS)]
+    ills = ["gout", "flu", "ulcer", "ulcer"] * REGIONS
+    towns, labels = ["A", "A", "B", "B"] * REGIONS, ["*", "*", "B", "B"] * REGIONS
+    source = pa.table({"region": [name for name in names for _ in range(4)], "town": towns, "ill": ills})
+    attributes = {
+        "region": entry("quasi", own(names)),
+        "town": entry("quasi", {"*": ANY, "B": {"values": ["B"]}}),
+        "ill": entry("sensitive"),
+    }
+    manifest = {"method": "mondrian", "parts": [["region", "town", "ill"]], "attributes": attributes}
+    view = ReleaseView.of(source.set_column(1, "town", pa.array(labels)), manifest)
+    for attack, right in ((HomogeneityAttack(1000), 2), (ExternalAttack(1000), 0)):
+        assert tried(attack, view, source).success == Tally(right * REGIONS, 4 * REGIONS)
+    assert tried(InferenceAttack(1000), view, source).success.success >= 2 * REGIONS
 
 
 def test_counting_finds_whose_class_it_must_be() -> None:
@@ -311,3 +366,29 @@ def test_refinement_refuses_people_who_do_not_fit() -> None:
         tried(RefinementAttack(100), view, source.slice(0, 2 * REGIONS - 1))
     with pytest.raises(UsageError, match="no two classes cover one person"):
         tried(RefinementAttack(100), view, source.set_column(1, "town", pa.array(towns)))
+
+
+# reconstruction
+
+
+def test_hidden_columns_are_learned_from_the_published_rows() -> None:
+    """Town and street go together, and both decide the illness: each hidden column follows from what is known."""
+    pytest.importorskip("sklearn")
+    towns = [f"t{number % 8}" for number in range(800)]
+    streets, ills = [f"s{town[1:]}" for town in towns], [f"ill {int(town[1:]) // 2}" for town in towns]
+    source = pa.table({"town": towns, "street": streets, "ill": ills})
+    labels = {f"t{2 * pair} or t{2 * pair + 1}": {"values": [f"t{2 * pair}", f"t{2 * pair + 1}"]} for pair in range(4)}
+    attributes = {"town": entry("quasi", labels), "street": entry("quasi"), "ill": entry("sensitive")}
+    manifest = {"method": "mondrian", "parts": [["town", "street", "ill"]], "attributes": attributes}
+    shown = [f"t{int(town[1:]) // 2 * 2} or t{int(town[1:]) // 2 * 2 + 1}" for town in towns]
+    view = ReleaseView.of(source.set_column(0, "town", pa.array(shown)), manifest)
+    attack = ReconstructionAttack(400)
+    views = by_column(attack, view)
+    assert [next(iter(each.secrets)) for each in views] == ["ill", "town"]
+    people = view.people(source, "the source")
+    ill, town = (attack.run(each, people, people, rng()) for each in views)
+    assert (ill.about, ill.success) == ("ill", Tally(400, 400))
+    assert town.about == "town"
+    assert 120 < town.success.success < 280  # the street tells the label, and the label one of two towns
+    assert town.baseline.success < 100
+    assert set(town.variants) == {"reader"}  # no town is rare

@@ -49,7 +49,7 @@ def with_(**changes):
 
 def test_headline_and_figures():
     found = audit(PEOPLE, POLICY)
-    assert found.headline == "1 of 5 people (20.0%) are unique on age, town."
+    assert found.headline == "1 of 5 records (20%) is unique on age, town."
     assert (found.classes, found.smallest_class) == (3, 1)
     assert found.prosecutor.share_above == ((0.05, 1.0), (0.2, 1.0), (0.33, 1.0))
     assert [verdict.holds for verdict in found.models] == [False, False]
@@ -61,8 +61,8 @@ def test_headline_and_figures():
 def test_a_column_published_as_it_is_that_singles_out_is_named():
     found = audit(PEOPLE, POLICY)
     secret, carried = found.warnings
-    assert "'illness' alone makes 2 records (40.0%) unique" in secret
-    assert "'bill' alone makes 5 records (100.0%) unique, and no model covers it" in carried
+    assert "'illness' alone makes 2 records (40%) unique" in secret
+    assert "'bill' alone makes 5 records (100%) unique, and no model covers it" in carried
 
 
 def test_an_insensitive_column_that_only_together_singles_out_is_named():
@@ -72,7 +72,7 @@ def test_an_insensitive_column_that_only_together_singles_out_is_named():
     found = audit(table, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
     assert found.unique_records == 0
     assert found.columns[0].newly_unique_share == 1.0
-    assert "makes 100.0% of the 100 records unique" in found.warnings[0]
+    assert "makes 100% of the 100 records that the others hide unique" in found.warnings[0]
 
 
 def test_no_value_of_a_record_is_in_the_answer():

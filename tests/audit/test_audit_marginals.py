@@ -15,6 +15,7 @@ from shoal.audit.marginals import Compared, RowSample, SourceTables
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.sources.opening import open_source
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 
 SMALL: dict[str, Any] = {
     "attributes": {
@@ -182,12 +183,20 @@ def covers(compared: Compared, leaf: int, cover: dict[str, Any]) -> bool:
 
 
 def test_a_label_is_spread_as_others_suggest() -> None:
-    age = Compared.of("age", None, pa.chunked_array([[20, 30]]))
-    labels = {"20": {"values": ["20"]}, "20 or 30": {"any": True}}
-    column = pa.chunked_array([["20"] * 8 + ["20 or 30"] * 2])
-    found = age.spread_labels(column, labels, np.array([0, 1, 2, 3]), np.ones(10))
-    assert found.shares[found.item[0]] == pytest.approx([1, 0, 0])
-    assert found.shares[found.item[9]] == pytest.approx([0.9, 0.1, 0])  # 8 + 1 records of 20, 1 of 30
+    age = Compared.of("age", None, pa.chunked_array([[20, 30, 40]]))
+    labels = {"20": {"values": ["20"]}, "20 or 30": {"values": ["20", "30"]}, "*": {"any": True}}
+    column = pa.chunked_array([["20"] * 8 + ["20 or 30"] * 2 + ["*"] * 5])
+    found = age.spread_labels(column, labels, np.array([0, 1, 2, 3, 4]), np.ones(15))
+    assert found.shares[found.item[0]] == pytest.approx([1, 0, 0, 0])
+    assert found.shares[found.item[9]] == pytest.approx([0.9, 0.1, 0, 0])  # 8 + 1 records of 20, 1 of 30
+    assert found.shares[found.item[14]].tolist() == [0, 0, 0, 0]  # suppressed: spread over no value
+    assert found.precision == pytest.approx((8 + 2 * 0.5) / 10)
+
+
+def test_a_stretch_of_numbers_is_less_precise_than_a_number() -> None:
+    cost = Compared.of("cost", IntervalsTaxonomy(min=0.0, max=2.0, widths=(0.5,)), pa.chunked_array([[0.1, 0.7, 1.9]]))
+    covers = [{"from": 0.0, "below": 0.5}, {"from": 0.0, "below": 1.0}, {"any": True}]
+    assert cost.measure_precision(covers, np.array([1.0, 2.0, 4.0])).tolist() == pytest.approx([0.8, 2 / 3, 0])
 
 
 def test_averages_and_noise_go_to_the_nearest_value_and_tokens_to_none() -> None:

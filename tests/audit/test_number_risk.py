@@ -212,6 +212,6 @@ def test_quasi_numbers_are_known_anyway() -> None:
 def test_releases_without_such_numbers(changed: dict[str, Any], method: str) -> None:
     columns = "name age sex illness wage"
     attributes = tables.attributes(columns, **changed)
-    privacy = PROMISE if method == "mondrian" else [{"distinct-l-diversity": {"l": 2}}]
+    privacy = PROMISE if method == "mondrian" else [{"column-frequency": {"k": 2}}]
     release = run({"attributes": attributes, "privacy": privacy, "method": method}, tables.people(N, 2, columns))
     assert "number_risk" not in release.evidence

@@ -33,18 +33,25 @@ def policy_file(tmp_path, stay_file):
 
 
 def test_init_prints_the_policy_alone(stay_file):
-    result = RUNNER.invoke(app, ["init", str(stay_file)])
+    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", "-"])
     assert result.exit_code == 0
     assert result.stdout.startswith("# Draft policy for stays.csv: 2,000 records, 9 columns.\n")
     assert "open questions. Check every role" in result.stderr
 
 
-def test_init_never_overwrites(stay_file, policy_file):
-    before = policy_file.read_text()
-    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", str(policy_file)])
-    assert result.exit_code == 2
-    assert "exists already" in result.stderr
-    assert policy_file.read_text() == before
+def test_init_writes_policy_yaml_and_replaces_it_only_if_asked(stay_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    policy = tmp_path / "policy.yaml"
+    result = RUNNER.invoke(app, ["init", str(stay_file)])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "The draft in policy.yaml has" in result.stderr
+    policy.write_text("edited: by hand")
+    refused = RUNNER.invoke(app, ["init", str(stay_file)])
+    assert refused.exit_code == 2
+    assert "policy.yaml exists already" in refused.stderr
+    assert policy.read_text() == "edited: by hand"
+    assert RUNNER.invoke(app, ["init", str(stay_file), "--overwrite"]).exit_code == 0
+    assert policy.read_text().startswith("# Draft policy for stays.csv")
 
 
 def test_init_says_where_it_cannot_write(stay_file, tmp_path):
@@ -54,7 +61,7 @@ def test_init_says_where_it_cannot_write(stay_file, tmp_path):
 
 
 def test_init_answers_in_json(stay_file):
-    result = RUNNER.invoke(app, ["init", str(stay_file), "--json"])
+    result = RUNNER.invoke(app, ["init", str(stay_file), "-o", "-", "--json"])
     answer = json.loads(result.stdout)
     assert answer["policy"]["attributes"]["patient"] == {"role": "identifier"}
     assert [column["name"] for column in answer["columns"]] == list(answer["policy"]["attributes"])
@@ -64,7 +71,7 @@ def test_init_answers_in_json(stay_file):
 def test_init_of_another_dialect(tmp_path):
     path = tmp_path / "people.csv"
     path.write_bytes("age~sex\n30~männlich\n31~weiblich\n".encode("cp1252"))
-    result = RUNNER.invoke(app, ["init", str(path), "--delimiter", "~", "--encoding", "cp1252"])
+    result = RUNNER.invoke(app, ["init", str(path), "-o", "-", "--delimiter", "~", "--encoding", "cp1252"])
     assert result.exit_code == 0, result.stderr
     assert 'source: {delimiter: "~", encoding: cp1252}' in result.stdout
     wrong = RUNNER.invoke(app, ["init", str(path), "--delimiter", "~~"])
@@ -77,7 +84,7 @@ def test_audit_begins_with_a_plain_sentence(stay_file, policy_file):
     assert result.exit_code == 0, result.output
     first, second = result.stdout.splitlines()[:2]
     assert first.endswith("are unique on age, sex, postcode, admitted, occupation, insurance.")
-    assert first.split()[1:4] == ["of", "2,000", "people"]
+    assert first.split()[1:4] == ["of", "2,000", "records"]
     assert "on average" in second
     assert "Warning: column 'cost'" in result.stdout
     for title in ("Risk of re-identification", "k = 1", "The fastest way", "Missing values (a category of their own)"):
@@ -104,7 +111,7 @@ def test_columns_with_markup_in_their_names(tmp_path):
     result = RUNNER.invoke(app, ["audit", str(table), "-p", str(policy)])
     assert result.exit_code == 0, result.output
     assert "unique on [red]age, [/]sex." in result.stdout
-    drafted = RUNNER.invoke(app, ["init", str(table)])
+    drafted = RUNNER.invoke(app, ["init", str(table), "-o", "-"])
     assert drafted.exit_code == 0
     assert "[red]age, [/]sex" in drafted.stderr
 

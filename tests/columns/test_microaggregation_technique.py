@@ -92,7 +92,7 @@ def test_releases_of_two_groups_are_verified_and_promise_nothing_of_their_own(me
         "sex": {"role": "quasi"},
     }
     privacy: list[Any] = {"plain": [], "mondrian": [{"k-anonymity": {"k": 5}}]}.get(
-        method, [{"distinct-l-diversity": {"l": 2}}]
+        method, [{"column-frequency": {"k": 2}}]
     )
     policy = {
         "attributes": attributes,
@@ -105,7 +105,7 @@ def test_releases_of_two_groups_are_verified_and_promise_nothing_of_their_own(me
     entries = release.manifest["techniques"]
     assert {name: entry["columns"] for name, entry in entries.items()} == {"age": ["wage"], "debt": [], "wage": ["age"]}
     answer = verify_table(release.data, release.manifest, source=open_source(people(0.05)))
-    assert answer.verified, answer.failures
+    assert answer.failures == ()
     assert bool(release.guarantees) == (method != "plain")
 
 

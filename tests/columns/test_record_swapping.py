@@ -170,7 +170,7 @@ def test_what_is_no_hierarchy_is_refused() -> None:
         swap(table, RecordSwapping(hierarchy=("region", "town")))
     with pytest.raises(InputError, match="column 'hid': 1 household has records in several areas of 'town'"):
         swap(table, RecordSwapping(hierarchy=("town",), household="hid"))
-    with pytest.raises(InputError, match="'hid' has no value in 1 records"):
+    with pytest.raises(InputError, match="'hid' has no value in 1 record"):
         swap(pa.table({"town": ["a", "b"], "hid": [1, None]}), RecordSwapping(hierarchy=("town",), household="hid"))
     with pytest.raises(PolicyError, match="must end with this column"):
         swap(table, RecordSwapping(hierarchy=("town", "region")))

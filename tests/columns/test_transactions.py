@@ -208,7 +208,7 @@ def test_long_tables_become_baskets(tmp_path: Path) -> None:
 
 def test_long_tables_that_cannot_be_gathered_are_refused() -> None:
     table = pa.table({"customer": [1, None], "product": ["tea;milk", "ale"]})
-    with pytest.raises(InputError, match="1 rows without a 'customer'"):
+    with pytest.raises(InputError, match="1 row without a 'customer'"):
         baskets(table, "customer", "product")
     with pytest.raises(InputError, match="contain ';'; choose another separator"):
         baskets(table.slice(0, 1), "customer", "product")

@@ -7,7 +7,6 @@ import io
 import stat
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ import pytest
 
 from experiments import comparison_pages
 from shoal.attacks.base import NO_CONTROL, Refusal
-from shoal.compare import compare as comparing
 from shoal.compare import compare as trying
+from shoal.compare.compare import compare
 from shoal.compare.result import RISKS, Comparison, Row
 from shoal.compare.sweeps import policy_names
 from shoal.compare.writing import Wanted, draw_comparison, flat_csv, markdown_page, reading
@@ -26,7 +25,6 @@ from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageEr
 from shoal.datasets.uci import adult, adult_policy
 from shoal.policy.policy import Policy
 
-compare = partial(comparing.compare, cache=False)
 POLICY: dict[str, Any] = {
     "attributes": {
         "name": {"role": "identifier"},
@@ -144,7 +142,7 @@ def test_a_release_that_cannot_be_made_is_a_row_with_its_reason(
     monkeypatch.setattr(trying, "make_release", refused)
     (row,) = compare(people(), POLICY, techniques=["k-anonymity"], targets=20).rows
     assert row.reason == "too much is asked for"
-    assert set(row.as_dict()) == {"name", "title", "parameters", "opinion", "cached", "reason"}
+    assert set(row.as_dict()) == {"name", "title", "parameters", "opinion", "reason"}
     assert row.flat()["singling_out_value"] is None
 
 
@@ -356,8 +354,8 @@ def test_the_page_names_its_picture_from_where_it_is(small: Comparison, tmp_path
 
 
 def test_all_techniques_are_known_by_name() -> None:
-    assert list(comparing._choose("all")) == comparing._choose(list(comparing.recipe_names()))
-    assert [kind.name for kind in comparing._choose(" noise , original ")] == ["original", "noise"]
+    assert list(trying._choose("all")) == trying._choose(list(trying.recipe_names()))
+    assert [kind.name for kind in trying._choose(" noise , original ")] == ["original", "noise"]
 
 
 def test_the_pages_of_the_documentation_are_written_anew(

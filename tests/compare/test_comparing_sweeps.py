@@ -166,9 +166,9 @@ def test_values_are_checked_as_a_policy_is(sweep: str, stated: str) -> None:
 
 def test_nothing_is_read_before_values_are_checked() -> None:
     with pytest.raises(PolicyError, match="must be at least 1"):
-        compare("there-is-no-such-file.csv", POLICY, sweep="k-anonymity.k=0", cache=False)
+        compare("there-is-no-such-file.csv", POLICY, sweep="k-anonymity.k=0")
 
 
 def test_techniques_are_not_swept() -> None:
     with pytest.raises(UsageError, match="parameters of their own"):
-        compare("x.csv", POLICY, techniques="all", sweep="k-anonymity.k=2", cache=False)
+        compare("x.csv", POLICY, techniques="all", sweep="k-anonymity.k=2")

@@ -67,6 +67,7 @@ def plain(**techniques: Any) -> dict[str, Any]:
 
 
 K, L = {"k-anonymity": {"k": 4}}, {"simple-l-diversity": {"l": 2}}
+CROWD = {"column-frequency": {"k": 2}}  # no model of values, for chance decides the values
 BARE = {"hash": {"salt": "none", "accept": "dictionary-attacks"}}
 NOISE = {"noise": {"gaussian": {"sd": 2}, "min": 0, "max": 100, "edges": "redraw"}}
 KEY = {"pseudonym": {"key": "KEY"}}
@@ -125,7 +126,7 @@ GROUPS: dict[str, dict[str, dict[str, Any]]] = {  # columns of the guide's table
     "treated buckets": {
         "noise, then anatomy": policy({"age": NOISE}, {"anatomy": {}}, [L]),
         "ills swapped, then slicing": policy(
-            {"ill": {"swapping": {"share": 0.3}}}, {"slicing": {"parts": [["age", "town"], ["sex", "ill"]]}}, [L]
+            {"ill": {"swapping": {"share": 0.3}}}, {"slicing": {"parts": [["age", "town"], ["sex", "ill"]]}}, [CROWD]
         ),
         "sample, then anatomy": policy({}, {"anatomy": {}}, [L], sample={"share": 0.5}),
         "rounding, then anatomy": policy({"age": {"rounding": {"base": 5}}}, {"anatomy": {}}, [L]),

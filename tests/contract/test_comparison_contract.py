@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +11,12 @@ import pytest
 
 import shoal
 from shoal.attacks.base import Trials
-from shoal.compare import compare as trying
-from shoal.compare.compare import compare as cached_compare
-from shoal.compare.compare import recipe_names
+from shoal.compare.compare import compare, recipe_names
 from shoal.compare.recipes import RECIPES as RECIPE_TABLE
 from shoal.compare.recipes import Base
 from shoal.compare.result import RISKS, Comparison
 from shoal.policy.policy import Policy
 
-compare = partial(cached_compare, cache=False)
 RECIPES = {recipe.name: recipe for recipe in RECIPE_TABLE}
 ILLNESSES = ["asthma", "flu", "gout", "migraine", "rash"]
 POLICY: dict[str, Any] = {
@@ -65,13 +59,8 @@ def patients(n: int, seed: int) -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kept") / "figures"
-
-
-@pytest.fixture(scope="module")
-def everything(kept: Path) -> Comparison:
-    return compare(patients(1500, 1), POLICY, techniques=ALONE, seed=3, targets=300, cache=kept)
+def everything() -> Comparison:
+    return compare(patients(1500, 1), POLICY, techniques=ALONE, seed=3, targets=300)
 
 
 @pytest.fixture(scope="module")
@@ -147,17 +136,6 @@ def test_every_recipe_has_a_row_or_a_reason_where_little_is_declared(name: str) 
             assert len(each.reason) > 20
 
 
-def test_every_row_is_found_again_as_it_was(
-    everything: Comparison, kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trying, "make_release", None)
-    again = compare(patients(1500, 1), POLICY, techniques=ALONE, seed=3, targets=300, cache=kept)
-    assert all(each.cached for each in again.rows)
-    assert [replace(each, cached=False) for each in again.rows] == list(everything.rows)
-    stated = [[{**each, "cached": None} for each in found.as_dict()["rows"]] for found in (everything, again)]
-    assert json.dumps(stated[0]) == json.dumps(stated[1])
-
-
 def test_every_technique_but_the_original_gives_something_up(everything: Comparison) -> None:
     stands = everything.standings()
     assert set(stands) == set(range(len(everything.rows)))
@@ -196,4 +174,4 @@ def test_risks_and_utility_go_the_way_they_must(everything: Comparison) -> None:
 
 
 def test_compare_is_public() -> None:
-    assert shoal.compare is cached_compare
+    assert shoal.compare is compare

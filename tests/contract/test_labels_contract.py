@@ -66,7 +66,7 @@ def ranges_of(tree: Taxonomy) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_all_labels_are_made_again(name: str, number: int, missing: bool) -> None:
     tree = built(name, number, missing=missing)
-    column = PublishedColumn.of_ranges(Attribute("a", tree), *ranges_of(tree), np.arange(0, tree.n_leaves, 2))
+    column = PublishedColumn.of_ranges(Attribute("a", tree), *ranges_of(tree))
     assert column.entry is not None
     check_readings(PublishedAttribute(name="a", **column.entry))
 
@@ -79,7 +79,7 @@ def test_every_builder_is_here_but_files() -> None:
 def test_covers_of_other_labels_are_refused(name: str, number: int) -> None:
     """The names of groups may be given to any values; all else may not be exchanged."""
     tree = built(name, number, missing=True)
-    entry = PublishedColumn.of_ranges(Attribute("a", tree), *ranges_of(tree), np.arange(tree.n_leaves)).entry
+    entry = PublishedColumn.of_ranges(Attribute("a", tree), *ranges_of(tree)).entry
     assert entry is not None
     labels = list(entry["labels"].items())
     for (label, _), (_, cover) in itertools.islice(itertools.permutations(labels[:30], 2), 400):

@@ -352,9 +352,7 @@ RELEASES: dict[str, Recipe | Agreed] = {
     "hilbert levels": Recipe(hospital, of_hospital([k(5), model("simple-l-diversity", l=2)], {"hilbert": {}})),
     "hilbert ranges": Recipe(people, of_people([k(6), DISTINCT], {"hilbert": {"labels": "ranges"}})),
     "slicing columns": Recipe(hospital, few_of_hospital([DISTINCT], {"slicing": {"columns": 3}})),
-    "slicing alpha": Recipe(
-        people, of_people([model("entropy-l-diversity", l=1.5)], {"slicing": {"alpha": 2, "cut_by": "all"}})
-    ),
+    "slicing alpha": Recipe(people, of_people([model("entropy-l-diversity", l=1.5)], {"slicing": {"alpha": 2}})),
     "slicing parts, overlapping": Recipe(
         people,
         of_people(
@@ -365,8 +363,8 @@ RELEASES: dict[str, Recipe | Agreed] = {
     "slicing column frequency": Recipe(
         people, of_people([model("column-frequency", k=5), DISTINCT], {"slicing": {"columns": 2, "labels": "ranges"}})
     ),
-    "slicing gathered": Recipe(
-        people, of_people([DISTINCT], {"slicing": {"columns": "each", "grouping": "gathered", "bucket_size": 30}})
+    "slicing random": Recipe(
+        people, of_people([DISTINCT], {"slicing": {"columns": "each", "grouping": "random", "bucket_size": 30}})
     ),
     "slicing baskets": Recipe(
         people,

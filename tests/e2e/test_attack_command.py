@@ -98,7 +98,13 @@ def test_a_seed_below_0_is_bad_usage(folder: Path) -> None:
 
 
 def test_a_person_reads_a_table_and_reasons(folder: Path) -> None:
-    code, text = run(folder, "apart", "--control", str(folder / "control.csv"), "--seed", "1")
+    more = ("--control", str(folder / "control.csv"), "--seed", "1")
+    code, text = run(folder, "apart", *more)
+    assert code == 0
+    heads = [line.split(":")[0] for line in text.splitlines() if " risk: " in line]
+    assert heads == ["Identity risk", "Attribute risk", "Membership risk"]
+    assert "/400" not in text
+    code, text = run(folder, "apart", *more, "--verbose")
     assert code == 0
     assert "singling-out" in text
     assert "/400" in text
@@ -116,7 +122,7 @@ def test_what_is_to_know_of_list_changed_is_said_once(folder: Path) -> None:
     said = {"attributes": roles, "privacy": [], "method": {"plain": {}}, "sample": {"share": 0.5}}
     (folder / "treated.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
     shoal.anonymize(folder / "people.csv", folder / "treated.yaml", out=folder / "treated", seed=2)
-    more = ("--control", str(folder / "control.csv"), "--seed", "1", "--policy", str(folder / "treated.yaml"))
+    more = ("--control", str(folder / "control.csv"), "--seed", "1", "--policy", str(folder / "treated.yaml"), "-v")
     code, text = run(folder, "treated", *more)
     assert code == 0
     assert text.count("'age' need not show people's own values") == 1
@@ -164,9 +170,9 @@ def test_verdicts_are_words() -> None:
     def of(success: int, control: int, **more: bool) -> str:
         return verdict(Trials("x", Tally(success, 1000), Tally(control, 1000), **more))
 
-    assert of(920, 200) == "grave: 90% of what would stay hidden is found"
-    assert of(400, 200) == "clear: 25% of what would stay hidden is found"
-    assert of(260, 200) == "slight: 8% of what would stay hidden is found"
+    assert of(920, 200) == "severe: 90% of the guesses that chance would miss are right"
+    assert of(400, 200) == "clear: 25% of the guesses that chance would miss are right"
+    assert of(260, 200) == "slight: 7.5% of the guesses that chance would miss are right"
     assert of(0, 0) == "nothing found"
     assert of(210, 200).startswith("inconclusive, at most ")
-    assert of(600, 300, decides=True) == "clear: members are told from others, 30% better than by chance"
+    assert of(600, 300, decides=True) == "clear: members are recognized, 30% better than by chance"

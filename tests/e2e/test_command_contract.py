@@ -91,6 +91,7 @@ def test_layout_of_the_output(published):
         "public/manifest.json",
         "public/README.md",
         "public/report.html",
+        "internal/decision.json",
         "internal/evidence.json",
         "internal/report.html",
         "internal/witness.parquet",

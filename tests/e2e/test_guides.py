@@ -137,6 +137,7 @@ def test_the_guide_to_the_output_names_every_file_and_key(tmp_path: Path) -> Non
     changed = shoal.anonymize(people, policy | {"method": "plain", "sample": {"share": 0.5}})
     attributes = {"who": {"role": "identifier"}, "age": {"role": "quasi"}}
     policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}], "unit": "who", "method": "auto"}
+    policy |= {"source": {"missing_in": {"age": ["0"]}}}
     counted = shoal.anonymize(people.append_column("who", people["age"]), policy, out=tmp_path / "counted")
     text = (DOCS / "output.md").read_text(encoding="utf-8")
     for path in (path for folder in ("out", "sliced", "agreed", "counted") for path in (tmp_path / folder).rglob("*")):
@@ -200,6 +201,8 @@ def test_every_method_has_a_guide_that_names_its_parameters_and_what_it_tells_of
     for privacy in asked if method.models == "required" else [[]]:
         if name == "anatomy" and "k-anonymity" in privacy[0]:  # which it refuses: it generalizes nothing
             continue
+        if name == "local-suppression" and "k-anonymity" not in privacy[0]:  # suppressed groups would show their values
+            continue
         needed = {"epsilon": 1} if name == "synthetic" else {}
         policy = {"attributes": attributes, "privacy": privacy, "method": {name: needed}}
         release = shoal.anonymize(people, policy)
@@ -215,36 +218,33 @@ def test_the_guide_to_choosing_has_a_column_for_every_method() -> None:
 
 def test_the_guide_to_models_names_every_model_and_parameter() -> None:
     from shoal.core.registry import discover
-    from shoal.models.base import PrivacyModel
+    from shoal.models.base import DisclosureModel, PrivacyModel
 
     sections = re.split(r"^## ", (DOCS / "models.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     stated = {section.split("\n")[0]: section for section in sections[1:]}
     models = discover("shoal.models", PrivacyModel)
     assert set(stated) == set(models)
     for name, model in models.items():
-        for parameter in set(model.model_fields) - {"attribute"}:
+        for parameter in set(model.model_fields) - {"attribute", "harmless"}:
             assert re.search(rf"[{{ `]{parameter}: ", stated[name]), f"{name}: {parameter}"
+        of_harmless = [line for line in sections[0].split("\n") if line.startswith("| `") and f"`{name}`" in line]
+        assert len(of_harmless) == (issubclass(model, DisclosureModel) or name == "t-closeness"), name
 
 
-@pytest.mark.parametrize("improve", [False, True])
-def test_the_guide_to_sweep_tells_what_improve_does_on_adult(improve: bool, shared_data: Path) -> None:
-    """The first line of its second table, which is of the paper's labels.
-
-    Over two seeds um moved by less than 0.001, the share of generalized values by 0.2 %.
-    """
+@pytest.mark.parametrize("defend", [True, False])
+def test_the_guide_to_sweep_states_what_defence_costs_on_adult(defend: bool, shared_data: Path) -> None:
+    """Over two seeds um moved by less than 0.001."""
     import shoal
     from shoal.datasets.uci import adult, adult_policy
 
-    rows = re.findall(r"\| ([\d.]+), (\d) \|(.*)\|", (DOCS / "sweep.md").read_text(encoding="utf-8"))
-    assert len(rows) == 8
-    tau, l, figures = rows[4]
-    um, share = (float(cell.strip(" %")) for cell in figures.split("|")[improve::2])
+    page = (DOCS / "sweep.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| Adult \| \(([\d.]+), (\d+)\) \| ([\d.]+) \| ([\d.]+) \|", page)
+    assert len(rows) == 4
+    tau, l, *um = rows[0]
     policy = adult_policy(privacy=[{"tau-l-diversity": {"tau": float(tau), "l": int(l)}}], folder=shared_data)
-    policy["method"] = {"sweep": {"improve": improve, "defend": False}}
+    policy["method"] = {"sweep": {"defend": defend}}
     release = shoal.anonymize(adult(shared_data, columns=list(policy["attributes"])), policy, seed=7)
-    assert release.utility["um"] == pytest.approx(um, abs=0.002)
-    generalized = release.evidence["search"]["generalized"]["occupation"]
-    assert 100 * generalized / release.manifest["rows"] == pytest.approx(share, abs=1.0)
+    assert release.utility["um"] == pytest.approx(float(um[not defend]), abs=0.003)
 
 
 def test_the_index_of_the_guides_names_all_of_them() -> None:

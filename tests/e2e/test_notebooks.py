@@ -30,7 +30,7 @@ EXPECTED = {
         r"^True$",
     ),
     "taxonomies-and-audit": (
-        r"people \(\d+\.\d%\) are unique on age, sex, postcode",
+        r"records \([\d.]+%\) are unique on age, sex, postcode",
         r"k-anonymity</th><td>k = 10</td><td[^>]*>1</td><td>missed by [\d,]+ records",
         r"31 values of the kind category",
         r"<summary>In education",
@@ -53,7 +53,7 @@ EXPECTED = {
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
 

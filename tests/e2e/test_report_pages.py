@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -191,7 +192,7 @@ def test_public_pages_have_the_dictionary_the_labels_and_the_losses(
             itself = cover_text(cover) == label  # what stands for itself needs no explanation
             assert (f'<th scope="row">{html.escape(label)}</th><td>' in page) != itself, label
     losses = manifest["utility"].get("attribute-loss", {})
-    assert ("Precision by attribute" in page) == bool(losses)
+    assert ("Precision of each column" in page) == bool(losses)
     if name not in ("agreed", "synthetic"):
         assert "as &lt;registered&gt;" in page
     assert ("no row is a person" in page.lower()) == (name == "synthetic")
@@ -261,20 +262,18 @@ def test_verdicts_follow_the_verifier_and_the_findings(releases: dict[str, Any])
     accepted = [entry | {"accepted": "known"} for entry in release.evidence["findings"]]
     assert 'class="verdict"' in internal_report(release.manifest, release.evidence | {"findings": accepted})
     assert 'class="verdict refused"' in release.report()
-    assert "open: see Findings before anything is shared" in release.report()
+    assert "The high finding" in release.report()
     assert 'class="verdict refused"' in releases["plain"].report()
     evidence = json.loads(json.dumps(releases["mondrian"].evidence))
     evidence["verification"]["checks"][0]["ok"] = False
     page = internal_report(releases["mondrian"].manifest, evidence)
-    assert f"Do not release: {evidence['verification']['checks'][0]['name']} failed." in page
+    assert f"The verifier rejects the release: {evidence['verification']['checks'][0]['name']} failed." in page
 
 
 def test_evidence_of_earlier_versions_still_makes_a_page(releases: dict[str, Any]) -> None:
     release = releases["mondrian"]
     older = {
-        key: entry
-        for key, entry in release.evidence.items()
-        if key not in ("levels", "sensitive", "associations", "findings")
+        key: entry for key, entry in release.evidence.items() if key not in ("levels", "sensitive", "associations")
     }
     assert "Not counted by the version that made this release" in internal_report(release.manifest, older)
 
@@ -296,6 +295,7 @@ def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], t
     page = (copy / "internal" / "report.html").read_text()
     assert sorted(path.name for path in (copy / "internal").iterdir()) == [
         "attacks.json",
+        "decision.json",
         "evidence.json",
         "report.html",
         "witness.parquet",
@@ -345,8 +345,8 @@ def test_what_cannot_be_recorded_leaves_what_was_there(
 
     monkeypatch.setattr("shoal.reports.internal._write", full)
     recorder = Recorder.of(copy)
-    with pytest.raises(UsageError, match="No space left on device; nothing was recorded"):
-        recorder.write({"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64})
+    with pytest.raises(UsageError, match="No space left on device; no file was recorded"):
+        recorder.write({"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64}, None)
     assert {path.name: path.read_bytes() for path in (copy / "internal").iterdir()} == before
 
 
@@ -360,13 +360,13 @@ def test_links_in_the_internal_folder_are_replaced_and_never_written_through(
     (copy / "internal" / "report.html").unlink()
     for name in ("attacks.json", "report.html"):
         (copy / "internal" / name).symlink_to(kept)
-    findings = {"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64}
+    findings = {"attacks": [], "refused": [], "notes": []}, {"name": "x", "sha256": "0" * 64}, None
     Recorder.of(copy).write(*findings)
     assert kept.read_text() == "kept"
     assert not any((copy / "internal" / name).is_symlink() for name in ("attacks.json", "report.html"))
     (copy / "internal" / "report.html").unlink()
     (copy / "internal" / "report.html").mkdir()
-    with pytest.raises(UsageError, match=r"attacks\.json is written, but report\.html is the one from before"):
+    with pytest.raises(UsageError, match=r"only the files up to decision\.json were recorded"):
         Recorder.of(copy).write(*findings)
     assert not list((copy / "internal").glob(".*"))
 
@@ -376,7 +376,7 @@ def test_findings_about_another_release_are_refused(folder: Path, releases: dict
     copy = shutil.copytree(folder / "mondrian", tmp_path / "out")
     found = {"attacks": [], "refused": [], "notes": [], "release": "0" * 64, "source": {"name": "x", "sha256": ""}}
     (copy / "internal" / "attacks.json").write_text(json.dumps(found))
-    moved = shoal.Release(release.manifest, release.evidence, release.verification, folder=copy)
+    moved = replace(release, folder=copy)
     with pytest.raises(InputError, match="attacks on another release"):
         moved.report()
     (copy / "internal" / "attacks.json").write_text("[")

@@ -291,7 +291,7 @@ def test_ranges_of_several_regions_are_published_under_their_own_keys() -> None:
     lo, hi = np.array(wanted, dtype=np.int32).T
     numbers = key_ranges(NUMBER, lo, hi)
     keys = np.union1d(np.unique(numbers[:3]), np.unique(numbers[3:]))
-    labels = PublishedColumn.of_ranges(Attribute("n", NUMBER), *read_ranges(NUMBER, keys), np.arange(NUMBER.n_leaves))
+    labels = PublishedColumn.of_ranges(Attribute("n", NUMBER), *read_ranges(NUMBER, keys))
     column = PublishedColumn(labels.index, labels.values, labels.entry, keys)
     assert column.take(numbers).to_pylist() == [NUMBER.label(low, high) for low, high in wanted]
 

@@ -20,6 +20,7 @@ from shoal.methods.sweep import SequentialSweep, planning
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.verify.result import Verification
+from shoal.verify.truth import ClassNumbers
 from shoal.verify.verifier import verify, verify_table
 
 TREE = {"any": {"low": ["u", "v"], "high": ["w", "x"]}}
@@ -28,7 +29,7 @@ POLICY: dict[str, Any] = {
         "q": {"role": "quasi", "taxonomy": {"tree": {"*": {"ab": ["a", "b"], "cd": ["c", "d"]}}}},
         "s": {"role": "sensitive", "taxonomy": {"tree": TREE}},
     },
-    "privacy": [{"tau-l-diversity": {"tau": 0.5, "l": 2}}],
+    "privacy": [{"tau-l-diversity": {"tau": 0.65, "l": 4}}],
     "method": {"sweep": {}},
 }
 
@@ -85,13 +86,17 @@ def one_value_less(table: pa.Table) -> pa.Table:
 
 
 def one_record_moved(table: pa.Table) -> pa.Table:
-    """A record less of a value that no label has at its limit, and one more of a rarer value under the same label."""
+    """A record less of one value, and one more of a rarer value under the same label of the same class."""
     rows = table.to_pylist()
-    rare = [number for number, row in enumerate(rows) if row["value of s"] != "u"]  # u is at its share in the table
-    most = max(rare, key=lambda row: rows[row]["records"])
-    same = [row for row in rows if (row["q"], row["s"]) == (rows[most]["q"], rows[most]["s"])]
-    least = min(same, key=lambda row: row["records"])
-    rows[most]["records"] -= 1
+    pairs = [
+        (most, least)
+        for most, least in itertools.permutations(rows, 2)
+        if (most["q"], most["s"]) == (least["q"], least["s"])
+        and most["value of s"] != least["value of s"]
+        and most["records"] > least["records"] + 1
+    ]
+    most, least = max(pairs, key=lambda pair: pair[0]["records"])
+    most["records"] -= 1
     least["records"] += 1
     return pa.Table.from_pylist(rows, table.schema)
 
@@ -146,6 +151,60 @@ def test_a_release_whose_labels_tell_too_much_is_never_published(
     with pytest.raises(ShoalError, match=r"labels of s: .* more frequent under a label of a class than tau"):
         shoal.anonymize(people(), POLICY, out=tmp_path / "out", seed=2)
     assert not (tmp_path / "out").exists()
+    simple = POLICY | {"privacy": [{"simple-l-diversity": {"l": 2}}]}
+    data = pa.table({"q": list("abcd") * 25, "s": list("uuvuuvuwxv") * 10})
+    with pytest.raises(ShoalError, match=r"\d+ rows are in a class although a narrower class covers them"):
+        shoal.anonymize(data, simple, out=tmp_path / "out", seed=2)
+
+
+@pytest.mark.parametrize(("moved", "ok"), [(0, True), (1, False), (2, False)])
+def test_records_in_a_wider_class_than_need_be_are_refused(moved: int, ok: bool) -> None:
+    source = pa.table({"q": list("aaaabbbb"), "s": list("uvwxuvwx")})
+    place = np.array([0] * 4 + [1] * 4)  # class a, class *
+    place[:moved] = 1
+    quasi = {"role": "quasi", "kind": "category", "labels": {"a": {"values": ["a"]}, "*": {"values": ["a", "b"]}}}
+    plain = {"role": "sensitive", "kind": "category"}
+    manifest = manifest_of({"q": quasi, "s": plain}, 8)
+    promise = {"model": "distinct-l-diversity", "parameters": {"l": 2, "attribute": "s"}, "achieved": 4.0 - moved}
+    manifest["guarantees"] = [promise]
+    published = pa.table({"q": np.array(["a", "*"])[place].tolist(), "s": source["s"]})
+    witness = ClassNumbers([2]).pack(place[np.newaxis].astype(np.int32))
+    found = verify_table(published, manifest, source=open_source(source, SourceOptions()), witness=witness)
+    (check,) = [one for one in found.checks if one.name == "resolution"]
+    assert (check.ok, found.verified) == (ok, ok)
+    paper = manifest | {"method_parameters": manifest["method_parameters"] | {"defend": False}}
+    assert verify_table(published, paper, source=open_source(source, SourceOptions()), witness=witness).verified
+
+
+@pytest.mark.parametrize(
+    ("values", "hidden", "why"),
+    [
+        (("uuvw", "uvwx"), (1, 2), None),
+        (("uuuv", "vwxw"), (2, 3), "more frequent in a class, hidden records included"),
+        (("uuvw", "uvwx"), (0, 1), "more frequent under a label"),
+    ],
+)
+def test_kept_and_hidden_records_of_a_class_count_together(
+    values: tuple[str, str], hidden: tuple[int, int], why: str | None
+) -> None:
+    own = [*"".join(values)]
+    source = pa.table({"q": list("aaaabbbb"), "s": own})
+    shown = ["any" if row in hidden else value for row, value in enumerate(own)]
+    labels = {"any": {"values": ["u", "v", "w", "x"]}} | {text: {"values": [text]} for text in shown if text != "any"}
+    entry = {"role": "sensitive", "kind": "category", "labels": labels, "defended": True}
+    quasi = {"role": "quasi", "kind": "category", "labels": {text: {"values": [text]} for text in "ab"}}
+    manifest = manifest_of({"q": quasi, "s": entry}, 8)
+    manifest["guarantees"][0]["parameters"]["tau"] = 0.5
+    stated = {"q": ["a"] * 2, "s": ["any"] * 2, "value of s": [own[row] for row in hidden], "records": [1, 1]}
+    found = verify_table(
+        pa.table({"q": source["q"], "s": shown}),
+        manifest,
+        source=open_source(source, SourceOptions()),
+        labelled=pa.table(stated),
+    )
+    (check,) = [one for one in found.checks if one.name == "defended"]
+    assert check.ok == (why is None)
+    assert why is None or why in check.detail
 
 
 def test_the_verifier_agrees_with_counting_by_hand() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
 from shoal.sources.opening import open_source
+from shoal.sources.writers import header_line, lines
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify, verify_table
 
@@ -92,7 +92,7 @@ class Release:
         if self.format == "parquet":
             pq.write_table(table, path, **CLEAN)
         else:
-            pa_csv.write_csv(table, path, pa_csv.WriteOptions(quoting_style="needed"))
+            path.write_bytes(header_line(table.column_names) + b"".join(map(lines, table.to_batches())))
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
     def write(self, folder: Path) -> Path:
@@ -125,7 +125,7 @@ class Release:
         assert "7.125" not in json.dumps(verification.as_dict())
         names = {check.name for check in verification.checks if not check.ok}
         names |= {promise.model for promise in verification.guarantees if not promise.ok}
-        assert verification.verified == (not names and bool(verification.guarantees))
+        assert (verification.verdict == "failed") == (bool(names) or not verification.guarantees)
         return names
 
 
@@ -223,13 +223,13 @@ def test_values_of_two_people_lost_and_said_to_be_one_withheld(release, tmp_path
 
 
 def test_one_person_withheld(release, tmp_path):
-    """The fourth person of the source is in row 4, and in row 5 of the second part."""
+    """The fourth person of the source is in row 4, and in row 5 of the second part; alone, absence shows the value."""
     release.swap(4, 5, "zip", "illness")
     release.columns = {name: values[:4] + values[5:] for name, values in release.columns.items()}
     release.manifest |= {"rows": 11, "withheld": 1}
     if release.witness is not None:
         release.witness[3] = 0
-    assert release.judge(tmp_path) == set()
+    assert release.judge(tmp_path) == (set() if release.witness is None else {"withheld"})
     release.manifest["withheld"] = 0
     assert "source counts" in release.judge(tmp_path / "again")
 

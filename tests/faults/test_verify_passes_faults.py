@@ -55,7 +55,7 @@ def write(folder: Path, n: int, side: int) -> Path:
     quasi = {name: texts.take(pa.array(codes)) for name, codes in (("x", x), ("y", y))}
     public = folder / "out" / "public"
     public.mkdir(parents=True)
-    rows = pa.table({**quasi, **rest})
+    rows = pa.table({**quasi, **rest}).take(pa.array(rng.permutation(n)))
     with pq.ParquetWriter(
         public / "data.parquet", rows.schema, write_statistics=False, store_schema=False, compression="zstd"
     ) as writer:
@@ -91,6 +91,8 @@ def write(folder: Path, n: int, side: int) -> Path:
         },
     }
     (public / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    digest = hashlib.sha256((public / "manifest.json").read_bytes()).hexdigest()
+    (internal / "evidence.json").write_text(json.dumps({"manifest": {"sha256": digest}}), encoding="utf-8")
     return folder
 
 

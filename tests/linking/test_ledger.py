@@ -249,6 +249,13 @@ def test_releases_are_linked_with_those_about_the_same_population(place: Path) -
         publish(place, "more", "y", population="patients")
 
 
+@pytest.mark.parametrize("name", ["Patients", "PATIENTS", "ｐatients"])
+def test_a_population_is_not_spelled_in_two_ways(place: Path, name: str) -> None:
+    publish(place, "rows", "x", population="patients")
+    with pytest.raises(UsageError, match=r"has no population '.*'; did you mean 'patients'\?"):
+        publish(place, "columns", "y", population=name)
+
+
 def test_the_only_population_is_meant_if_none_is_named(place: Path) -> None:
     publish(place, "rows", "x", population="patients")
     with pytest.raises(UnreachableError, match="'patients'"):
@@ -270,10 +277,12 @@ def test_every_sensitive_attribute_is_linked_by_itself(place: Path) -> None:
     assert "'illness'" not in str(refused.value)
 
 
-def test_a_release_without_sensitive_attributes_is_entered_and_said_not_to_be_linked(place: Path) -> None:
+def test_a_release_without_sensitive_attributes_is_entered_and_a_warning_says_what_was_compared(place: Path) -> None:
     plain = policy("x", sensitive=()) | {"privacy": [{"k-anonymity": {"k": 2}}]}
     found = publish(place, "plain", policy=plain)
-    assert found.evidence["warnings"] == ["the release has no sensitive attribute, so there was nothing to link"]
+    assert found.evidence["warnings"] == [
+        "the release has no sensitive attribute, so only class sizes and tokens were compared"
+    ]
     assert publish(place, "rows", "x").evidence["ledger"]["earlier"] == [1]
 
 

@@ -80,6 +80,20 @@ def test_the_same_classes_again_teach_nothing(tmp_path: Path, people: pa.Table, 
     assert [each["people_unkept"] for each in again.evidence["ledger"]["linked"][0]["sets"]] == [0, 0]
 
 
+@pytest.mark.parametrize("method", ["sweep", "hilbert", "local-suppression"])
+def test_the_same_classes_again_teach_nothing_although_they_overlap(
+    tmp_path: Path, people: pa.Table, method: str
+) -> None:
+    """People are not all resolved to the class of their record, in both releases alike."""
+    wanted = policy("street") | {"method": {method: {}}}
+    wanted["attributes"]["trade"] = policy("trade")["attributes"]["trade"]
+    wanted["privacy"] = [{"k-anonymity": {"k": 5}}] + ([] if method == "local-suppression" else wanted["privacy"])
+    publish(tmp_path, "first", people, wanted)
+    again = publish(tmp_path, "again", people, wanted)
+    for one in again.evidence["ledger"]["linked"]:
+        assert [each["people_unkept"] + each["people_exposed"] for each in one["sets"]] == [0] * len(one["sets"])
+
+
 @pytest.mark.parametrize("model", PROMISES)
 def test_every_promise_about_shares_is_held_against_beliefs(tmp_path: Path, people: pa.Table, model: str) -> None:
     publish(tmp_path, "streets", people, policy("street", model))

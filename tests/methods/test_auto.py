@@ -44,8 +44,8 @@ def test_the_best_by_its_score_is_published_under_its_own_name() -> None:
     assert release.evidence["choice"]["records"] == 400
     assert "score" not in str(release.manifest)
     assert release.verification.verified
-    # What was scored is what is published: the headline's score of the same method alone is near.
-    assert release.evidence["marginals"][-1]["release"] == pytest.approx(scores[best], abs=30)
+    # What was scored is what is published: the score of its records with values is near, for few are suppressed.
+    assert release.evidence["marginals"][-1]["known"] == pytest.approx(scores[best], abs=30)
 
 
 def test_methods_that_promise_something_else_or_nothing_are_not_tried() -> None:
@@ -74,9 +74,24 @@ def test_what_a_sample_cannot_reach_is_tried_on_all_records() -> None:
     assert release.evidence["choice"]["records"] == 300
 
 
-def test_if_no_method_can_keep_the_promises_all_reasons_are_given() -> None:
-    with pytest.raises(UnreachableError, match=r"no method keeps .*hilbert: .*mondrian: .*sweep: "):
-        shoal.anonymize(tables.people(40, 4, COLUMNS), policy({"k-anonymity": {"k": 41}}))
+def test_if_no_method_can_satisfy_the_policy_each_change_is_named_once() -> None:
+    asked = policy({"k-anonymity": {"k": 41}}, {"distinct-l-diversity": {"l": 20}})
+    with pytest.raises(UnreachableError) as refused:
+        shoal.anonymize(tables.people(40, 4, COLUMNS), asked)
+    assert str(refused.value) == (
+        "no method can satisfy the policy on this table. Change in privacy:\n"
+        "k-anonymity: k = 41 but the table has only 40 records; ask for at most that\n"
+        "distinct-l-diversity on 'illness': l = 20, but there are only 4 values; ask for at most 4"
+    )
+
+
+def test_if_one_class_would_satisfy_the_policy_each_reason_of_a_method_is_given_once() -> None:
+    asked = policy({"k-anonymity": {"k": 2}}, {"t-closeness": {"t": 0.0001}}, unit="person")
+    asked["attributes"]["person"] = {"role": "identifier"}
+    people = tables.people(400, 4, COLUMNS).append_column("person", [[f"p{i}" for i in range(400)]])
+    with pytest.raises(UnreachableError, match=r"refuse:\nincognito: t-.*\nmondrian: t-") as refused:
+        shoal.anonymize(people, asked)
+    assert str(refused.value).count("mondrian") == 1  # which is tried by two measures
 
 
 def test_people_are_counted_only_by_methods_that_can() -> None:
@@ -94,7 +109,9 @@ def test_the_command_lists_what_was_tried_the_best_first(tmp_path: Path) -> None
     (tmp_path / "policy.json").write_text(json.dumps(policy({"k-anonymity": {"k": 4}})))
     data, asked, out = (str(tmp_path / name) for name in ("people.csv", "policy.json", "out"))
     said = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["anonymize", data, "-p", asked, "-o", out]).output
-    chosen, scores = re.search(r"Method (\w+) was chosen by .* of 200 records: (.*)\.\n", said).groups()  # type: ignore[union-attr]
+    chosen, scores = re.search(
+        r"Method (\w+) was chosen by .* of 200 records, with labels [\w ]+: (.*)\.\n", said
+    ).groups()  # type: ignore[union-attr]
     found = [float(score) for score in re.findall(r" ([\d.]+)%(?:,|$)", scores)]
     assert scores.startswith(chosen)
     assert found == sorted(found, reverse=True)

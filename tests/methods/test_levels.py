@@ -24,6 +24,7 @@ from shoal.policy.policy import Policy
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.intervals import NumbersTaxonomy
 from shoal.taxonomies.scales import multiples
+from shoal.verify.verifier import verify_table
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +160,57 @@ def test_entropy_is_that_of_nodes_and_so_not_of_ranges() -> None:
     }
     with pytest.raises(UnreachableError, match="use labels: levels, or measure: ncp"):
         shoal.anonymize(people, policy)
+
+
+HOMES = pa.table(
+    {
+        "home": ["Vienna"] * 4 + ["Graz", "Linz"] * 2,
+        "zip": ["10000"] * 4 + ["20010", "20011"] * 2,
+        "illness": ["flu", "gout"] * 4,
+    }
+)
+REGIONS = {"any": {"East": ["Vienna"], "West": ["Graz", "Linz"]}}
+
+
+@pytest.mark.parametrize("method", ["incognito", "local-suppression"])
+def test_the_label_of_the_chosen_level_is_published_even_if_its_group_has_one_value(method: str) -> None:
+    attributes = {
+        "home": {"role": "quasi", "taxonomy": {"tree": REGIONS}},
+        "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 5}}},
+        "illness": {"role": "sensitive"},
+    }
+    levels = {"home": 1, "zip": 1}
+    policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}], "method": {method: {"levels": levels}}}
+    release = shoal.anonymize(HOMES, policy, seed=1)
+    assert release.verification.verified
+    assert Counter(release.data["home"].to_pylist()) == {"East": 4, "West": 4}
+    assert Counter(release.data["zip"].to_pylist()) == {"1000*": 4, "2001*": 4}
+    entries = release.manifest["attributes"]
+    assert entries["home"]["labels"]["East"] == {"values": ["Vienna"]}  # declared values only
+    assert entries["zip"]["labels"]["1000*"] == {"prefixes": ["1000"]}
+    shares = {"unchanged": 0.0, "generalized": 1.0, "suppressed": 0.0}
+    assert release.evidence["columns"]["home"] == release.evidence["columns"]["zip"] == shares
+    assert release.form.describe_values("home") == "generalized; see below"
+    renamed = replace_levels(release.manifest, home=0)
+    assert not verify_table(release.data, renamed).verified  # at level 0 a label is its value
+
+
+def replace_levels(manifest: Any, **levels: int) -> dict[str, Any]:
+    """Return the manifest with other levels, wherever it states them."""
+    parameters = {**manifest["method_parameters"], "levels": {**manifest["method_parameters"]["levels"], **levels}}
+    stated = {"levels": {**manifest["levels"], **levels}} if "levels" in manifest else {}
+    return {**manifest, "method_parameters": parameters, **stated}
+
+
+def test_table_1b_of_the_l_delta_paper_has_a_masked_postal_code() -> None:
+    rows = ["Male 560012 heart", "Male 560011 lung", *(f"Female 560010 {ill}" for ill in ("bone", "cancer", "bone"))]
+    sex, code, illness = zip(*(row.split() for row in rows), strict=True)
+    attributes = {
+        "sex": {"role": "quasi"},
+        "zip": {"role": "quasi", "taxonomy": {"mask": {"length": 6}}},
+        "illness": {"role": "sensitive"},
+    }
+    policy = {"attributes": attributes, "privacy": [{"distinct-l-diversity": {"l": 2}}], "method": "mondrian"}
+    release = shoal.anonymize(pa.table({"sex": sex, "zip": code, "illness": illness}), policy, seed=1)
+    rows_of = Counter(zip(release.data["sex"].to_pylist(), release.data["zip"].to_pylist(), strict=True))
+    assert rows_of == {("Male", "56001*"): 2, ("Female", "560010"): 3}

@@ -345,6 +345,13 @@ def test_joining_makes_pairs_of_neighbours() -> None:
     assert near.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 3]
 
 
+def test_a_large_failing_group_takes_several_small_ones_in_a_round() -> None:
+    x = np.append(np.zeros(513), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])
+    group = np.append(np.zeros(513), np.arange(1, 8)).astype(np.int32)
+    failing = np.arange(8) == 0
+    assert join_groups(Space.of([x], []), Grouping(group, 8), failing).sizes.tolist() == [518, 1, 1]
+
+
 def test_groups_never_reach_over_strata() -> None:
     rng = np.random.default_rng(8)
     people = pa.table(

@@ -201,3 +201,9 @@ def test_spoiled_releases_are_rejected(release: Any, how: str) -> None:
     assert verify_table(release.data, manifest).verified
     rows = spoil(manifest, release.data, how)
     assert not verify_table(rows, manifest).verified
+
+
+def test_a_sensitive_column_at_its_root_is_refused_before_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SafePub, "plan", None)
+    with pytest.raises(UnreachableError, match="level 2 of the sensitive attribute 'illness' is a single value"):
+        shoal.anonymize(people(), policy(levels={"illness": 2}))

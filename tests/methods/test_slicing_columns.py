@@ -21,7 +21,7 @@ from shoal.methods.slicing.attributes import correlations, one_each, partition_a
 from shoal.methods.slicing.parts import exact, regions
 from shoal.plan.cells import Cells
 from shoal.plan.problem import Attribute, Problem
-from shoal.taxonomies.builders.intervals import DatesTaxonomy, IntervalsTaxonomy
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 from shoal.taxonomies.tree import Taxonomy
 
@@ -113,6 +113,22 @@ def test_numbers_are_cut_in_intervals_of_equal_width_of_what_occurs() -> None:
     assert shifted[0, 1] == pytest.approx(float(phi2_by_hand(side.tolist(), (numbers >= 14).tolist(), [1] * 10)))
 
 
+def test_numbers_are_cut_in_intervals_of_equal_frequency() -> None:
+    """Of skewed numbers one interval of equal width has nearly all; halves and thirds of the records differ."""
+    numbers, records = np.array([0, 1, 2, 3, 80]), [2, 2, 4, 3, 1]  # halves: 0, 1 | 2, 3, 80; thirds: 0, 1 | 2 | 3, 80
+    letter = np.array([0, 0, 1, 1, 1])
+    asked = problem({"age": (years(90), numbers)}, {"letter": (LETTERS, letter)}, records)
+    assert correlations(asked, "phi2", 2)[0, 1] < 0.1
+    for intervals, cut in ((2, [0, 0, 1, 1, 1]), (3, [0, 0, 1, 2, 2])):
+        wanted = phi2_by_hand(cut, letter.tolist(), records)
+        assert correlations(asked, "phi2-frequency", intervals)[0, 1] == pytest.approx(float(wanted))
+    missing = years(90).with_missing()
+    codes = [*numbers, missing.missing]
+    asked = problem({"age": (missing, codes)}, {"letter": (LETTERS, [*letter, 2])}, [*records, 50])
+    wanted = phi2_by_hand([0, 0, 1, 1, 1, 2], [*letter.tolist(), 2], [*records, 50])
+    assert correlations(asked, "phi2-frequency", 2)[0, 1] == pytest.approx(float(wanted))
+
+
 def test_few_numbers_are_not_cut() -> None:
     """Two or three intervals would put 0 and 1 together."""
     asked = problem({"age": (years(90), [0, 1, 50])}, {"letter": (LETTERS, [0, 1, 1])})
@@ -133,41 +149,12 @@ def test_cells_of_a_population_do_not_count() -> None:
     assert correlations(asked, "phi2", 5)[0, 1] == 1.0
 
 
-@pytest.mark.parametrize("scale", ["numbers", "dates"])
-def test_pearson_is_for_pairs_of_numbers_and_dates(scale: str) -> None:
-    rng = np.random.default_rng(2)
-    one = rng.integers(0, 90, 500)
-    two = np.clip(one + rng.integers(-20, 20, 500), 0, 89)
-    records = rng.integers(1, 5, 500)
-    days = DatesTaxonomy().build(pa.array(np.arange(90).astype("datetime64[D]")))
-    second = years(90) if scale == "numbers" else days
-    asked = problem({"one": (years(90), one), "two": (second, two)}, {"letter": (LETTERS, one // 15)}, records)
-    found = correlations(asked, "pearson", 5)
-    by_row = np.corrcoef(np.repeat(one, records), np.repeat(two, records))[0, 1]
-    assert found[0, 1] == pytest.approx(by_row**2)
-    assert found[0, 2] == correlations(asked, "phi2", 5)[0, 2]
-    assert found[0, 1] != pytest.approx(correlations(asked, "phi2", 5)[0, 1], abs=0.01)
-
-
-def test_pearson_leaves_out_what_is_missing_and_is_zero_for_constants() -> None:
-    ages = years(90).with_missing()
-    gap = ages.missing
-    asked = problem({"one": (ages, [1, 2, 3, gap, 9]), "two": (ages, [2, 4, 6, 70, gap]), "three": (ages, [7] * 5)}, {})
-    found = correlations(asked, "pearson", 5)
-    assert found[0, 1] == pytest.approx(1.0)
-    assert found[2].tolist() == [0.0, 0.0, 1.0]
-    apart = problem({"one": (ages, [1, 2, gap, gap]), "two": (ages, [gap, gap, 1, 2])}, {})
-    assert correlations(apart, "pearson", 5)[0, 1] == 0.0
-
-
 def test_the_order_of_cells_changes_nothing() -> None:
     rng = np.random.default_rng(9)
     codes = rng.integers(0, 6, (400, 5))
     codes[:, 4] = (codes[:, 0] + codes[:, 4] // 4) % 6
-    found = partition_attributes(letters(**dict(zip("vwxyz", codes.T, strict=True))), 3, None, "phi2", 5)
-    again = partition_attributes(
-        letters(**dict(zip("vwxyz", rng.permutation(codes).T, strict=True))), 3, None, "phi2", 5
-    )
+    found = partition_attributes(letters(**dict(zip("vwxyz", codes.T, strict=True))), 3, None, "phi2")
+    again = partition_attributes(letters(**dict(zip("vwxyz", rng.permutation(codes).T, strict=True))), 3, None, "phi2")
     assert found.search == again.search
     assert found.places == again.places
     assert any({0, 4} <= set(group) for group in found.places)
@@ -183,12 +170,12 @@ def pairs(n_sensitive: int) -> Problem:
 
 
 def test_attributes_that_go_together_share_a_column() -> None:
-    assert partition_attributes(pairs(0), 3, None, "phi2", 5).places == ((0, 3), (1, 4), (2,))
-    assert partition_attributes(pairs(1), 3, None, "phi2", 5).places == ((0, 3), (1, 4), (2, 5))
+    assert partition_attributes(pairs(0), 3, None, "phi2").places == ((0, 3), (1, 4), (2,))
+    assert partition_attributes(pairs(1), 3, None, "phi2").places == ((0, 3), (1, 4), (2, 5))
 
 
 def test_sensitive_attributes_share_the_last_column_even_if_they_are_independent() -> None:
-    columns = partition_attributes(pairs(2), 3, None, "phi2", 5)
+    columns = partition_attributes(pairs(2), 3, None, "phi2")
     assert columns.places == ((0, 3), (1, 4), (2, 5, 6))
     found = correlations(pairs(2), "phi2", 5)
     assert found.shape == (7, 7)
@@ -197,10 +184,10 @@ def test_sensitive_attributes_share_the_last_column_even_if_they_are_independent
 
 def test_a_sensitive_column_of_given_size() -> None:
     asked = pairs(2)
-    assert partition_attributes(asked, 2, 2, "phi2", 5).places == ((0, 1, 2, 3, 4), (5, 6))
-    assert partition_attributes(asked, 3, 3, "phi2", 5).places == ((0, 3), (1, 4), (2, 5, 6))
-    assert partition_attributes(asked, 2, 6, "phi2", 5).places[-1][-2:] == (5, 6)
-    assert [len(group) for group in partition_attributes(asked, 2, 6, "phi2", 5).places] == [1, 6]
+    assert partition_attributes(asked, 2, 2, "phi2").places == ((0, 1, 2, 3, 4), (5, 6))
+    assert partition_attributes(asked, 3, 3, "phi2").places == ((0, 3), (1, 4), (2, 5, 6))
+    assert partition_attributes(asked, 2, 6, "phi2").places[-1][-2:] == (5, 6)
+    assert [len(group) for group in partition_attributes(asked, 2, 6, "phi2").places] == [1, 6]
 
 
 def test_equally_good_attributes_come_in_the_order_of_the_policy() -> None:
@@ -210,14 +197,14 @@ def test_equally_good_attributes_come_in_the_order_of_the_policy() -> None:
     codes = {f"q{number}": rng.permutation(6)[value] for number in range(40)}
     quasi = {name: (LETTERS, code) for name, code in {"constant": value * 0, **codes}.items()}
     sensitive = np.where(rng.random(500) < 0.5, value, rng.integers(0, 6, 500))
-    columns = partition_attributes(problem(quasi, {"z": (LETTERS, sensitive)}), 3, 3, "phi2", 5)
+    columns = partition_attributes(problem(quasi, {"z": (LETTERS, sensitive)}), 3, 3, "phi2")
     assert columns.places == ((0,), tuple(range(3, 41)), (1, 2, 41))
 
 
 def test_as_many_columns_as_attributes_have_one_each() -> None:
     asked = pairs(2)  # equal attributes are at distance 0 of each other
-    assert partition_attributes(asked, 6, None, "phi2", 5).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
-    assert partition_attributes(asked, 6, 2, "phi2", 5).places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
+    assert partition_attributes(asked, 6, None, "phi2").places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
+    assert partition_attributes(asked, 6, 2, "phi2").places == ((0,), (1,), (2,), (3,), (4,), (5, 6))
     assert one_each(asked) == ((0,), (1,), (2,), (3,), (4,), (5,), (6,))
 
 
@@ -237,7 +224,7 @@ def test_as_many_columns_as_attributes_have_one_each() -> None:
 )
 def test_partitions_that_do_not_exist(n_sensitive: int, n_columns: int, alpha: int | None, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
-        partition_attributes(pairs(n_sensitive), n_columns, alpha, "phi2", 5)
+        partition_attributes(pairs(n_sensitive), n_columns, alpha, "phi2")
 
 
 def mixed(n: int = 500, seed: int = 3) -> Problem:

@@ -54,7 +54,7 @@ def beliefs_of(groups: list[list[str]], l: float = 2) -> tuple[Beliefs, list[dic
     diseases = problem.sensitive[0].taxonomy.leaf_labels
     stated = []
     for row in range(8):
-        rows = np.array([beliefs._tuple_of[row]])
+        rows = np.array([beliefs.tuple_of[row]])
         (_, shares), *_ = beliefs._shares(rows, view, problem.requirements[0])
         stated.append({diseases[s]: float(share) for s, share in enumerate(shares[0]) if share > 0})
     return beliefs, stated
@@ -67,7 +67,7 @@ def test_the_sliced_table_1f_is_2_diverse_and_tells_of_t1_what_the_paper_says() 
     assert not beliefs.failing().any()
     assert beliefs.worst(0) == 2.0
     columns = beliefs.lists
-    t1 = [int(part) for part in beliefs._tuples[beliefs._tuple_of[0]]]
+    t1 = [int(part) for part in beliefs._tuples[beliefs.tuple_of[0]]]
     entries = [range(lists.start[value], lists.start[value + 1]) for lists, value in zip(columns, t1, strict=True)]
     # t1 matches the first bucket only: f1 = 1/4, f2 = 2/4
     assert [[int(lists.second[e]) for e in some] for lists, some in zip(columns, entries, strict=True)] == [[0], [0]]

@@ -134,3 +134,39 @@ def test_rows_of_many_have_the_shares_of_the_model() -> None:
     for one in combinations(EVERY, 2):
         joint = np.bincount(rows[one[0]] * SIZES[one[1]] + rows[one[1]], minlength=SIZES[one[0]] * SIZES[one[1]])
         assert np.abs(joint / 1e6 - sum_to(whole, EVERY, one).ravel()).max() < 0.01
+
+
+def test_combinations_that_noisy_sums_show_to_be_empty_get_nothing() -> None:
+    people = np.full((20, 4), 50.0)
+    people[:8, 2:] = 0.0  # each cell is expected to have 19 records, and a block of eight 150
+    noise = np.where(np.add.outer(np.arange(20), np.arange(4)) % 2, 8.0, -8.0)
+    alone = {(place,): Measured(sum_to(people, (0, 1), (place,)), 64.0) for place in (0, 1)}
+    tree = JunctionTree((20, 4), {**alone, (0, 1): Measured(people + noise, 64.0)})
+    tree.fit(50)
+    before = tree.marginal((0, 1))
+    singles, rows = np.arange(20), (np.append(np.arange(20), [0, 8]), np.append(np.arange(1, 21), [8, 20]))
+    tree.clear_impossible([(singles, singles + 1), (singles[:4], singles[:4] + 1)])
+    assert np.array_equal(tree.marginal((0, 1)), before)  # no single cell shows it
+    tree.clear_impossible([rows, (singles[:4], singles[:4] + 1)])
+    tree.fit(50)
+    tree.fit_alone(20)
+    found = tree.marginal((0, 1))
+    assert before[:8, 2:].sum() > 40
+    assert found[:8, 2:].sum() < 1e-9
+    assert (found[8:] > 30).all()
+    assert (found[:8, :2] > 30).all()
+    assert np.allclose(found.sum(axis=0), people.sum(axis=0), rtol=0.02)
+
+
+def test_nothing_is_cleared_if_noise_hides_all_relations() -> None:
+    rng = np.random.default_rng(1)
+    measured = {
+        one: Measured(rng.normal(5.0 * 400 / np.prod(sizes), 100, sizes), 10_000.0)
+        for one, sizes in {(0,): (20,), (1,): (20,), (0, 1): (20, 20)}.items()
+    }
+    tree = JunctionTree((20, 20), measured)
+    tree.fit(20)
+    before = tree.marginal((0, 1))
+    leaves = np.arange(20), np.arange(1, 21)
+    tree.clear_impossible([leaves, leaves])
+    assert np.array_equal(tree.marginal((0, 1)), before)

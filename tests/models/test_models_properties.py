@@ -142,14 +142,14 @@ def test_enhanced_likeness_keeps_a_common_value_from_becoming_certain() -> None:
 
 
 REASONS = [
-    (KAnonymity(k=50), "k-anonymity: k = 50 but the table has only 12 records"),
+    (KAnonymity(k=50), "k-anonymity: k = 50 but the table has only 12 records; ask for at most that"),
     (
         Profitability(gain=300, cost=20.5),
         "profitability: gain = 300 and cost = 20.5 take at least 15 records; the table has only 12",
     ),
     (
         DistinctLDiversity(l=20, attribute="occupation"),
-        "distinct-l-diversity on 'occupation': l = 20 but only 4 values occur",
+        "distinct-l-diversity on 'occupation': l = 20, but there are only 4 values; ask for at most 4",
     ),
     (
         SimpleLDiversity(l=3),
@@ -162,7 +162,10 @@ REASONS = [
         EntropyLDiversity(l=4),  # it reaches 3.316...: the message must not promise 3.32
         "entropy-l-diversity: l = 4 but the whole table reaches 3.31; ask for at most that",
     ),
-    (RecursiveCLDiversity(c=1, l=5), "recursive-cl-diversity: l = 5 but only 4 values occur"),
+    (
+        RecursiveCLDiversity(c=1, l=5),
+        "recursive-cl-diversity: l = 5, but there are only 4 values; ask for at most 4",
+    ),
     (
         RecursiveCLDiversity(c=2, l=3),
         "recursive-cl-diversity: c = 2 with l = 3 but the whole table reaches 2; ask for a c above that",
@@ -181,7 +184,10 @@ REASONS = [
             "the whole table; with this l, ask for a tau of at least 0.5"
         ),
     ),
-    (AlphaKAnonymity(alpha=1, k=13), "alpha-k-anonymity: k = 13 but the table has only 12 records"),
+    (
+        AlphaKAnonymity(alpha=1, k=13),
+        "alpha-k-anonymity: k = 13 but the number of records is 12; ask for at most that",
+    ),
     (
         AlphaKAnonymity(alpha=0.4, k=2),
         (

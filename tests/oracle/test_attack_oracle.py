@@ -47,8 +47,18 @@ def people(n: int, rng: np.random.Generator) -> pa.Table:
     )
 
 
+def is_wider(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether the labels of a row cover as many values as those of another in each attribute, and more in one."""
+
+    def widths(row: dict[str, str]) -> tuple[int, int]:
+        low, high = AGES[row["age"]]
+        return high - low, len(TOWNS[row["town"]] or "abcde")
+
+    return widths(one) != widths(other) and all(np.greater_equal(widths(one), widths(other)))
+
+
 @pytest.mark.parametrize("seed", range(5))
-def test_overlapping_labels_with_gaps_leave_the_sum_over_all_that_cover(seed: int) -> None:
+def test_overlapping_labels_with_gaps_leave_the_sum_over_the_most_specific_that_cover(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, manifest = generalized(60, rng)
     view = ReleaseView.of(rows, manifest)
@@ -58,21 +68,34 @@ def test_overlapping_labels_with_gaps_leave_the_sum_over_all_that_cover(seed: in
     copies, far = view.copies(coded.codes, coded.numbers)
     values = view.secrets["ill"].values
     for i, person in enumerate(known.to_pylist()):
-        expected = dict.fromkeys(values, Fraction(0))
-        n_rows = 0
+        covering = []
         for row in rows.to_pylist():
             low, high = AGES[row["age"]]
             towns = TOWNS[row["town"]]
             if low <= person["age"] < high and (towns is None or person["town"] in towns):
-                n_rows += 1
-                for value in ILLS[row["ill"]]:
-                    expected[value] += Fraction(1, len(ILLS[row["ill"]]))
-        if n_rows:
+                covering.append(row)
+        specific = [row for row in covering if not any(is_wider(row, other) for other in covering)]
+        expected = dict.fromkeys(values, Fraction(0))
+        for row in specific:
+            for value in ILLS[row["ill"]]:
+                expected[value] += Fraction(1, len(ILLS[row["ill"]]))
+        if specific:
             assert left.weights[i] == pytest.approx([float(expected[value]) for value in values])
-            assert (left.far[i], left.entries[i]) == (0, n_rows)
+            assert (left.far[i], left.entries[i]) == (0, len(specific))
         else:
             assert left.far[i] > 0
-        assert (copies[i], far[i] == 0) == (n_rows, n_rows > 0)
+        assert (copies[i], far[i] == 0) == (len(specific), len(specific) > 0)
+
+
+def test_of_people_known_by_some_attributes_all_classes_that_can_be_theirs_count() -> None:
+    rng = np.random.default_rng(1)
+    rows, manifest = generalized(60, rng)
+    view = ReleaseView.of(rows, manifest)
+    coded = view.people(people(40, rng), "x")
+    coded.codes[:, view.known.index("age")] = UNKNOWN
+    copies, _ = view.copies(coded.codes, coded.numbers)
+    for town, found in zip(coded.table["town"].to_pylist(), copies, strict=True):
+        assert found == sum(TOWNS[label] is None or town in TOWNS[label] for label in rows["town"].to_pylist())
 
 
 def slices(n: int, rng: np.random.Generator, parts: list[list[str]]) -> tuple[pa.Table, dict[str, Any]]:

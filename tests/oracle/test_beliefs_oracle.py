@@ -173,15 +173,3 @@ def test_equality_with_the_limit_holds_exactly_where_every_group_reaches_it() ->
     assert len(trios) > 3
     assert not beliefs.failing().any()
     assert beliefs.worst(0) == 3.0
-
-
-def test_tuples_that_lose_a_bucket_are_told() -> None:
-    problem, _ = problem_of(5, 30, [{"simple-l-diversity": {"l": 1.5}}])
-    pieces = dealt(problem, 4, 5)
-    beliefs = Beliefs(problem, sliced(problem, [(0, 1), (2, 3)]), pieces, 4)
-    some = np.array([False, True, False, False])
-    touching = beliefs.touching(some)
-    marked = beliefs.matching(touching, np.ones(4, dtype=np.bool_))
-    assert marked[1]
-    untouched = np.setdiff1d(np.arange(beliefs.n_tuples), touching)
-    assert not beliefs.matching(untouched, some).any()

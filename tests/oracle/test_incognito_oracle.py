@@ -30,7 +30,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "profitability": [{"gain": 3, "cost": 1.2}],
     "average-risk": [{"risk": 0.4}],
     "sample-uniqueness": [{"fraction": 0.1}],
-    "population-uniqueness": [{"fraction": 0.2, "sample_fraction": 0.3, "model": "zayatz"}],
     "distinct-l-diversity": [{"l": 2}],
     "simple-l-diversity": [{"l": 1.5}],
     "entropy-l-diversity": [{"l": 1.8}],

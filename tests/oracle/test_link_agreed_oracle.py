@@ -200,8 +200,9 @@ def test_beside_releases_of_other_kinds(method: dict[str, Any], made: dict[str, 
 
 
 def test_beside_a_table_of_others(made: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Two labels cover the person and contain no other one that does: the third, for everything, is not counted."""
     folder = made["runs"][0]
-    (tmp_path / "theirs.csv").write_text("age,town,illness\n22,Elm,flu\n22,*,gout\n*,Oak,rash\n")
+    (tmp_path / "theirs.csv").write_text("age,town,illness\n*,Elm,flu\n22,*,gout\n*,*,mumps\n*,Oak,rash\n")
     policy = {"attributes": ROLES, "privacy": [{"k-anonymity": {"k": 2}}]}
     found = link([folder, tmp_path / "theirs.csv"], {"age": "22", "town": "Elm"}, policy=policy)
     here = left(folder, age="22", town="Elm")

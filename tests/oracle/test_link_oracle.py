@@ -87,24 +87,45 @@ def candidates(release: Release, text: str) -> list[str]:
     return [text] if labels is None else labels[text]["values"]
 
 
+# every value, and one that no table has: only a label for everything covers it
+DOMAINS: dict[str, tuple[Any, ...]] = {"age": (*range(10), -1), "sex": (*SEXES, "?"), "place": (*PLACES, "?")}
+
+
+def resolve(release: Release, rows: list[Any], names: list[str]) -> list[Any]:
+    """Return the rows whose labels contain no other of these rows' labels wholly."""
+    regions = {
+        tuple(row[name] for name in names): [
+            {value for value in DOMAINS[name] if matches(release, name, row[name], {name: value})} for name in names
+        ]
+        for row in rows
+    }
+
+    def contains(one: list[set[Any]], other: list[set[Any]]) -> bool:
+        return one != other and all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
+
+    wide = {label for label, own in regions.items() if any(contains(own, other) for other in regions.values())}
+    return [row for row in rows if tuple(row[name] for name in names) not in wide]
+
+
 def left(release: Release, person: Mapping[str, Any]) -> Counter[str]:
-    """Return what a release leaves, row by row."""
+    """Return what a release leaves, row by row, of the most specific classes if all quasi values are known."""
     rows, parts = release.data.to_pylist(), release.manifest["parts"]
     counts: Counter[str] = Counter()
     if len(parts) == 1:
-        for row in rows:
-            if all(matches(release, name, row[name], person) for name in parts[0]):
-                counts.update(candidates(release, row["illness"]))
+        names = [name for name in parts[0] if release.manifest["attributes"][name]["role"] == "quasi"]
+        fitting = [row for row in rows if all(matches(release, name, row[name], person) for name in names)]
+        for row in resolve(release, fitting, names) if {*names} <= person.keys() else fitting:
+            counts.update(candidates(release, row["illness"]))
         return counts
     own = next(part for part in parts if "illness" in part)
     for bucket in {row["bucket"] for row in rows}:
         inside = [row for row in rows if row["bucket"] == bucket]
-        fitting = {
+        fits = {
             tuple(part): [row for row in inside if all(matches(release, name, row[name], person) for name in part)]
             for part in parts
         }
-        if all(fitting.values()):
-            for row in fitting[tuple(own)]:
+        if all(fits.values()):
+            for row in fits[tuple(own)]:
                 counts.update(candidates(release, row["illness"]))
     return counts
 

@@ -7,11 +7,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from experiments.membership import count_formed_tuples, matching_buckets, membership
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.audit import membership as counting
-from shoal.audit.membership import BucketContents, Scores, count_formed_tuples, matching_buckets, membership
+from experiments import membership as counting
+from shoal.attacks.membership import BucketContents, Scores
 
 
 def by_hand(bucket: np.ndarray, values: list[np.ndarray]) -> dict[tuple[int, ...], int]:

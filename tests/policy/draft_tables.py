@@ -2,8 +2,8 @@
 
 All are drawn from the same made-up people, so that age, schooling, work, income and health hang together. Roles follow
 what outsiders could know: quasi are demography, places, dates, household and occupation; sensitive are diagnoses,
-results, income, debts, beliefs, marks and votes; insensitive are administrative amounts, technical flags and survey
-weights. Where people who know such tables would disagree, several answers count, with | between them.
+results, income, debts, beliefs, marks and votes; insensitive are administrative amounts and technical flags. Where
+people who know such tables would disagree, several answers count, with | between them.
 """
 
 from __future__ import annotations
@@ -193,6 +193,10 @@ def naming(values, kind: str = "key", *missing: str) -> Truth:
     return Truth(values, "identifier", kind, frozenset(missing))
 
 
+def weight(values) -> Truth:
+    return Truth(values, "weight", "weight")
+
+
 def either(role: str, values, kind: str, *missing: str) -> Truth:
     return Truth(values, role, kind, frozenset(missing))
 
@@ -224,7 +228,7 @@ def household_survey(p: People) -> Table:
             "religion": secret(p.gaps(p.pick("1 2 3 4 7"), "99"), "category", "99"),
             "life_satisfaction": secret(p.pick(AGREE, p.income), "ordered"),
             "self_rated_health": secret(p.gaps(p.pick("1 2 3 4 5", p.age), "-9"), "ordered|category", "-9"),
-            "design_weight": plain(p.decimal(0.3, 3.5, 4), "weight"),
+            "design_weight": weight(p.decimal(0.3, 3.5, 4)),
         }
     )
 
@@ -237,7 +241,7 @@ def census_persons(p: People) -> Table:
             "SPORDER": either("identifier|insensitive", p.pick("1 2 3 4 5"), "number|category|key"),
             "PUMA": quasi(p.places("{:05d}", 40, 100, 9000), "category|postcode"),
             "ST": quasi(p.pick("06 36 48 12 17 42", p.region), "category"),
-            "PWGTP": plain(p.whole(1, 300), "weight"),
+            "PWGTP": weight(p.whole(1, 300)),
             "AGEP": quasi(p.numbers(p.age), "age"),
             "SEX": quasi(p.sex("2", "1"), "category"),
             "RAC1P": quasi(p.pick("1 2 6 8 9 3"), "category"),
@@ -530,7 +534,7 @@ def survey_german(p: People) -> Table:
             ),
             "Kirchgang": secret(p.gaps(p.pick(often, p.age), unsure), "ordered", unsure),
             "Zufriedenheit mit der Demokratie": either("sensitive|insensitive", p.pick(agree, p.income), "ordered"),
-            "Gewicht": plain(p.decimal(0.2, 4, 3), "weight"),
+            "Gewicht": weight(p.decimal(0.2, 4, 3)),
         },
         delimiter=";",
     )
@@ -581,7 +585,7 @@ def census_french(p: People) -> Table:
             "NBPIECES": either("insensitive|quasi", p.whole(1, 9), "number"),
             "VOITURES": either("insensitive|quasi", p.pick("1 0 2 3"), "number|category"),
             "TRANSPORT": either("insensitive|quasi", p.pick("4 5 2 1 3"), "category"),
-            "POIDS": plain(p.decimal(1, 8, 6), "weight"),
+            "POIDS": weight(p.decimal(1, 8, 6)),
         },
         delimiter=";",
     )
@@ -607,7 +611,7 @@ def health_spanish(p: People) -> Table:
             "peso_kg": quasi(p.gaps(p.whole(45, 130), "999"), "number", "999"),
             "altura_cm": quasi(p.gaps(p.whole(145, 200), "999"), "number", "999"),
             "dias_cama": secret(p.whole(0, 15), "number"),
-            "factor_elevacion": plain(p.decimal(200, 9000, 3), "weight"),
+            "factor_elevacion": weight(p.decimal(200, 9000, 3)),
         }
     )
 
@@ -630,7 +634,7 @@ def budget_italian(p: People) -> Table:
             "RELIGIONE": secret(p.gaps(p.pick("1 2 3"), "9"), "category", "9"),
             "MALATTIA_CRONICA": secret(p.truth(0.3, "si", "no"), "truth"),
             "CASA_PROPRIETA": either("quasi|insensitive", p.truth(0.6, "si", "no"), "truth"),
-            "PESO": plain(p.decimal(0.1, 4, 5), "weight"),
+            "PESO": weight(p.decimal(0.1, 4, 5)),
         }
     )
 
@@ -784,7 +788,7 @@ def tax_returns(p: People) -> Table:
             "charitable_gifts": either("sensitive|insensitive", p.whole(0, 5000), "number"),
             "tax_paid": either("sensitive|insensitive", p.numbers(p.income * 0.2), "number"),
             "audited": either("sensitive|insensitive", p.truth(0.02, "true", "false"), "truth"),
-            "sample_weight": plain(p.decimal(1, 500), "weight"),
+            "sample_weight": weight(p.decimal(1, 500)),
         }
     )
 
@@ -828,7 +832,7 @@ def examination_survey(p: People) -> Table:
             "INDHHIN2": secret(
                 p.gaps(p.whole(1, 15, p.income), "77", "99", share=0.03), "category|ordered", "77", "99"
             ),
-            "WTMEC2YR": plain(p.decimal(5000, 180_000, 4), "weight"),
+            "WTMEC2YR": weight(p.decimal(5000, 180_000, 4)),
             "BPXSY1": secret(p.gaps(p.whole(90, 210, p.age), ""), "number"),
             "BMXBMI": secret(p.gaps(p.decimal(16, 50, 1), ""), "number"),
             "LBXGH": secret(p.gaps(p.decimal(4, 14, 1), ""), "number"),
@@ -951,7 +955,7 @@ def travel_survey(p: People) -> Table:
             "Purpose": plain(p.pick("work shopping school leisure"), "category"),
             "DistanceKm": plain(p.decimal(0.2, 60, 1), "number"),
             "Minutes": plain(p.gaps(p.whole(2, 120), "-2"), "number", "-2"),
-            "TripWeight": plain(p.decimal(1, 90, 3), "weight"),
+            "TripWeight": weight(p.decimal(1, 90, 3)),
         }
     )
 
@@ -1004,7 +1008,7 @@ def budget_austrian(p: People) -> Table:
             "Schulden": secret(comma(p.decimal(0, 90_000)), "number"),
             "Spenden": either("insensitive|sensitive", comma(p.decimal(0, 400)), "number"),
             "Raucher": secret(p.truth(0.25, "ja", "nein"), "truth"),
-            "Hochrechnungsfaktor": plain(comma(p.decimal(20, 900, 3)), "weight"),
+            "Hochrechnungsfaktor": weight(comma(p.decimal(20, 900, 3))),
         },
         delimiter=";",
     )

@@ -6,13 +6,15 @@ import json
 from functools import cache
 
 import pytest
+from tests.policy.codebook_tables import CODEBOOKS
 from tests.policy.draft_tables import HEADLESS, HELD_OUT, N_ROWS, TABLES, make_table
+from tests.policy.unfamiliar_tables import UNFAMILIAR, UNITS
 
 from shoal.anonymize import anonymize
 from shoal.policy.drafting import draft_policy
 from shoal.sources.base import SourceOptions
 
-EVERY = (*TABLES, *HELD_OUT)
+EVERY = (*TABLES, *HELD_OUT, *UNFAMILIAR, *CODEBOOKS)
 MONDRIAN = {"method": {"mondrian": {}}}
 AS_IT_IS = (TABLES[0], HELD_OUT[0])  # a draft leaves the choice of the method to shoal, which tries them all
 
@@ -67,10 +69,38 @@ def test_most_of_each_table_is_right(maker, folder):
     assert all(share(right[what]) >= 0.75 for what in ("roles", "types", "markers")), "\n".join(wrong)
 
 
-@pytest.mark.parametrize("what", ["roles", "types", "markers", "columns with markers"])
-def test_nine_of_ten_are_right(what, folder):
-    right = [each for maker in EVERY for each in compare(maker, folder)[0][what]]
-    assert share(right) >= 0.9
+@pytest.mark.parametrize(
+    ("makers", "least"),
+    [
+        ((*TABLES, *HELD_OUT), {"roles": 0.98, "types": 0.99, "markers": 0.98, "columns with markers": 0.9}),
+        (UNFAMILIAR, {"roles": 0.97, "types": 0.98, "markers": 0.98, "columns with markers": 0.95}),
+        (CODEBOOKS, {"roles": 0.9, "types": 0.97, "markers": 0.95}),
+    ],
+    ids=["familiar", "unfamiliar", "codebooks"],
+)
+def test_nearly_all_are_right(makers, least, folder):
+    right = {what: share([one for maker in makers for one in compare(maker, folder)[0][what]]) for what in least}
+    assert {what: found for what, found in right.items() if found < least[what]} == {}
+
+
+@pytest.mark.parametrize("maker", UNFAMILIAR, ids=lambda maker: maker.__name__)
+def test_no_key_is_published_and_units_that_repeat_are_counted_or_asked_about(maker, folder):
+    table, _, drafted = draft(maker, folder)
+    columns = {column.name: column for column in drafted.columns}
+    for name in UNITS.get(maker.__name__, ()):
+        repeats = len(set(table.columns[name].values)) < N_ROWS
+        asked = any("do several records belong" in question for question in columns[name].questions)
+        several = any(question.startswith("which of these identifies people") for question in drafted.questions)
+        assert columns[name].role == "identifier"
+        assert not repeats or drafted.policy.get("unit") == name or asked or several
+
+
+@pytest.mark.parametrize("maker", UNFAMILIAR, ids=lambda maker: maker.__name__)
+def test_nothing_that_others_could_know_is_published_unchanged_without_a_question(maker, folder):
+    table, _, drafted = draft(maker, folder)
+    told = " ".join(drafted.questions)
+    unchanged = [name for name in drafted.names("insensitive") if table.columns[name].role == "quasi"]
+    assert [name for name in unchanged if name not in told] == []
 
 
 @pytest.mark.parametrize("maker", HEADLESS, ids=lambda maker: maker.__name__)
@@ -91,7 +121,8 @@ def test_values_show_what_names_do_not_say(maker, folder):
 
 @pytest.mark.parametrize("maker", EVERY, ids=lambda maker: maker.__name__)
 def test_a_draft_runs(maker, folder):
-    _, path, drafted = draft(maker, folder)
+    table, path, drafted = draft(maker, folder)
     assert len(drafted.names("quasi")) <= 12
     policy = drafted.policy if maker in AS_IT_IS else drafted.policy | MONDRIAN
-    assert anonymize(path, policy, seed=1).manifest["rows"] == N_ROWS
+    people = len(set(table.columns[policy["unit"]].values)) if "sample" in policy else N_ROWS
+    assert anonymize(path, policy, seed=1).manifest["rows"] == people

@@ -59,6 +59,48 @@ def test_adult_without_missing_values(shared_data, tmp_path):
     assert runs(table, draft, tmp_path, **MONDRIAN).manifest["rows"] == 45_222
 
 
+def areas(n=2000):
+    """A density for each of 40 areas, and a district that follows from the area; their names say nothing."""
+    rng = np.random.default_rng(4)
+    area = rng.integers(0, 40, n)
+    return pa.table(
+        {
+            "PUMA": [f"{300 + one:05d}" for one in area],
+            "age": rng.integers(18, 90, n),
+            "illness": rng.choice(["flu", "gout", "cold"], n),
+            "x1": rng.permutation(np.arange(40) * 3.7)[area],
+            "x2": area % 4 * 1.5,
+            "x3": rng.integers(0, 9, n) * 1.5,
+        }
+    )
+
+
+def test_a_column_that_determines_a_quasi_column_is_not_drafted_as_unchanged(tmp_path):
+    table = areas()
+    draft = draft_policy(table)
+    roles = roles_of(draft)
+    assert (roles["x1"], roles["x2"], roles["x3"]) == ("quasi", "quasi", "insensitive")
+    said = " ".join(draft.text.replace("#", "").split())
+    assert "it determines PUMA, or follows from it: published unchanged, it would undo" in said
+    release = runs(table, draft, tmp_path, **MONDRIAN)
+    assert "determined-quasi" not in {one.id for one in release.findings}
+    unsafe = {
+        name: entry | {"role": "insensitive"} for name, entry in draft.policy["attributes"].items() if name == "x1"
+    }
+    unsafe["x1"].pop("taxonomy")
+    found = anonymize(table, draft.policy | MONDRIAN | {"attributes": draft.policy["attributes"] | unsafe}, seed=1)
+    assert "determined-quasi" in {one.id for one in found.findings}
+
+
+def test_beyond_a_dozen_quasi_columns_one_that_determines_another_is_left_out():
+    table = areas()
+    for number in range(10):
+        table = table.append_column(f"birth_country_{number}", table["age"].take(pa.array(np.arange(2000)[::-1])))
+    draft = draft_policy(table)
+    assert len(draft.names("quasi")) == 12
+    assert {"x1", "x2"} <= set(draft.names("identifier"))
+
+
 def test_nursery(shared_data, tmp_path):
     table = nursery(shared_data)
     draft = draft_policy(table)
@@ -237,6 +279,237 @@ def test_people_with_one_illness_each_need_no_sample(tmp_path):
 def test_other_keys_that_repeat_stay_a_question(column):
     draft = draft_policy(repeating(80, column))
     assert "unit" not in draft.policy
+
+
+def column_of(name, values, **others):
+    """Draft a table with one column of interest and three that anybody knows."""
+    n = len(values)
+    rng = np.random.default_rng(n)
+    table = pa.table(
+        {
+            "sex": rng.choice(["F", "M"], n),
+            "birth_year": rng.integers(1940, 2004, n),
+            "illness": rng.choice(["flu", "gout", "cold", "cut"], n),
+            name: values,
+            **others,
+        }
+    )
+    draft = draft_policy(table)
+    return next(column for column in draft.columns if column.name == name), draft, table
+
+
+REPEATED = np.random.default_rng(1).permutation(np.repeat(np.arange(400), 3))
+
+
+@pytest.mark.parametrize("form", ["{}", "{:05d}", "K{:06d}"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "personid",
+        "custid",
+        "empno",
+        "memberid",
+        "pid",
+        "subject",
+        "patient",
+        "PersNr",
+        "Kundennr",
+        "idcliente",
+        "numero_empleado",
+        "klantnummer",
+        "nr_pacjenta",
+        "id_paziente",
+        "numero_de_client",
+    ],
+)
+def test_people_are_counted_under_any_name_of_a_key(name, form):
+    column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED])
+    assert (column.role, draft.policy.get("unit")) == ("identifier", name)
+
+
+@pytest.mark.parametrize("form", ["{}", "{:05d}", "K{:06d}"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "caseid",
+        "hhid",
+        "household",
+        "id_menage",
+        "id_hogar",
+        "Haushaltsnummer",
+        "famiglia",
+        "incident_no",
+        "UnfallID",
+        "v12",
+    ],
+)
+def test_keys_of_households_and_others_are_left_out_and_asked_about(name, form):
+    known_to_others = np.random.default_rng(2).choice(list("ABCDE"), 400)[REPEATED]
+    column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED], region=known_to_others)
+    assert (column.role, draft.policy.get("unit")) == ("identifier", None)
+    assert any("do several records belong to one person, household or company" in one for one in column.questions)
+
+
+def test_people_are_counted_by_their_names_if_nothing_else_identifies_them():
+    values = [f"{'ABCDEFGHIJ'[one % 10]}{'abcdefghijklmnopqrst'[one // 20]}{'uvwxyz'[one % 6]}" for one in REPEATED]
+    column, draft, _ = column_of("patient", values)
+    assert (column.role, column.type, draft.policy.get("unit")) == ("identifier", "text", "patient")
+
+
+def test_companies_are_counted_if_no_key_is_one_of_people(tmp_path):
+    column, draft, table = column_of("company", REPEATED)
+    assert (column.role, draft.policy["unit"]) == ("identifier", "company")
+    assert {one["counts"] for one in runs(table, draft, tmp_path, **MONDRIAN).manifest["guarantees"]} == {"unit"}
+    column, draft, _ = column_of("company", REPEATED, respondent=np.arange(len(REPEATED)))
+    assert (column.role, draft.policy.get("unit"), len(column.questions)) == ("identifier", None, 1)
+
+
+def test_a_column_that_determines_what_is_known_of_people_is_a_key():
+    rng = np.random.default_rng(3)
+    who = REPEATED * 1.5  # no whole numbers, and no name
+    others = {"sex": rng.choice(["F", "M"], 400)[REPEATED], "birth_year": rng.integers(1940, 2004, 400)[REPEATED]}
+    table = pa.table({"v1": who, **others, "illness": rng.choice(["flu", "gout", "cold"], 1200)})
+    column = draft_policy(table).columns[0]
+    assert (column.role, column.reason) == ("identifier", "it determines sex, birth_year, as a key does")
+
+
+@pytest.mark.parametrize(("name", "step", "role"), [("v1", 1, "identifier"), ("v1", 500, "insensitive")])
+def test_numbers_that_repeat_more_often_than_quantities_are_keys(name, step, role):
+    """Rounded amounts repeat as often, but only because they are rounded."""
+    rng = np.random.default_rng(8)
+    numbers = rng.choice(rng.integers(1, 200, 400) * 500, 1200) if step > 1 else rng.integers(9, 900_000, 400)[REPEATED]
+    column, _, _ = column_of(name, numbers)
+    assert column.role == role
+
+
+def test_words_are_known_without_umlauts():
+    assert column_of("koerpergroesse", np.arange(150, 200).repeat(6))[0].role == "quasi"
+
+
+@pytest.mark.parametrize("name", ["weight", "Gewicht", "poids", "peso", "waga"])
+def test_weights_of_bodies_and_of_surveys_differ_by_their_values(name):
+    rng = np.random.default_rng(4)
+    for body in (rng.integers(45, 140, 900), np.round(rng.normal(75, 14, 900), 1)):
+        column, _, _ = column_of(name, body)
+        assert (column.role, column.type) == ("quasi", "number")
+    for survey in (np.round(rng.lognormal(0, 0.4, 900), 4), np.round(1800 * rng.lognormal(0, 0.4, 900), 2)):
+        assert column_of(name, survey)[0].role == "weight"
+    assert column_of(f"design_{name}", 5 * np.round(rng.lognormal(1, 0.2, 900), 4))[0].role == "weight"
+
+
+def test_only_one_weight_is_declared_and_no_other_is_published():
+    weights = np.random.default_rng(4).lognormal(0, 0.4, 900)
+    column, draft, _ = column_of("wgt1", weights, wgt2=weights * 2)
+    assert (column.role, draft.names("weight"), draft.names("insensitive")) == ("weight", ("wgt1",), ())
+
+
+SCALES = """
+strongly disagree|disagree|neither agree nor disagree|agree|strongly agree
+low|medium|high
+niedrig|mittel|hoch
+pas du tout d'accord|plutôt pas d'accord|plutôt d'accord|tout à fait d'accord
+nunca|casi nunca|a veces|siempre
+basso|medio|alto
+zeer ontevreden|ontevreden|tevreden|zeer tevreden
+nigdy|rzadko|często
+unverletzt|leicht verletzt|schwer verletzt|getötet
+<1000|1000-1999|2000-2999|3000+
+0|1-4|5-9|10+
+[0,9)|[9,80)|[80,200)
+less than $10,000|$10,000 to $19,999|$20,000 or more
+unter 1000|1000 bis unter 2000|2000 und mehr
+moins de 1000 €|1000 à 1999 €|2000 € et plus
+hasta 1000|1001 a 2000|más de 2000
+fino a 1000|da 1001 a 2000|oltre 2000
+minder dan 1.000|1.000 - 1.999|2.000 of meer
+poniżej 18 lat|18-65 lat|powyżej 65 lat
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("steps", SCALES)
+def test_scales_and_classes_keep_their_order(steps):
+    steps = steps.split("|")
+    values = [steps[i * 7 % len(steps)] for i in range(120)]
+    for name, role in (("district_type", "quasi"), ("income_class", "sensitive")):
+        column, _, _ = column_of(name, values)
+        assert (column.role, column.type, column.taxonomy) == (role, "ordered", {"flat": {"values": steps}})
+
+
+def test_a_scale_in_two_spellings_has_no_order_but_is_published():
+    column, _, _ = column_of("stress_level", ["low", "Low", "medium", "high"] * 30)
+    assert (column.role, column.type) == ("sensitive", "category")
+
+
+@pytest.mark.parametrize("codes", ["12-345 45-123 33-210 50-100", "A14 A11 A12", "01-00100 01-00200 02-00100"])
+def test_codes_are_not_classes(codes):
+    column, _, _ = column_of("district", codes.split() * 40)
+    assert column.type != "ordered"
+
+
+AGES = {"min": 0, "max": 119, "widths": [5, 10, 20, 40], "open": "high"}
+
+
+@pytest.mark.parametrize(("name", "marker"), [("Alter", "99"), ("age", "999"), ("edad", None)])
+def test_ages_with_leading_zeros_are_numbers_and_some_mean_missing(name, marker):
+    rng = np.random.default_rng(5)
+    ages = [f"{one:02d}" for one in rng.integers(5, 97, 1200)]
+    values = [marker if marker and drawn < 0.04 else one for one, drawn in zip(ages, rng.random(1200), strict=True)]
+    column, draft, _ = column_of(name, values)
+    assert (column.type, column.taxonomy) == ("age", {"intervals": AGES})
+    assert draft.policy.get("source", {}).get("missing_in") == ({name: [marker]} if marker else None)
+
+
+def test_an_age_of_99_that_is_as_rare_as_its_neighbours_is_an_age():
+    ages = [str(age) for age in range(20, 100) for _ in range(4)]
+    assert "source" not in column_of("age", ages)[1].policy
+
+
+@pytest.mark.parametrize("name", ["day", "Tag", "jour", "dia_entrevista", "giorno", "dag", "dzien"])
+def test_days_of_a_month_have_their_bounds(name):
+    column, _, _ = column_of(name, [1 + i % 31 for i in range(310)])
+    assert (column.taxonomy["intervals"]["min"], column.taxonomy["intervals"]["max"]) == (1, 31)
+
+
+def test_quasi_columns_beyond_the_limit_are_left_out_and_named_in_a_question():
+    rng = np.random.default_rng(6)
+    others = {f"birth_country_{i}": rng.integers(0, 9, 300) for i in range(11)}
+    column, draft, _ = column_of("marital_status", rng.choice(["single", "married"], 300), **others)
+    assert len(draft.names("quasi")) == 12
+    assert (column.role, column.questions[0][:28]) == ("identifier", "do users need marital_status")
+
+
+def test_dates_in_several_formats_are_asked_about_with_counts_and_no_values():
+    days = [datetime.datetime(2021, 3, 4, 13, 45) + datetime.timedelta(hours=31 * i) for i in range(200)]
+    forms = ("%m/%d/%Y %I:%M %p", "%Y-%m-%d", "%d.%m.%Y")
+    values = [day.strftime(forms[0 if i < 120 else 1 if i < 170 else 2]) for i, day in enumerate(days)]
+    column, draft, _ = column_of("reported", [*values[:-2], "soon", "later on"])
+    assert (column.role, column.type) == ("identifier", "date")
+    assert (
+        "the dates of reported have? Found: %m/%d/%Y %I:%M %p (120 records), ISO 8601 (50 records), %d.%m.%Y (28 re"
+        in (column.questions[0])
+    )
+    assert "no format (2 records)" in column.questions[0]
+    assert not any(value in draft.text for value in values)
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y %H:%M", "%m/%d/%Y %I:%M %p", "%d.%m.%y", "%b %d, %Y", "%Y-%m-%d %H:%M:%S"])
+def test_dates_with_times_or_in_rarer_formats_are_dates(form, tmp_path):
+    days = [datetime.datetime(2021, 3, 4, 13, 45) + datetime.timedelta(hours=31 * i) for i in range(200)]
+    column, draft, table = column_of("visited", [day.strftime(form) for day in days])
+    assert (column.role, column.type) == ("quasi", "date")
+    assert any("time of day" in question for question in column.questions) == ("%M" in form)
+    assert runs(table, draft, tmp_path, **MONDRIAN).manifest["rows"] == 200
+
+
+@pytest.mark.parametrize(("town", "encoding"), [("Zürich", "cp1252"), ("Z\x81rich", "latin-1")])
+def test_an_encoding_that_no_file_declares_is_found_and_asked_about(town, encoding, tmp_path):
+    rows = "".join(f"{20 + i % 50},{town if i % 3 else 'Ulm'}\n" for i in range(60))
+    path = tmp_path / "people.csv"
+    path.write_bytes(f"age,town\n{rows}".encode("latin-1"))
+    draft = draft_policy(path)
+    assert draft.policy["source"] == {"encoding": encoding}
+    assert any(encoding in question for question in draft.questions)
+    assert town in runs(path, draft, tmp_path, **MONDRIAN).data["town"].to_pylist()
 
 
 def test_no_quasi_attribute_is_still_yaml():

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
-from shoal.core.errors import PolicyError
+import shoal
+from shoal.core.errors import PolicyError, UsageError
 from shoal.core.registry import discover
 from shoal.datasets.hospital import hospital_policy
 from shoal.datasets.uci import adult_policy
@@ -254,7 +256,8 @@ def test_the_schema_names_everything_that_is_discovered() -> None:
     attribute = parts["attributes"]["additionalProperties"]
     builders = discover("shoal.taxonomies.builders", TaxonomyBuilder)
     assert set(alternatives(attribute["properties"]["taxonomy"])) == set(builders)
-    assert set(attribute["properties"]["role"]["enum"]) == {"identifier", "quasi", "sensitive", "insensitive", "weight"}
+    roles = {"identifier", "quasi", "sensitive", "insensitive", "weight", "drop"}
+    assert set(attribute["properties"]["role"]["enum"]) == roles
     assert attribute["required"] == ["role"]
     assert parts["max_withheld"]["exclusiveMaximum"] == 1
     tables = {"missing", "max_withheld", "max_generalized", "unit", "household", "accept", "release", "sample"}
@@ -352,3 +355,33 @@ def test_good_policies_conform_and_bad_ones_do_not(shared_data: Path) -> None:
         ("method", {"mondrian": {"labels": "loose"}}),
     ):
         assert not conforms(changed(path, value), schema), path
+
+
+def test_a_dropped_column_is_no_attribute() -> None:
+    document = changed("attributes/patient", {"role": "drop", "description": "remarks of the nurse"})
+    policy = Policy.load(document)
+    assert policy.dropped == ("patient",)
+    assert "patient" not in policy.attributes
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"technique": {"hash": {"salt": "random"}}}, {"taxonomy": {"flat": None}}, {"publish": "as-is"}],
+    ids=str,
+)
+def test_a_dropped_column_has_no_use_for_more(entry: dict[str, Any]) -> None:
+    found = message(changed("attributes/patient", {"role": "drop", **entry}))
+    assert f"attributes.patient.{next(iter(entry))}: is of no use for a column that is left out" in found
+
+
+def test_a_dropped_column_is_no_unit() -> None:
+    document = changed("attributes/patient", {"role": "drop"}) | {"unit": "patient"}
+    assert "'patient' is not an identifier of the policy; declare it with the role identifier" in message(document)
+
+
+def test_something_else_than_a_policy_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match=r"a policy is a file or a mapping, and this is of type NoneType$"):
+        shoal.anonymize(pa.table({"age": [1]}), None)  # type: ignore[arg-type]
+    draft = shoal.draft_policy(pa.table({"age": [31, 32, 46, 47] * 9, "illness": ["flu", "cold"] * 18}))
+    with pytest.raises(UsageError, match="of type Draft; review the draft's text, or give draft"):
+        shoal.anonymize(pa.table({"age": [1]}), draft)  # type: ignore[arg-type]

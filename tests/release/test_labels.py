@@ -18,7 +18,7 @@ CLASSES = np.arange(4, dtype=np.int32)
 
 
 def test_every_class_bears_the_label_of_its_range() -> None:
-    column = PublishedColumn.of_ranges(DISEASE, LO[:, 0], HI[:, 0], np.arange(DISEASE.taxonomy.n_leaves))
+    column = PublishedColumn.of_ranges(DISEASE, LO[:, 0], HI[:, 0])
     assert column.values.to_pylist() == ["any", "hemal", "other"]
     published = column.take(CLASSES).to_pylist()
     assert published == ["hemal", "other", "any", "hemal"]
@@ -31,7 +31,7 @@ def test_every_class_bears_the_label_of_its_range() -> None:
 
 
 def test_labels_are_distinct_sorted_and_only_those_that_occur() -> None:
-    column = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves))
+    column = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1])
     labels = column.values.to_pylist()
     assert labels == sorted(set(labels))
     assert set(labels) == {"*", "25", "[20, 29]"}
@@ -39,7 +39,7 @@ def test_labels_are_distinct_sorted_and_only_those_that_occur() -> None:
 
 
 def test_the_manifest_entry() -> None:
-    entry = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1], np.arange(AGE.taxonomy.n_leaves)).entry
+    entry = PublishedColumn.of_ranges(AGE, LO[:, 1], HI[:, 1]).entry
     assert entry is not None
     assert entry["role"] == "quasi"
     assert entry["kind"] == "number"

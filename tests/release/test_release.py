@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -23,10 +25,10 @@ from shoal.release.forms.classes import GeneralizedPublication
 from shoal.release.publication import PublishedRows
 from shoal.release.release import Staging, write_json
 from shoal.reports import internal, pages
+from shoal.reports.verifying import verify
 from shoal.sources.writers import TableWriter
 from shoal.verify import verifier
 from shoal.verify.result import Check, Verification
-from shoal.verify.verifier import verify
 
 anonymizing = import_module("shoal.anonymize.run")
 
@@ -64,6 +66,7 @@ def test_what_lies_where(tmp_path: Path) -> None:
     release = published(tmp_path / "out")
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert files == [
+        "out/internal/decision.json",
         "out/internal/evidence.json",
         "out/internal/report.html",
         "out/internal/witness.parquet",
@@ -142,6 +145,81 @@ def test_a_folder_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, monk
         published(tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_earlier_release_is_replaced_only_if_asked(tmp_path: Path) -> None:
+    published(tmp_path / "out", format="csv")
+    with pytest.raises(UsageError, match="exists already; choose another folder"):
+        published(tmp_path / "out", format="parquet")
+    assert (tmp_path / "out" / "public" / "data.csv").is_file()
+    release = published(tmp_path / "out", format="parquet", overwrite=True)
+    assert verify(tmp_path / "out").verified
+    assert not (tmp_path / "out" / "public" / "data.csv").exists()
+    assert release.data_file == tmp_path / "out" / "public" / "data.parquet"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("kind", ["another file", "no evidence", "link", "file", "empty"])
+def test_only_a_release_alone_is_overwritten(tmp_path: Path, kind: str) -> None:
+    place, earlier = tmp_path / "out", tmp_path / "earlier"
+    if kind in ("another file", "no evidence", "link"):
+        published(earlier if kind == "link" else place)
+    if kind == "another file":
+        (place / "mine.txt").write_text("keep")
+    elif kind == "no evidence":
+        (place / "internal" / "evidence.json").unlink()
+    elif kind == "link":
+        place.symlink_to(earlier)
+    elif kind == "file":
+        place.write_text("keep")
+    else:
+        place.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match="is not a release of shoal alone"):
+        published(place, overwrite=True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_failure_to_replace_leaves_the_earlier_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    published(tmp_path / "out", format="csv")
+    rename, calls = Path.rename, []
+
+    def fail_once(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) == step:
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail_once)
+    with pytest.raises(UsageError, match="cannot move the release"):
+        published(tmp_path / "out", format="parquet", overwrite=True)
+    assert verify(tmp_path / "out").verified
+    assert (tmp_path / "out" / "public" / "data.csv").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_run_that_is_killed_while_it_replaces_leaves_a_whole_release(tmp_path: Path, step: int) -> None:
+    """Whichever of the two it is: it is at most under another name."""
+    published(tmp_path / "out", format="csv")
+    staging = (
+        "import os; from pathlib import Path; from shoal.release.release import Staging\n"
+        "rename, calls = Path.rename, []\n"
+        "def kill(self, target):\n"
+        "    rename(self, target); calls.append(target)\n"
+        f"    if len(calls) == {step}: os._exit(9)\n"
+        "Path.rename = kill\n"
+        "with Staging(Path('out'), overwrite=True) as staging: staging.publish()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", staging], cwd=tmp_path, check=False)
+    assert done.returncode == 9
+    (earlier,) = [path for path in tmp_path.iterdir() if (path / "public" / "data.csv").is_file()]
+    assert earlier.name.endswith(".earlier")
+    assert verify(earlier).verified
+    assert (tmp_path / "out" / "public").is_dir() == (step == 3)
 
 
 def failing(error: BaseException) -> Callable[..., Any]:

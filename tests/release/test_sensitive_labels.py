@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.core.errors import TaxonomyError
 from shoal.taxonomies.parse import texts
 from shoal.verify.verifier import verify_table
 
@@ -83,17 +82,18 @@ def test_bools_have_a_flat_tree() -> None:
 
 
 def test_a_group_named_like_the_spelling_of_a_value_is_told_apart() -> None:
-    """The leaf reads 3.0 in the tree, but files spell that value 3."""
     values = [0.5, 1.25, 3.0, 4.75]
-    table, release = anonymized(values, {"any": {"3": [0.5, 1.25], "high": ["3.0", 4.75]}}, defend=False)
+    table, release = anonymized(values, {"any": {"3": [0.5, 1.25], "high": [3.0, 4.75]}}, defend=False)
     found = stands_for(release, table)
     assert found["(3)"] <= {"0.5", "1.25"}
     assert found["3"] == {"3"}
 
 
-def test_a_tree_with_a_group_named_like_a_value_is_refused() -> None:
-    with pytest.raises(TaxonomyError, match="rename the group"):
-        anonymized(["u", "v", "w"], {"u": {"low": ["u", "v"], "high": ["w"]}})
+def test_a_root_named_like_a_value_is_told_apart() -> None:
+    table, release = anonymized(["u", "v", "w"], {"u": {"low": ["u", "v"], "high": ["w"]}}, tau=0.6)
+    found = stands_for(release, table)
+    assert "(u)" in found
+    assert found.get("u", {"u"}) == {"u"}
 
 
 def test_a_flat_trees_star_that_is_also_a_value() -> None:

@@ -25,7 +25,7 @@ ENTRIES = {
 
 def release(rows: dict[str, list[object]], parts: list[list[str]]) -> Release:
     manifest = {"parts": parts, "attributes": ENTRIES}
-    return Release(manifest, {}, None, data=pa.table({"bucket": [1] * 4 + [2] * 4, **rows}))
+    return Release(manifest, {}, None, None, data=pa.table({"bucket": [1] * 4 + [2] * 4, **rows}))
 
 
 def test_table_1d_comes_from_table_1e() -> None:

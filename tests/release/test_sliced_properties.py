@@ -53,13 +53,7 @@ def parts_by_hand(draw: st.DrawFn) -> Parts:
 
 OPTIONS = st.one_of(
     st.just({}),
-    st.just({"cut_by": "all"}),
-    st.just({"cuts": "relaxed", "cut_by": "all"}),
-    st.just({"cuts": "relaxed"}),
-    st.builds(lambda n: {"column_frequency": n, "cut_by": "all"}, st.integers(2, 5)),
-    st.builds(
-        lambda kind, n: {"grouping": kind, "bucket_size": n}, st.sampled_from(["random", "gathered"]), st.integers(2, 9)
-    ),
+    st.builds(lambda n: {"grouping": "random", "bucket_size": n}, st.integers(2, 9)),
 )
 
 
@@ -213,7 +207,7 @@ def test_a_release_keeps_its_word_or_is_refused(
     rows=tables(20, 50),
     parts=st.sampled_from(SHARED),
     model=MODELS,
-    options=st.sampled_from([{}, {"cuts": "relaxed", "cut_by": "all"}, {"grouping": "random", "bucket_size": 6}]),
+    options=st.sampled_from([{}, {"bucket_size": 5}, {"grouping": "random", "bucket_size": 6}]),
 )
 def test_overlapping_parts_keep_their_word_or_are_refused(
     rows: list[dict[str, Any]], parts: Parts, model: tuple[str, dict[str, Any]], options: dict[str, Any]
@@ -229,7 +223,7 @@ def test_overlapping_parts_keep_their_word_or_are_refused(
 @settings(max_examples=25)
 @given(
     rows=tables(12, 36),
-    options=st.sampled_from([{}, {"cuts": "relaxed"}, {"column_frequency": 4}]),
+    options=st.sampled_from([{}, {"grouping": "random", "bucket_size": 4}]),
     order=st.randoms(use_true_random=False),
 )
 def test_orders_within_buckets_change_no_verdict(

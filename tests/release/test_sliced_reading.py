@@ -41,7 +41,7 @@ MANIFEST = {"parts": PARTS, "attributes": ENTRIES, "data": {"file": "data.csv"}}
 
 
 def release(data: object = ROWS, **changed: Any) -> Release:
-    return Release(MANIFEST | changed, {}, None, data=data)
+    return Release(MANIFEST | changed, {}, None, None, data=data)
 
 
 def value(query: Query, made: Release | None = None) -> tuple[float, float]:
@@ -101,13 +101,13 @@ def test_every_kind_of_data_and_file_reads_the_same(tmp_path: Path) -> None:
     public = tmp_path / "public"
     public.mkdir()
     pyarrow.csv.write_csv(ROWS, public / "data.csv")
-    on_disk = Release(MANIFEST, {}, None, folder=tmp_path)
+    on_disk = Release(MANIFEST, {}, None, None, folder=tmp_path)
     assert value(asked, on_disk) == expected
     assert on_disk.slices().parts[0].distinct.schema.field("age").type == pa.int64()
     assert on_disk.sample_table(1).column_names == ["age", "seen", "city", "cost", "ill"]
     pq.write_table(ROWS, public / "data.parquet")
     written = MANIFEST | {"data": {"file": "data.parquet"}}
-    assert value(asked, Release(written, {}, None, folder=tmp_path)) == expected
+    assert value(asked, Release(written, {}, None, None, folder=tmp_path)) == expected
     (public / "manifest.json").write_text(json.dumps(written))
     for folder in (tmp_path, str(public)):
         answer = shoal.read_sliced(folder).estimate(asked)
@@ -154,7 +154,7 @@ def test_labels_spread_evenly() -> None:
             "ill": ["x", "y", "y"],
         }
     )
-    made = Release({"parts": [["age"], ["city"], ["zip"], ["ill"]], "attributes": entries}, {}, None, data=rows)
+    made = Release({"parts": [["age"], ["city"], ["zip"], ["ill"]], "attributes": entries}, {}, None, None, data=rows)
     cases: list[tuple[dict[str, Any], float]] = [
         ({"age": (20, 40)}, 1),
         ({"age": (25, 30)}, 0.25),
@@ -217,10 +217,10 @@ def test_tables_that_do_not_fit_their_manifest_are_refused(tmp_path: Path) -> No
 def test_overlaps_that_cannot_be_linked_are_refused() -> None:
     parts = [["a", "b"], ["b", "c"], ["c", "a"]]
     rows = pa.table({name: [1, 1] for name in ("bucket", "a", "b", "b (2)", "c", "c (2)", "a (2)")})
-    circle = Release({"parts": parts, "attributes": {}}, {}, None, data=rows)
+    circle = Release({"parts": parts, "attributes": {}}, {}, None, None, data=rows)
     with pytest.raises(UsageError, match="cycle"):
         circle.sample_table()
     rows = pa.table({"bucket": [1, 1], "a": [1, 2], "b": [1, 1], "b (2)": [1, 2], "c": [1, 1]})
-    torn = Release({"parts": parts[:2], "attributes": {}}, {}, None, data=rows)
+    torn = Release({"parts": parts[:2], "attributes": {}}, {}, None, None, data=rows)
     with pytest.raises(InputError, match="differ in the values of 'b'"):
         torn.sample_table()

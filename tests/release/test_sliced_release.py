@@ -77,6 +77,7 @@ def test_what_lies_where(tmp_path: Path, kind: Any) -> None:
         "public/manifest.json",
         "public/report.html",
         "internal/witness.parquet",
+        "internal/decision.json",
         "internal/evidence.json",
         "internal/report.html",
     }

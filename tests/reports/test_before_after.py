@@ -120,46 +120,71 @@ def test_a_table_of_two_columns_and_what_is_kept_of_it(sides: BeforeAfter) -> No
 
 
 def test_verdicts_are_figures_in_plain_words(sides: BeforeAfter, release: Any) -> None:
-    assert sides.judge("illness") == sides.judge("cost") == "Published as it was."
-    labels = release.manifest["attributes"]["age"]["labels"]
-    widths = Counter(
-        1 + high - low for low, high in (ends_of(labels[label]) for label in release.data.column("age").to_pylist())
+    shares = release.evidence["columns"]
+    assert sides.judge("illness", shares["illness"]) == sides.judge("cost", shares["cost"]) == "Published as it was."
+    said = sides.judge("age", {"unchanged": 0.25, "generalized": 0.5, "suppressed": 0.25})
+    assert said.startswith("25% unchanged, 50% generalized, 25% suppressed. ")
+    assert re.search(
+        r"The mean of 300 records with a value is about [\d.]+ \([\d.]+ to [\d.]+\); it was [\d.]+\.", said
     )
-    said = sides.judge("age")
-    for width, records in widths.items():
-        share = f"{records / 3:.1f}%".replace(".0%", "%")
-        assert share in said
-        assert width == 80 or f"{width}" in said
-    assert re.search(r"The mean, read from the middles of ranges, is about [\d.]+ \([\d.]+ to [\d.]+\); it was", said)
+    assert sides.judge("age", None) == "Published: generalized."  # of a release without these shares
 
 
-def test_a_label_that_covers_one_value_of_the_table_is_not_that_value() -> None:
-    table = pa.table({"age": [20, 20, 40, 40] * 3, "code": ["100", "100", "207", "207"] * 3})
-    attributes = {
-        "age": {"role": "quasi", "taxonomy": {"numbers": {}}},
-        "code": {"role": "quasi", "taxonomy": {"mask": {"length": 3}}},
-    }
-    policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 2}}]}
+@pytest.fixture(scope="module")
+def suppressed() -> tuple[BeforeAfter, Counter[str]]:
+    """Ages above 40 are rare: most of them are suppressed."""
+    table = people().set_column(0, "age", pa.array([(i % 30) if i % 5 else 30 + i // 5 % 50 for i in range(300)]))
+    made = shoal.anonymize(table, POLICY | {"method": {"local-suppression": {}}}, seed=1)
+    return compare(table, made), Counter(made.data.column("age").to_pylist())
+
+
+def test_suppressed_values_are_a_category_and_enter_no_mean(suppressed: tuple[BeforeAfter, Counter[str]]) -> None:
+    sides, ages = suppressed
+    hidden = ages.pop("*")
+    assert 30 < hidden < 270
+    found = {row[0]: row[1:] for row in sides.summarize("age")}
+    known = sum(ages.values())
+    assert found["suppressed"] == ("0", str(hidden))
+    assert found["records with a value"] == ("300", str(known))
+    mean = sum(int(age) * times for age, times in ages.items()) / known
+    assert float(found["mean"][1]) == pytest.approx(mean, rel=1e-3)
+    plot = sides.draw("age")
+    assert plot.rows[-1] == ("suppressed", "0", str(hidden), str(hidden))
+    assert f"suppressed: {hidden / 3:.1f}% after" in str(plot.drawing).replace(".0%", "%")  # drawn, not only stated
+    pair = sides.cross("age", "illness")
+    assert pair.rows[-1] == "suppressed"
+    assert pair.after[-1].sum() == pytest.approx(hidden / 300)
+    assert pair.before[-1].sum() == 0
+    assert sides.measure_kept("age") <= known / 300
+
+
+def test_records_are_counted_and_survey_weights_are_summed() -> None:
+    table = people().append_column("weight", pa.array([2.0, 8.0] * 150))
+    policy = POLICY | {"attributes": POLICY["attributes"] | {"weight": {"role": "weight"}}}
     made = shoal.anonymize(table, policy, seed=1)
-    sides = BeforeAfter.read(
-        Policy.load(policy),
-        open_source(table),
-        open_source(made.data),
-        read_form(made.manifest),
-    )
-    assert sides.judge("age") == sides.judge("code") == "Published as it was."
-    wider = {
-        "age": {"[20, 29]": {"from": 20, "below": 30}, "40": {"from": 40, "below": 41}},
-        "code": {"1**": {"prefixes": ["1"]}, "207": {"values": ["207"]}},
+    sides = BeforeAfter.read(Policy.load(policy), open_source(table), open_source(made.data), read_form(made.manifest))
+    assert sides.summarize("town")[:2] == [
+        ("records", "300", "300"),
+        ("sum of survey weights", "1,500", "not published"),
+    ]
+    assert sides.draw("town").heads[1:3] == ("survey weights before", "records after")
+
+
+def test_declared_markers_of_missing_values_are_counted() -> None:
+    table = pa.table({"age": [30, 31] * 10, "rent": [500, -1] * 10, "job": ["cook", "unknown"] * 10})
+    policy = {
+        "source": {"missing": ["", "unknown"], "missing_in": {"rent": ["-1"]}},
+        "attributes": {"age": {"role": "quasi"}, "rent": {"role": "insensitive"}, "job": {"role": "sensitive"}},
+        "privacy": [{"k-anonymity": {"k": 5}}],
     }
-    entries = {name: made.manifest["attributes"][name] | {"labels": labels} for name, labels in wider.items()}
-    data = pa.table({"age": ["[20, 29]", "40"] * 6, "code": ["1**", "207"] * 6})
-    form = read_form(made.manifest | {"attributes": entries})
-    sides = BeforeAfter.read(Policy.load(policy), open_source(table), open_source(data), form)
-    assert sides.judge("age").startswith("Published as it was for 50% and in ranges of 10 for 50% of the records.")
-    assert sides.judge("code").startswith(
-        "Published as it was for 50% and in groups of 1 value for 50% of the records."
-    )
+    made = shoal.anonymize(table, policy, seed=1)
+    assert made.evidence["missing_markers"] == {"rent": 10, "job": 10}
+    assert "as in the original table, but 10 values that mean missing became empty" in made.report()
+    assert "mean missing: <code>unknown</code>, <code>-1</code> in <code>rent</code>" in made.report("public")
+    source = open_source(table, Policy.load(policy).source)
+    sides = BeforeAfter.read(Policy.load(policy), source, open_source(made.data), read_form(made.manifest))
+    said = sides.judge("rent", made.evidence["columns"]["rent"], markers=10)
+    assert said == "Published as it was, but 10 values of the source mean missing and became empty."
 
 
 def test_the_smallest_classes_are_those_of_the_published_file(sides: BeforeAfter, release: Any) -> None:
@@ -198,7 +223,7 @@ def test_releases_of_every_form_can_be_compared(method: str) -> None:
     assert sides.names == ("age", "town", "illness")
     for name in sides.names:
         assert 0 <= sides.measure_kept(name) <= 1
-        assert sides.judge(name).startswith("Published")
+        assert sides.judge(name, made.evidence.get("columns", {}).get(name))
         assert sides.draw(name).rows
         assert sides.summarize(name)
     assert sides.cross("age", "illness").after.sum() == pytest.approx(1)

@@ -58,7 +58,7 @@ def test_a_release_shows_promises_plots_and_utility(release: shoal.Release) -> N
     assert "Release, verified 200 of 200 records" in stated
     assert f"k-anonymity k = 5 {reached:g} holds" in stated
     assert "Risk of being found" in stated
-    assert "Precision by attribute" in stated
+    assert "What became of each column" in stated
     assert f"{release.utility['um']:,.6g}" in stated
     assert "for the data holder" in stated
     assert repr(release) == "Release(mondrian, 200 rows, verified=True, folder=None)"
@@ -109,7 +109,7 @@ def test_a_large_taxonomy_is_cut_and_says_how_much_is_missing() -> None:
 
 def test_a_comparison_shows_its_ranking() -> None:
     asked = policy({"mondrian": {}}, [{"k-anonymity": {"k": 5}}])
-    found = shoal.compare(PEOPLE, asked, sweep={"k-anonymity.k": [5, 500]}, targets=20, seed=1, cache=False)
+    found = shoal.compare(PEOPLE, asked, sweep={"k-anonymity.k": [5, 500]}, targets=20, seed=1)
     stated = words(found._repr_html_())
     assert "Comparison of 2 releases" in stated
     assert "What could not be made" in stated

@@ -18,14 +18,15 @@ from shoal.reports.plots import (
     associations,
     attack_risks,
     class_sizes,
+    column_changes,
     histogram,
     plot_style,
-    precision,
     risks,
     sensitive_shares,
 )
 from shoal.reports.svg import TEXT, text_width
 
+HALVES = {"unchanged": 0.5, "generalized": 0.25, "suppressed": 0.25}
 SVG = "{http://www.w3.org/2000/svg}"
 BEFORE = [{"from": 1, "to": 1, "classes": 8, "records": 8}, {"from": 2, "to": 3, "classes": 1, "records": 2}]
 AFTER = [{"from": 1, "to": 1, "classes": 0, "records": 0}, {"from": 4, "to": 7, "classes": 2, "records": 10}]
@@ -51,7 +52,7 @@ def of_name(name: str) -> list[Plot]:
     return [
         class_sizes(BEFORE, AFTER),
         risks(RISK_BEFORE, RISK_AFTER),
-        precision({name: 0.5, "b": 0.0}),
+        column_changes({name: HALVES, "b": HALVES}),
         sensitive_shares(name, [{"value": name, "whole": 0.2, "lowest": 0.1, "highest": 0.4}]),
         associations([{"pair": [name, "b"], "before": 0.8, "after": 0.3}]),
         frontier([Point(name, 0.1, 0.8, href=name, rank=1), Point("b", 0.2, 0.7, dominated=True)]),
@@ -62,7 +63,7 @@ def of_name(name: str) -> list[Plot]:
 
 EMPTY = [
     class_sizes([], []),
-    precision({}),
+    column_changes({}),
     sensitive_shares("x", []),
     associations([]),
     frontier([]),
@@ -131,12 +132,12 @@ def test_nothing_to_show_is_said(plot: Plot) -> None:
 
 def test_a_long_name_is_cut_and_told_whole() -> None:
     name = "the attribute of an attribute " * 4
-    plot = precision({name: 0.5})
+    plot = column_changes({name: HALVES})
     label = next(
         each for each in ElementTree.fromstring(plot.drawing).iter(f"{SVG}text") if "…" in "".join(each.itertext())
     )
     assert label[0].text == name.strip()
-    assert plot.rows == ((name, "50%"),)
+    assert plot.rows == ((name, "50%", "25%", "25%"),)
 
 
 def test_bars_of_class_sizes_are_as_long_as_their_records() -> None:
@@ -169,12 +170,14 @@ def test_risks_are_drawn_on_a_scale_to_one() -> None:
     assert "1 record before and 5 records after" in plot.description
 
 
-def test_the_least_precise_come_first() -> None:
-    plot = precision({"sex": 0.0, "age": 0.25, "zip": 0.75})
-    assert plot.rows == (("zip", "25%"), ("age", "75%"), ("sex", "100%"))
-    lengths = bars(plot, "plot-after")
-    assert lengths == pytest.approx([lengths[2] / 4, lengths[2] * 3 / 4, lengths[2]], abs=0.1)
-    assert plot.description == "zip is least precise (25%), age most of those that change (75%); 1 is exact."
+def test_the_parts_of_a_column_make_one_bar() -> None:
+    exact = {"unchanged": 1.0, "generalized": 0.0, "suppressed": 0.0}
+    plot = column_changes({"sex": exact, "age": HALVES}, rows_suppressed=3)
+    assert plot.rows == (("sex", "100%", "0%", "0%"), ("age", "50%", "25%", "25%"))
+    whole, half = bars(plot, "plot-after")
+    (quarter,), (hidden,) = bars(plot, "plot-before"), bars(plot, "plot-worse")
+    assert [half, quarter, hidden] == pytest.approx([whole / 2, whole / 4, whole / 4], abs=0.1)
+    assert plot.description == "Suppressed: age 25%. 3 rows have every quasi-identifier suppressed."
 
 
 def test_at_most_twenty_sensitive_values_are_shown_and_the_rest_is_told() -> None:

@@ -1,4 +1,4 @@
-"""Levels, sensitive shares and associations in the evidence, against counting the published rows by hand."""
+"""Changes of columns, sensitive shares and associations in the evidence, against counting the published rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from shoal.anonymize.run import Options, Run
 from shoal.audit import evidence as audit_evidence
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
-from shoal.release.figures import MOST_VALUES, LevelTally, ShareTally
+from shoal.release.figures import MOST_VALUES, ColumnTally, ShareTally
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.files import from_nested
 
 N = 600
 ILLNESS = {"any": {"joints": ["gout", "sprain"], "lungs": ["asthma", "flu", "cold"], "heart": ["angina"]}}
+N_ILLNESSES = 6
 QUASI = {
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 20]}}},
     "sex": {"role": "quasi"},
@@ -83,44 +85,62 @@ def test_shares_are_those_of_the_published_rows(releases: dict[str, Any], name: 
     assert wholes == sorted(wholes, reverse=True)
 
 
+def count_shares(release: Any, column: str) -> dict[str, float]:
+    """Count what became of a column's values in the published rows, by the covers of their labels."""
+    covers = release.manifest["attributes"][column].get("labels")
+    rows = release.data.column(column).to_pylist()
+    found = Counter("unchanged" if covers is None else _name_change(covers[label]) for label in rows)
+    return {name: found[name] / len(rows) for name in ("unchanged", "generalized", "suppressed")}
+
+
+def _name_change(cover: dict[str, Any]) -> str:
+    if cover.get("any") or len(cover.get("values", ())) == N_ILLNESSES:  # labels of sensitive values list them
+        return "suppressed"
+    if "values" in cover:
+        return "unchanged" if len(cover["values"]) == 1 else "generalized"
+    return (
+        "unchanged"
+        if None not in (ends := (cover["from"], cover["below"])) and ends[1] - ends[0] == 1
+        else "generalized"
+    )
+
+
 @pytest.mark.parametrize("name", POLICIES)
-def test_levels_are_those_of_the_published_labels(releases: dict[str, Any], name: str) -> None:
+def test_columns_are_unchanged_generalized_or_suppressed_as_published(releases: dict[str, Any], name: str) -> None:
     release = releases[name]
-    if name in ("microaggregation", "plain", "anatomy"):
-        assert "levels" not in release.evidence
-        return
-    stated = release.evidence["levels"]
-    for column, entry in stated.items():
-        assert sum(entry["nodes"]) + entry["ranges"] == release.manifest["rows"], column
-    ages = Counter(row["age"] for row in release.data.to_pylist())
-    covers = release.manifest["attributes"]["age"]["labels"]
-    widths = {0: 1, 1: 5, 2: 20}
-    for level, width in widths.items():
-        nodes = [label for label, cover in covers.items() if _is_interval(cover, width)]
-        assert stated["age"]["nodes"][level] == sum(ages[label] for label in nodes)
-    assert stated["age"]["nodes"][3] == sum(ages[label] for label, cover in covers.items() if cover.get("any"))
+    stated, rows = release.evidence["columns"], release.data.to_pylist()
+    assert set(stated) == set(release.data.column_names) - {"bucket"}
+    for column, shares in stated.items():
+        assert sum(shares.values()) == pytest.approx(1)
+        if name == "microaggregation" and column == "age":  # an average is no original value and hides none
+            assert shares["suppressed"] == 0 < shares["generalized"]
+        elif name != "microaggregation":
+            assert shares == pytest.approx(count_shares(release, column)), column
+    hidden = sum(row["age"] == row["sex"] == "*" for row in rows)
+    assert release.evidence.get("rows_suppressed") == (None if "bucket" in rows[0] else hidden)
 
 
-def _is_interval(cover: dict[str, Any], width: int) -> bool:
-    if cover.get("any") or cover["from"] is None or cover["below"] is None:
-        return False
-    return bool(cover["below"] - cover["from"] == width and cover["from"] % width == 0)
+def test_rows_without_any_quasi_value_are_counted() -> None:
+    policy = {"attributes": ATTRIBUTES, "privacy": [{"k-anonymity": {"k": 400}}], "method": "mondrian"}
+    release = shoal.anonymize(people(), policy, seed=1)
+    assert release.evidence["rows_suppressed"] == N
+    assert release.evidence["columns"]["sex"] == {"unchanged": 0.0, "generalized": 0.0, "suppressed": 1.0}
 
 
-def test_generalized_sensitive_values_have_levels_and_shares(releases: dict[str, Any]) -> None:
-    evidence = releases["sweep"].evidence
-    n_generalized = evidence["generalized_sensitive"]["illness"]
-    assert n_generalized > 0
-    nodes = evidence["levels"]["illness"]["nodes"]
-    assert sum(nodes[1:]) == n_generalized
-    assert evidence["levels"]["illness"]["ranges"] == 0
-    assert "illness" not in releases["mondrian"].evidence["levels"]
+def test_a_column_that_a_technique_changed_has_no_shares() -> None:
+    changed = {**ATTRIBUTES, "age": {**ATTRIBUTES["age"], "technique": {"rounding": {"base": 5}}}}
+    release = shoal.anonymize(people(), {"attributes": changed, **POLICIES["mondrian"]}, seed=1)
+    assert set(release.evidence["columns"]) == {"sex", "illness"}
 
 
-def test_full_domain_levels_are_those_of_the_manifest(releases: dict[str, Any]) -> None:
-    release = releases["incognito"]
-    for name, level in release.manifest["levels"].items():
-        assert release.evidence["levels"][name]["nodes"][level] == release.manifest["rows"]
+def test_a_leaf_that_is_a_stretch_of_numbers_is_not_an_unchanged_value() -> None:
+    tree = IntervalsTaxonomy(min=0.0, max=2.0, widths=(0.5,)).build(None)
+    lo = np.arange(4, dtype=np.int32)
+    shares = ColumnTally.of(tree, lo, lo + np.int32(1), np.ones(4, dtype=np.int64)).shares()
+    assert shares == {"unchanged": 0.0, "generalized": 1.0, "suppressed": 0.0}
+    ages = IntervalsTaxonomy(min=0, max=2, open="high").build(None)  # 0, 1, 2, and everything above
+    tally = ColumnTally.of(ages, lo, lo + np.int32(1), np.ones(4, dtype=np.int64))
+    assert tally.records.tolist() == [3, 1, 0]
 
 
 def test_regions_add_up_to_the_whole() -> None:
@@ -145,8 +165,9 @@ def test_regions_add_up_to_the_whole() -> None:
         assert entry["highest"] == shares[entry["value"]].max()
         assert entry["lowest"] == shares[entry["value"]].min()
         assert entry["whole"] == counts[entry["value"]].sum().sum() / n
-    for entry in release.evidence["levels"].values():
-        assert sum(entry["nodes"]) + entry["ranges"] == n
+    for name, stated in release.evidence["columns"].items():
+        assert stated == pytest.approx(count_shares(release, name)), name
+    assert release.evidence["rows_suppressed"] == (rows["age"].eq("*") & rows["place"].eq("*")).sum()
     assert "associations" not in release.evidence
     assert "larger than the memory" in release.report()
 
@@ -176,8 +197,8 @@ def test_tallies_of_halves_are_that_of_the_whole() -> None:
         assert np.array_equal(getattr(added, name), getattr(whole, name)), name
     assert added.n_classes == whole.n_classes
     tree = from_nested(ILLNESS)
-    one = LevelTally.of(tree, np.array([0, 0], dtype=np.int32), np.array([1, 6], dtype=np.int32), np.array([3, 4]))
-    assert (one + one).as_dict() == {"nodes": [6, 0, 8], "ranges": 0}
+    one = ColumnTally.of(tree, np.array([0, 0], dtype=np.int32), np.array([1, 6], dtype=np.int32), np.array([3, 4]))
+    assert (one + one).records.tolist() == [6, 0, 8]
 
 
 @pytest.mark.parametrize("name", ["mondrian", "sweep", "slicing", "plain"])
@@ -206,9 +227,8 @@ def test_large_tables_have_associations_only_if_asked_for(monkeypatch: pytest.Mo
     assert "associations" in shoal.anonymize(people(), policy, seed=1, utility="full").evidence
 
 
-def test_a_value_that_hangs_high_in_its_tree_is_no_step_up() -> None:
+def test_a_missing_value_is_unchanged() -> None:
     tree = from_nested(ILLNESS).with_missing()
     assert tree.missing is not None
     ends = np.array([tree.missing], dtype=np.int32)
-    stated = LevelTally.of(tree, ends, ends + np.int32(1), np.array([5])).as_dict()
-    assert stated == {"nodes": [5, 0, 0], "ranges": 0}
+    assert ColumnTally.of(tree, ends, ends + np.int32(1), np.array([5])).records.tolist() == [5, 0, 0]

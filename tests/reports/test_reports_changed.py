@@ -57,7 +57,7 @@ def policies(key: Path) -> dict[str, dict[str, Any]]:
         "plain": {"attributes": changed, "privacy": [], "method": "plain", "sample": {"share": 0.5}},
         "promising": {"attributes": changed | coarse, "privacy": k, "method": "plain"},
         "mondrian": {"attributes": changed, "privacy": k, "method": "mondrian", "sample": {"share": 0.5}},
-        "slicing": {"attributes": changed, "privacy": [{"distinct-l-diversity": {"l": 2}}], "method": "slicing"},
+        "slicing": {"attributes": changed, "privacy": [{"column-frequency": {"k": 2}}], "method": "slicing"},
         "averages": {"attributes": changed | {"age": AGE}, "privacy": k, "method": "microaggregation"},
         "synthetic": {"attributes": DECLARED, "privacy": [], "method": {"synthetic": {"epsilon": 2}}},
     }

@@ -112,12 +112,14 @@ def test_guarantees_follow_the_sensitive_columns(browser, project):
 
 def test_every_role_of_every_column_gives_a_policy_that_loads(project):
     for profile in project.profile:
-        for role in ("identifier", "quasi", "sensitive", "insensitive"):
+        for role in ("identifier", "quasi", "sensitive", "insensitive", "drop"):
             document, _ = with_role(project.document, profile, role, {})
             document["attributes"].setdefault("age", {})
             if profile.name == "age":
                 document["attributes"]["sex"] = {"role": "quasi"}
-            assert Policy.load(document).attributes[profile.name].role == role
+            policy = Policy.load(document)
+            found = "drop" if profile.name in policy.dropped else policy.attributes[profile.name].role
+            assert found == role
 
 
 def test_a_column_that_names_people_no_longer_counts_them_in_another_role(project):

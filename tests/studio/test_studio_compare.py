@@ -19,22 +19,22 @@ def test_a_form_becomes_the_commands_options() -> None:
         ("method", "mondrian"),
         ("method", "synthetic"),
         ("method", "--out"),
-        ("weight inference", "2"),
-        ("weight marginals", "3"),
+        ("weight risk", "2"),
+        ("weight marginals", "1"),
         ("hold-out", "0.3"),
         ("targets", ""),
     ]
     assert arguments(Form(pairs), ["k-anonymity.k", "max_withheld"]) == [
         *("--sweep", "k-anonymity.k=5,10,25"),
         *("--methods", "mondrian,synthetic{epsilon: 1}"),
-        *("--weights", "inference=2"),
+        *("--weights", "risk=2"),
         *("--hold-out", "0.3"),
     ]
 
 
 def test_nothing_to_compare_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to compare"):
-        arguments(Form([("weight inference", "2")]), ["k-anonymity.k"])
+        arguments(Form([("weight risk", "2")]), ["k-anonymity.k"])
 
 
 def test_numbers_of_what_is_promised_can_be_swept(project) -> None:
@@ -67,7 +67,7 @@ def test_rows_are_ranked_drawn_and_linked(solved, compared) -> None:
     assert "failed:" in text
     assert "First try" in text  # the session's own solutions
     assert 'value="4, 500"' in text  # the form stays as it was sent
-    assert "--cache comparisons" in compared.command
+    assert f"--seed {compared.memory['form']['seed']}" in compared.command  # for points that are measured later
 
 
 def test_a_rows_policy_becomes_the_projects(solved, compared) -> None:

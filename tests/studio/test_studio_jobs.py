@@ -198,7 +198,7 @@ def test_a_command_that_nobody_watches_any_more_ends(small_table, tmp_path):
 
 
 def test_lines_of_progress(small_table):
-    command = [Path(sys.executable).with_name("shoal"), "init", small_table, "--json"]
+    command = [Path(sys.executable).with_name("shoal"), "init", small_table, "-o", "-", "--json"]
     environment = {**os.environ, "SHOAL_PROGRESS": "lines"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     steps = [read_step(line) for line in done.stderr.splitlines()]

@@ -23,7 +23,7 @@ def failed(exit_code: int, message: str, **others: str) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("exit_code", "message", "page"),
     [
-        (3, "k-anonymity: k = 1000000 but the table has only 20000 records", "guarantees"),
+        (3, "k-anonymity: k = 1000000 but the table has only 20,000 records", "guarantees"),
         (2, "method anatomy: it publishes quasi values as they are, so that k-anonymity cannot hold", "guarantees"),
         (2, "column 'cost' is insensitive; declare it quasi or sensitive with a taxonomy", "columns"),
         (2, "column 'sex': give it a taxonomy that lists all values", "taxonomies"),

@@ -221,16 +221,24 @@ class TestGroupsAndTree:
         assert children_of_root(taxonomy) == ["low", "high"]
         assert taxonomy.label(1, 3) == "{primary, middle}"
 
-    def test_groups_of_numbers_are_numbers(self) -> None:
-        taxonomy = GroupsTaxonomy.model_validate({"few": [0, 1, 2], "many": [3, 4]}).build(NOTHING)
+    def test_numbers_under_intervals_are_numbers(self) -> None:
+        taxonomy = GroupsTaxonomy.model_validate({"0-2": [0, 1, 2], "3+": [3, 4]}).build(NOTHING)
         assert taxonomy.scale.kind == "number"
         assert taxonomy.label(1, 4) == "[1, 3]"
         assert taxonomy.encode(pa.array([3, 5])).tolist() == [3, -1]
 
     def test_decimals_as_leaves(self) -> None:
-        taxonomy = GroupsTaxonomy.model_validate({"few": [0.5, 1.0], "many": [2.5]}).build(NOTHING)
+        taxonomy = GroupsTaxonomy.model_validate({"[0.5, 1]": [0.5, 1.0], ">2": [2.5]}).build(NOTHING)
         assert taxonomy.label(1, 3) == "[1, 2.5]"
         assert taxonomy.encode(pa.array([2.5, 2.4])).tolist() == [2, -1]
+
+    @pytest.mark.parametrize("groups", [("few", "many"), ("1", "2"), ("22 Health", "23 Law"), ("[0, 3]", "[4, 9]")])
+    def test_codes_under_other_groups_are_categories(self, groups: tuple[str, str]) -> None:
+        """The last pair are intervals that do not have just their leaves."""
+        taxonomy = GroupsTaxonomy.model_validate(dict(zip(groups, [[10, 11], [12, 13]], strict=True))).build(NOTHING)
+        assert taxonomy.scale.kind == "category"
+        assert taxonomy.positions is None
+        assert taxonomy.encode(pa.array([12, 14])).tolist() == [2, -1]
 
     def test_a_tree_has_one_root(self) -> None:
         with pytest.raises(TaxonomyError, match="2 roots, among them 'a' and 'b'"):
@@ -401,3 +409,11 @@ def test_default_builders(values: pa.Array, name: str) -> None:
 def test_decimals_are_numbers() -> None:
     for values in (pa.array([1.5]), pa.array([Decimal("1.5")]), pa.array(["1.5", "2"])):
         assert default_builder(values.type, values).name == "numbers"
+
+
+def test_round_ends_of_decimals_are_written_as_they_are() -> None:
+    """Such an end is excluded, and the last decimal before it would read 18999.999999999996."""
+    numbers = NumbersTaxonomy().build(pa.array([5.5, 12000.75, 18999.25, 19000.0, 23000.5]))
+    labels = {numbers.label(lo, hi) for hi in range(1, 6) for lo in range(hi)}
+    assert {"< 19000", "[12000, 19000)"} <= labels
+    assert not [label for label in labels if "999999" in label]

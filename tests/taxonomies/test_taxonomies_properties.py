@@ -105,7 +105,7 @@ def check_covers(taxonomy: Taxonomy, values: list[Any]) -> None:
 
 @given(trees())
 def test_every_tree(taxonomy: Taxonomy) -> None:
-    values = [*taxonomy.scale.cover(taxonomy, 0, taxonomy.n_leaves).get("values", []), None]
+    values = [*taxonomy.scale.cover(taxonomy, 0, taxonomy.n_leaves, -1).get("values", []), None]
     for tree in (taxonomy, taxonomy.with_missing()):
         check_tree(tree)
         check_labels(tree)

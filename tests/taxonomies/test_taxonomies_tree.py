@@ -74,6 +74,19 @@ def test_a_chain_reads_as_its_lowest_node() -> None:
     tree = from_nested({"any": {"x": {"y": ["a", "b"]}, "z": ["c"]}})
     assert tree.label(0, 2) == "y"
     assert tree.label(2, 3) == "c"
+    only = from_nested({"any": {"x": ["a", "b"]}})  # a group of all values is more than nothing
+    assert (only.label(0, 2), only.cover(0, 2)) == ("x", {"values": ["a", "b"]})
+
+
+def test_a_chain_reads_as_the_node_of_the_chosen_level() -> None:
+    tree = from_nested({"any": {"x": {"y": ["a", "b"]}, "z": {"w": ["c"]}}})
+    assert [tree.label(2, 3, level) for level in range(3)] == ["c", "w", "z"]
+    assert [tree.label(0, 2, level) for level in (1, 2)] == ["y", "x"]
+    assert tree.label(0, 3, level=1) == tree.label(0, 3, level=3) == "any"  # suppressed, or the level of the root
+    assert tree.cover(2, 3, level=2) == {"values": ["c"]}
+    single = from_nested({"any": {"x": ["a"]}})
+    assert [single.label(0, 1, level) for level in (None, 0, 1, 2)] == ["a", "a", "x", "any"]
+    assert single.cover(0, 1, level=2) == {"any": True}
 
 
 def test_missing_leaf_is_last_and_under_the_root(uneven: Taxonomy) -> None:
@@ -143,7 +156,6 @@ def test_the_only_value_of_a_tree_reads_as_itself() -> None:
         (["r", "a", "a"], [-1, 0, 0], "leaf 'a' twice"),
         (["r", "x", "y", "g", "g", "a", "b"], [-1, 0, 0, 1, 2, 3, 4], "'g' has two parents, 'x' and 'y'"),
         (["r", "g", "g", "a", "b"], [-1, 0, 1, 2, 1], "different groups with one label|two parents"),
-        (["r", "g", "g", "a"], [-1, 0, 1, 1], "is a value and a group"),
     ],
 )
 def test_what_is_no_tree_is_refused(labels: list[str], parents: list[int], message: str) -> None:

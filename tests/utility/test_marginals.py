@@ -182,10 +182,31 @@ def test_a_run_scores_by_the_survey_weights_that_its_policy_names(kind: pa.DataT
     release = weigh(["F", "F", "F", "M", "M"], weights, publish="as-is")
     alone = release.evidence["marginals"][0]
     assert alone["weighted"]
-    # In one class sexes are even, by weight 7 to 18 of 25; of illnesses every record keeps its own with its weight.
-    assert alone["release"] == pytest.approx(1000 * (1 - 0.22 / 2))
+    # In one class all sexes are suppressed; of illnesses every record keeps its own with its weight.
+    assert alone["release"] == pytest.approx(500)
     assert "by survey weights" in describe_marginals(release.evidence["marginals"])[0]
     assert UNWEIGHTED not in release.evidence["warnings"]
+
+
+def test_a_label_of_several_values_never_scores_as_a_value() -> None:
+    """Days of which each has the same records become months: every bin has the right share, and still a day is lost."""
+    days = pa.array(np.arange("2024-01-01", "2024-07-01", dtype="datetime64[D]"))
+    policy = {
+        "attributes": {"day": {"role": "quasi", "taxonomy": {"dates": {"levels": ["month"]}}}},
+        "privacy": [{"k-anonymity": {"k": 20}}],
+        "method": {"incognito": {"levels": {"day": 1}}},
+    }
+    (alone,) = anonymize(pa.table({"day": days}), policy, seed=1).evidence["marginals"]
+    months = [31, 29, 31, 30, 31, 30]  # a month of m days spans (m - 1) of the 365 steps of its year
+    lost = sum(m * (m - 1) / 365 for m in months) / sum(months)
+    assert alone["known"] == pytest.approx(1000)
+    assert alone["release"] == pytest.approx(1000 * (1 - lost))
+
+
+def test_relations_are_judged_by_the_records_that_have_values() -> None:
+    figures = (3, 1, 1, 90, 90, False)
+    assert not Marginals(*figures, release=400.0, known=700.0, shuffled=600.0, fresh=900.0).below_shuffled
+    assert Marginals(*figures, release=400.0, known=500.0, shuffled=600.0, fresh=900.0).below_shuffled
 
 
 def test_weights_are_left_out_unless_the_policy_says_how_they_are_published() -> None:

@@ -157,6 +157,41 @@ def change(counts: Class, whole: Class) -> float:
     return max(abs(math.log(p / q)) if p else math.inf for p, q in shares(counts, whole))
 
 
+# The same with c and d harmless; every class of TABLES has an a or a b.
+
+
+def harmful_entropy(counts: Class, _: Class) -> float:
+    n, harmful = sum(counts), [count for count in counts[:2] if count]
+    return math.exp(sum(count * math.log(n / count) for count in harmful) / sum(harmful))
+
+
+def harmful_recursive(counts: Class, _: Class) -> Any:
+    """Definition 4.3 with l = 3: an adversary rules out the most frequent value besides a or b."""
+    found: list[Any] = []
+    for value in (0, 1):
+        others = ordered((*counts[:value], *counts[value + 1 :]))
+        tail = sum(others[1:])
+        found.append(Fraction(counts[value], tail) if tail else math.inf * counts[value] if counts[value] else 0)
+    return max(found)
+
+
+def harmful_tau(counts: Class, _: Class) -> Any:
+    n, (most, least) = sum(counts), sorted(counts[:2], reverse=True)
+    return max(Fraction(most, n), (Fraction(most + least, n) - Fraction(1, 2)) * 2)
+
+
+def harmful_gain(counts: Class, whole: Class) -> Fraction:
+    n, total = sum(counts), sum(whole)
+    return max([Fraction(0), *(Fraction(counts[v] * total, n * whole[v]) - 1 for v in (0, 1) if whole[v])])
+
+
+def harmful_change(counts: Class, whole: Class) -> float:
+    n, total = sum(counts), sum(whole)
+    ratios = [Fraction(counts[v] * total, n * whole[v]) for v in (0, 1) if whole[v]]
+    return max(abs(math.log(ratio)) if ratio else math.inf for ratio in ratios)
+
+
+HARMLESS = {"harmless": ["C", "d "]}
 Case = tuple[str, str, dict[str, Any], Callable[[Class, Class], Any], str]
 CASES: tuple[Case, ...] = (
     ("k-anonymity", "k", {}, lambda counts, _: Fraction(sum(counts)), ">="),
@@ -176,6 +211,15 @@ CASES: tuple[Case, ...] = (
     ("beta-likeness", "beta", {}, gain, "<="),
     ("delta-disclosure", "delta", {}, change, "<"),
     ("confidence-bounding", "most", {}, lambda counts, _: Fraction(max(counts), sum(counts)), "<="),
+    ("distinct-l-diversity", "l", HARMLESS, lambda counts, _: Fraction(len(ordered(counts))), ">="),
+    ("simple-l-diversity", "l", HARMLESS, lambda counts, _: Fraction(sum(counts), max(counts[:2])), ">="),
+    ("entropy-l-diversity", "l", HARMLESS, harmful_entropy, ">="),
+    ("recursive-cl-diversity", "c", {"l": 3, **HARMLESS}, harmful_recursive, "<"),
+    ("tau-l-diversity", "tau", {"l": 3, **HARMLESS}, harmful_tau, "<="),
+    ("alpha-k-anonymity", "alpha", {"k": 1, **HARMLESS}, lambda c, _: Fraction(max(c[:2]), sum(c)), "<="),
+    ("beta-likeness", "beta", HARMLESS, harmful_gain, "<="),
+    ("delta-disclosure", "delta", HARMLESS, harmful_change, "<"),
+    ("confidence-bounding", "most", HARMLESS, lambda c, _: Fraction(max(c[:2]), sum(c)), "<="),
 )
 WHOLE = ("k-anonymity", "distinct-l-diversity")
 FEWEST = dict.fromkeys(("cost", "c", "tau", "alpha", "beta", "delta", "most"), 1e-6) | {"k": 1, "l": 1.0, "t": 0}
@@ -261,6 +305,28 @@ def test_ties_of_shares_that_no_limit_can_break() -> None:
     assert judge("tau-l-diversity", beliefs, tau=1, l=2)[0] == [True, True]
     assert judge("t-closeness", beliefs, t=1)[0] == [True, True]
     assert judge("recursive-cl-diversity", beliefs, c=0.1, l=1)[0] == [True, True]
+
+
+def test_people_with_several_values_and_classes_of_harmless_ones() -> None:
+    """People of four classes: a, ac | ab, bc, d | a, b, c, c | c, d; whichever value of each counts, it holds."""
+    counts = ((2, 0, 1, 0), (1, 2, 1, 1), (1, 1, 2, 0), (0, 0, 1, 1))
+    found = replace(histograms(counts), sizes=np.array([2, 3, 4, 2]), people=50)
+    assert judge("distinct-l-diversity", found, l=2, **HARMLESS) == ([False, True, True, True], [1, 2, 3, 50])
+    assert judge("distinct-l-diversity", found, l=51, **HARMLESS)[0] == [False, False, False, True]
+    assert judge("simple-l-diversity", found, l=2, **HARMLESS) == ([False, False, True, True], [1, 1.5, 4, 50])
+    holds, reached = judge("entropy-l-diversity", found, l=1.5, **HARMLESS)
+    assert (holds, reached) == ([False, True, True, True], pytest.approx([1, 1.5, 4, 50]))
+    two, three = (judge("recursive-cl-diversity", found, c=2.5, l=l, **HARMLESS) for l in (2, 3))
+    assert two == ([False, True, True, True], [math.inf, 2.0, pytest.approx(1 / 3), 0.0])
+    assert three == ([False, False, True, True], [math.inf, math.inf, 1.0, 0.0])
+    assert judge("recursive-cl-diversity", found, c=0.1, l=1, **HARMLESS)[0] == [True] * 4
+    records = replace(found, people=None, sizes=np.array([3, 5, 4, 2]))  # of which each has one value
+    assert judge("distinct-l-diversity", records, l=3, **HARMLESS) == ([False, True, True, True], [2, 4, 3, 14])
+    each = replace(histograms(((2, 1, 1, 0), (0, 0, 3, 0))), people=50)  # of whom nobody has two values
+    assert judge("entropy-l-diversity", each, l=2.5, **HARMLESS) == ([True, True], pytest.approx([2 ** (4 / 3), 50]))
+    assert judge("recursive-cl-diversity", each, c=3, l=3, **HARMLESS) == ([True, True], [2.0, 0.0])
+    uneven = judge("entropy-l-diversity", records, l=1, **HARMLESS)[1]
+    assert uneven[:2] == pytest.approx([1.5, math.exp((math.log(5) + 2 * math.log(2.5)) / 3)])
 
 
 def test_recursive_diversity_of_one_value_is_kept_by_all() -> None:
@@ -457,7 +523,7 @@ def test_parameters_are_legal_or_the_promise_is_not_believed() -> None:
 
 def test_defaults_are_filled_in() -> None:
     assert promise_of("delta-presence", max=1, population="p").parameters == {"min": 0, "max": 1, "population": "p"}
-    wanted = {"tau": 0.5, "l": 2, "psi": None, "weights": None, "attribute": None}
+    wanted = {"tau": 0.5, "l": 2, "psi": None, "weights": None, "harmless": (), "attribute": None}
     assert promise_of("tau-l-diversity", tau=0.5, l=2).parameters == wanted
     assert promise_of("t-closeness", t=1).parameters["distance"] == "equal"
     assert promise_of("beta-likeness", beta=1).parameters["enhanced"] is False

@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shoal.core.arrays import IntArray, KeyArray
 from shoal.core.errors import InputError
 from shoal.manifest import Attribute
 from shoal.sources.opening import open_source
 from shoal.verify import truth
+from shoal.verify.contents import RowSums
 from shoal.verify.covers import read_covers
 from shoal.verify.manifest import Manifest, read_manifest
 from shoal.verify.truth import ClassNumbers, ProjectedWitness, Witness
@@ -178,21 +180,25 @@ def _written(manifest: Manifest) -> dict[str, Any]:
     return {one.name: one.model_dump(exclude={"name"}, exclude_none=True) for one in manifest.attributes}
 
 
+def _sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
+    return RowSums.of(key, truth.hash_classes(key, hashes, numbers))
+
+
 def test_sums_tell_classes_and_contents() -> None:
     hashes = np.array([5, 6, 5], dtype=np.uint64)
     classes = np.array([[1, 2, 2]])
-    sums = truth.sum_classes(KEY, hashes, classes)
+    sums = _sum_classes(KEY, hashes, classes)
     assert sums.rows == 3
     order = [2, 0, 1]
-    assert truth.sum_classes(KEY, hashes[order], classes[:, order]) == sums
-    assert truth.sum_classes(KEY, hashes, np.array([[2, 1, 2]])) != sums
-    assert truth.sum_classes(KEY, np.array([5, 6, 6], dtype=np.uint64), classes) != sums
-    assert truth.sum_classes(KEY, hashes[:2], classes[:, :2]) != sums
-    both = truth.sum_classes(KEY, hashes, np.array([[1, 2, 2], [1, 1, 1]]))
+    assert _sum_classes(KEY, hashes[order], classes[:, order]) == sums
+    assert _sum_classes(KEY, hashes, np.array([[2, 1, 2]])) != sums
+    assert _sum_classes(KEY, np.array([5, 6, 6], dtype=np.uint64), classes) != sums
+    assert _sum_classes(KEY, hashes[:2], classes[:, :2]) != sums
+    both = _sum_classes(KEY, hashes, np.array([[1, 2, 2], [1, 1, 1]]))
     assert both != sums
-    assert both != truth.sum_classes(KEY, hashes, np.array([[1, 1, 1], [1, 2, 2]]))
+    assert both != _sum_classes(KEY, hashes, np.array([[1, 1, 1], [1, 2, 2]]))
     assert hashes.tolist() == [5, 6, 5]
-    parts = truth.sum_classes(KEY, hashes[:1], classes[:, :1]) + truth.sum_classes(KEY, hashes[1:], classes[:, 1:])
+    parts = _sum_classes(KEY, hashes[:1], classes[:, :1]) + _sum_classes(KEY, hashes[1:], classes[:, 1:])
     assert parts == sums
 
 
@@ -246,7 +252,7 @@ def test_values_under_sensitive_labels_must_occur() -> None:
     assert (fine.name, fine.ok, fine.detail) == ("values", True, "all values that labels of ill cover occur")
     met[sensitive.places(pa.array(["hiv"]))] = False
     (wrong,) = truth.check_values([sensitive], [met])
-    assert (wrong.ok, wrong.detail) == (False, "labels of ill cover 1 values that no source row has")
+    assert (wrong.ok, wrong.detail) == (False, "labels of ill cover 1 value that no source row has")
 
 
 def test_what_is_said_of_true_and_false_rows() -> None:

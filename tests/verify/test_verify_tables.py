@@ -197,7 +197,7 @@ def test_source_in_text_against_a_typed_release(tmp_path):
 
 def test_source_without_a_published_column():
     stated = manifest(TWO, 8, ("k-anonymity", {"k": 4}, 4.0))
-    with pytest.raises(InputError, match="lacks 1 columns"):
+    with pytest.raises(InputError, match="lacks 1 column"):
         verify_table(TWO_ROWS, stated, source=open_source(TWO_ROWS.select(["q", "s"])))
 
 
@@ -207,7 +207,7 @@ def test_taxonomy_that_lacks_a_value_cannot_be_used():
     promise = ("t-closeness", {"t": 1, "distance": "hierarchical"}, 0.0)
     verification = verify_table(table, manifest({"q": flat("x"), "s": sensitive}, 2, promise))
     assert "taxonomy" in verification.guarantees[0].detail
-    assert not verification.verified
+    assert verification.verdict == "failed"
 
 
 def test_thirty_quasi_attributes_with_more_combinations_than_64_bits():
@@ -227,3 +227,10 @@ def test_answers_are_plain_data():
     assert answer["guarantees"][0]["achieved"] is None
     assert {"name", "ok", "detail"} == set(answer["checks"][0])
     assert verification.failures == ("recursive-cl-diversity: 2 of 2 classes do not keep it",)
+
+
+def test_a_release_without_rows_is_refused_in_words() -> None:
+    attributes = {"q": {**flat("x"), "domain": {"leaves": 2, "labels": {"x": [1, 0.0]}}}}
+    figures = {"um": 0.5, "ncp": 0.5, "loss": 0.5, "attribute-loss": {"q": 0.5}}
+    stated = manifest(attributes, 0, ("k-anonymity", {"k": 2}, 2.0), utility=figures)
+    assert "rows" in failed(verify_table(pa.table({"q": pa.array([], pa.string())}), stated))

@@ -79,7 +79,7 @@ def refusal(release: shoal.Release, changes: dict[str, Any], without: str | None
     if without is not None:
         del manifest[without]
     answer = verify_table(release.data, manifest)
-    assert not answer.verified
+    assert answer.verdict == "failed"
     (failure,) = [check for check in answer.checks if not check.ok]
     assert failure.name in ("manifest", "account")
     return failure.detail
@@ -302,7 +302,7 @@ def test_dropped_uses_of_the_budget_are_missed() -> None:
 
 def test_sources_that_do_not_fit_are_named() -> None:
     lacking = open_source(people().drop_columns(["age"]))
-    with pytest.raises(InputError, match="lacks 1 columns of the release: age"):
+    with pytest.raises(InputError, match="lacks 1 column of the release: age"):
         verify_table(plain().data, plain().manifest, source=lacking)
     attributes = ATTRIBUTES | {"age": {"role": "insensitive", "technique": {"rounding": {"base": 5}}}}
     rounded = shoal.anonymize(people(), {"attributes": attributes, "method": "plain", "privacy": []})

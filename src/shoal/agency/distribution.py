@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import find_starts, kernel, pack, places_ascending
+from shoal.core.wording import count_noun
 from shoal.methods.hilbert.curve import MOST_BITS, curve_keys
 from shoal.release.release import CLASS
 from shoal.sources.base import Source
@@ -296,7 +297,7 @@ def rank_values(column: pa.ChunkedArray, name: str, taxonomy: Taxonomy | None) -
     if taxonomy is not None:
         leaves = taxonomy.encode(entries)
         if outside := int((leaves < 0).sum()):
-            raise InputError(f"column {name!r} has {outside:,} values that its taxonomy does not cover; add them to it")
+            raise InputError(f"column {name!r} has {count_noun(outside, 'value')} outside its taxonomy; extend it")
         keys.append(leaves.astype(np.int64))
     order = np.lexsort(keys)
     rank = np.zeros(len(dictionary), dtype=np.int32)

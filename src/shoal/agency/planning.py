@@ -32,6 +32,7 @@ from shoal.agency.samples import (
     failure_bound,
     fewer_than,
     k_classes,
+    least_linked,
     lightest,
     most_classes,
     p_for_samples,
@@ -53,8 +54,8 @@ ARRANGEMENTS: dict[Arrangement, Callable[[JointDistribution, int, Fraction], Cla
     "independent": independent_classes,
 }
 
-Records: TypeAlias = Literal["paper", "tight"]
-RECORDS: tuple[Records, ...] = ("paper", "tight")
+Records: TypeAlias = Literal["paper", "tight", "linked"]
+RECORDS: tuple[Records, ...] = ("paper", "tight", "linked")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,11 +73,14 @@ class Plan:
     n: int
     n_tight: int
     records: int  # that an owner must have
+    linked: bool = False  # whether k records also remain of linked releases
 
     def failure(self, n: int) -> float:
         """Return what the probability is at most that a release of n records misses the promise."""
         if self.promise.model == agreed.ENTROPY:
             raise UsageError("for entropy there is a number of records that is enough, but no bound for other numbers")
+        if self.linked:
+            raise UsageError("for linked releases there is a number of records that is enough, but no bound for others")
         if self.promise.model == agreed.L_DIVERSITY:
             return failure_bound(self.distribution, self.classes.weights, 1, n, self.eta)
         weights = class_weights(self.distribution, self.classes.number)
@@ -98,7 +102,8 @@ def make_plan(
 
     Without either, the samples are as many as were counted. A p that was chosen is then raised as far as the classes
     stay the same, so that fewer records are enough. A whole number l is the promise of l values, (l,delta)-diversity.
-    There, owners must have the paper's number of records or the tight one; other promises have one number.
+    There, owners must have the paper's number of records or the tight one; other promises have one number. For k
+    records, it may be the number with which k also remain of linked releases.
     """
     kept = promise if isinstance(promise, agreed.Promise) else agreed.Promise(agreed.L_DIVERSITY, promise)
     _check_wanted(kept, delta, p, samples, eta, arrangement, records)
@@ -106,16 +111,18 @@ def make_plan(
         raise UsageError("give p or a number of samples: probabilities do not say how many records there will be")
     n_samples = samples or distribution.total
     if kept.model != agreed.L_DIVERSITY:  # there is one number of records, and m is the number of classes
-        number, n = _close_classes(distribution, kept, delta, p or n_samples, eta)
+        linked = records == "linked"
+        number, n = _close_classes(distribution, kept, delta, p or n_samples, eta, linked)
         lightest = distribution.probability(int(class_weights(distribution, number).min()))
         if p is not None and lightest < p:
             raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
         classes = make_unnamed(number)
         m = Fraction(classes.n_classes)
-        return Plan(distribution, "contiguous", classes, kept, delta, p or lightest, eta, m, n, n, n)
-    l = int(kept.least)
-    chosen = p or p_for_samples(distribution, l, delta, n_samples, eta)
-    classes = ARRANGEMENTS[arrangement](distribution, l, chosen)
+        return Plan(distribution, "contiguous", classes, kept, delta, p or lightest, eta, m, n, n, n, linked)
+    l, arrange = int(kept.least), ARRANGEMENTS[arrangement]
+    tight = None if records == "paper" else lambda p: arrange(distribution, l, p).weights
+    chosen = p or p_for_samples(distribution, l, delta, n_samples, eta, tight)
+    classes = arrange(distribution, l, chosen)
     if p is None:
         chosen = distribution.probability(classes.weakest())
     m = class_bound(distribution.n_points, distribution.tail(l), l, chosen)
@@ -149,20 +156,32 @@ def _check_wanted(
     subtract_eta(Fraction(1) if p is None else p, eta)
     if promise.model != agreed.L_DIVERSITY and arrangement != "contiguous":
         raise UsageError(f"the arrangement {arrangement!r} is for l-diversity only; other classes are contiguous")
+    if records == "linked" and promise.model != agreed.K_ANONYMITY:
+        raise UsageError(
+            "records for linked releases are for k-anonymity: of l-diversity all numbers are, and of entropy only the "
+            "exact number of the smallest release would be enough"
+        )
     if eta and promise.model == agreed.ENTROPY:
         raise UsageError("an eta above 0 cannot be carried through to entropies; plan for l-diversity or k-anonymity")
 
 
 def _close_classes(
-    distribution: JointDistribution, promise: agreed.Promise, delta: Fraction, size: Fraction | int, eta: Fraction
+    distribution: JointDistribution,
+    promise: agreed.Promise,
+    delta: Fraction,
+    size: Fraction | int,
+    eta: Fraction,
+    linked: bool,
 ) -> tuple[CodeArray, int]:
     """Return classes for k records or an entropy, of a probability or as many as so many samples allow, and their N."""
     if promise.model == agreed.K_ANONYMITY:
         k = int(promise.least)
         if isinstance(size, int):
-            number = k_classes(distribution, k, delta, size, eta)
+            number = k_classes(distribution, k, delta, size, eta, linked)
         else:
             number = classes_of_weight(distribution, size)
+        if linked:
+            return number, smallest(lambda n: least_linked(distribution, number, n, delta, eta) < k, delta)
         return number, enough_samples(distribution, class_weights(distribution, number), k, delta, eta)
     l = float(promise.least)
     if isinstance(size, int):

@@ -13,10 +13,11 @@ from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
-from shoal.agency.classes import check_l, close_classes
+from shoal.agency.classes import check_l, close_classes, sum_values
 from shoal.agency.distribution import Entries, JointDistribution
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UnreachableError, UsageError
@@ -31,6 +32,7 @@ _ROUNDING = 1e-7  # logarithms of up to a million terms are added up
 _PRECISION = 60
 _NEAR = Decimal(10) ** -40
 _EXACT_BITS = 10**7
+Weigh: TypeAlias = Callable[[Fraction], IntArray] | None  # classes for a p, as the weights of their values
 _SMALLEST = Fraction(1, 2**62)  # smaller ones need more than 2^62 records
 
 
@@ -121,11 +123,12 @@ def compose_delta(delta: Fraction, releases: int) -> Fraction:
 
 
 def p_for_samples(
-    distribution: JointDistribution, l: int, delta: Fraction, n: int, eta: Fraction = Fraction(0)
+    distribution: JointDistribution, l: int, delta: Fraction, n: int, eta: Fraction = Fraction(0), tight: Weigh = None
 ) -> Fraction:
     """Return the smallest p for which n records suffice: N(p) falls with p, and smaller p make no fewer classes.
 
-    Useful are only probabilities that sums of entries can have, whole numbers of 1/total, so that bisection ends.
+    Useful are only probabilities that sums of entries can have, whole numbers of 1/total, so that bisection ends. N is
+    the paper's or, if *tight* gives the weights of the classes for each p, the smallest that these classes need.
     """
     check_delta(delta)
     check_l(distribution, l)
@@ -137,6 +140,8 @@ def p_for_samples(
 
     def count_needed(weight: int) -> int:
         p = distribution.probability(weight)
+        if tight is not None:
+            return enough_samples(distribution, tight(p), 1, delta, eta)
         return paper_samples(class_bound(distribution.n_points, rest, l, p), l, p, delta, eta)
 
     least = count_needed(highest)
@@ -219,15 +224,33 @@ def sum_classes(weights: IntArray, number: CodeArray) -> IntArray:
     return sums
 
 
+def least_linked(
+    distribution: JointDistribution, number: CodeArray, n: int, delta: Fraction, eta: Fraction = Fraction(0)
+) -> int:
+    """Return how many records every class keeps if t releases of n or more are linked, but with probability t delta.
+
+    Each count of a class and a value falls below its binomial quantile with at most an equal share of delta, and
+    linking leaves the smallest count (``docs/l-delta-beyond.md``).
+    """
+    from scipy.stats import binom
+
+    summed = sum_values(distribution, number)
+    chances, place = np.unique(chances_of(summed.counts, distribution.total, eta), return_inverse=True)
+    low = binom.ppf(float(delta) * (1 - _ROUNDING) / len(summed.counts), n, chances)
+    return int(np.add.reduceat(low[place], summed.start[:-1]).min())
+
+
 def k_classes(
-    distribution: JointDistribution, k: int, delta: Fraction, n: int, eta: Fraction = Fraction(0)
+    distribution: JointDistribution, k: int, delta: Fraction, n: int, eta: Fraction = Fraction(0), linked: bool = False
 ) -> CodeArray:
-    """Return the classes of at least some probability, as small a one as n records are enough for."""
+    """Return the classes of at least some probability, as small a one as n records are enough for, also if *linked*."""
     check_delta(delta)
     limit = float(delta) * (1 - MARGIN)
     weights = distribution.point_weights()
 
     def enough(number: CodeArray) -> bool:
+        if linked:
+            return least_linked(distribution, number, n, delta, eta) >= k
         chances, times = _distinct_chances(distribution, sum_classes(weights, number), eta)
         return _sum_tails(k, n, chances, times) <= limit
 

@@ -29,6 +29,7 @@ from shoal.core.errors import InputError, PolicyError, UsageError, VerificationE
 from shoal.core.kernels import pack
 from shoal.core.progress import Progress
 from shoal.release.forms.agreed import read_plan
+from shoal.reports.verifying import verify
 from shoal.sources.base import SourceOptions, file_digest
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
@@ -38,7 +39,6 @@ from shoal.verify.agreed import Plan, judge_counts
 from shoal.verify.guarantees import agrees
 from shoal.verify.numbering import HALF, LOW, Tally, pair
 from shoal.verify.reading import public_folder
-from shoal.verify.verifier import verify
 
 LARGEST = 2**62
 LONGEST = 100  # digits of a probability
@@ -358,7 +358,7 @@ def make_registration(folder: Path, *, progress: Progress | None = None) -> dict
     public = public_folder(folder)
     verification = verify(public, progress=progress)
     if not verification.verified:
-        raise VerificationError(f"{folder} does not hold what it promises: {'; '.join(verification.failures)}")
+        raise VerificationError(f"{folder} does not hold what it promises: {'; '.join(verification.objections)}")
     try:
         manifest = read_json((public / "manifest.json").read_bytes())
         files = {path.name: file_digest(path) for path in sorted(public.iterdir())}

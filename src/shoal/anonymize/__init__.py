@@ -38,6 +38,7 @@ def anonymize(
     master: str | None = None,
     strict: bool = False,
     sign: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Release:
     """Publish a table so that every class of the result keeps the policy's promises, and prove it.
 
@@ -51,12 +52,14 @@ def anonymize(
     needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
     A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
     What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
-    With *sign*, the file of a key, a written release is signed.
+    With *sign*, the file of a key, a written release is signed. With *overwrite*, an earlier release in *out* is
+    replaced; any other folder is refused.
     """
     if sign is not None and out is None:
         raise UsageError("only a release that is written can be signed; give a folder for it")
     options = Options(
         out=None if out is None else Path(out),
+        overwrite=overwrite,
         format=format,
         seed=seed,
         detail=utility,

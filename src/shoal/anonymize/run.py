@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from shoal.anonymize.refusing import refuse_open, refuse_units, refuse_unverified
+from shoal.anonymize.refusing import refuse_open, refuse_other_release, refuse_policy, refuse_unverified
 from shoal.audit.counting import RowCounts
+from shoal.audit.decision import decide
 from shoal.audit.evidence import Given, build_evidence
 from shoal.audit.findings import PublishedTable, find_all
 from shoal.audit.marginals import RowSample, SourceTables
@@ -27,9 +28,9 @@ from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells, release_memory
 from shoal.engines.regions.budget import Budget, refuse_larger
 from shoal.linking.ledger.records import LedgerOptions
-from shoal.manifest import PAGES, pack_labels
+from shoal.manifest import PAGES, pack_labels, parse_json, unpack_labels
 from shoal.methods.auto import Auto, Choice
-from shoal.methods.base import AnyPlan, make_plan
+from shoal.methods.base import AnyPlan, Method, make_plan, refuse_method
 from shoal.plan.counted import Thinning
 from shoal.policy.encoding import Encoding, check_columns, encode, encode_cells, make_trees, open_populations
 from shoal.policy.policy import Policy
@@ -80,6 +81,7 @@ class Options:
     """What a run is asked for besides its table and its policy."""
 
     out: Path | None = None
+    overwrite: bool = False  # whether an earlier release in that folder is replaced
     format: Format | None = None  # None: that of the table
     seed: int | None = None
     detail: Detail = "quick"
@@ -122,11 +124,11 @@ class Run:
     ) -> Run:
         """Open everything that is needed, and refuse what cannot begin."""
         loaded = Policy.load(policy)
-        refuse_units(loaded)
+        refuse_policy(loaded)
         if loaded.units and not cls.keeps_order:
             raise UsageError("rows on Spark have no order to say whose they are; count people with the local engine")
         if options.out is not None:
-            refuse_existing(options.out)
+            refuse_existing(options.out, overwrite=options.overwrite)
         table = None
         if options.to is not None:
             from shoal.sources.databases.tables import destination_table  # databases load where they are used
@@ -183,6 +185,11 @@ class Run:
         return LocalEngine(self.budget.threads)
 
     @property
+    def _method(self) -> Method:
+        """The method that the policy asks for, or the one that ``auto`` chose."""
+        return self.asked.method if self.choice is None else self.choice.method
+
+    @property
     def verifying(self) -> SparkSession | None:
         """The Spark session whose workers verify the release; None: this process does."""
         return None
@@ -223,7 +230,8 @@ class Run:
             refuse = partial(refuse_larger, self.policy, self.source, self.budget, agreed=agreed)
             thinning = Thinning(self.budget.cells, self.budget.sample, make_sampler, refuse)
             persons = tuple(dict.fromkeys(self.policy.counted_units.values()))
-            counted = self.engine.look(self.source, (*persons, *sensitive, *quasi), self.progress, thinning)
+            columns = (*persons, *self.policy.true_values, *sensitive, *quasi)
+            counted = self.engine.look(self.source, columns, self.progress, thinning)
             people = {path: self.engine.count(other, quasi, self.progress) for path, other in self.populations.items()}
         return counted, people
 
@@ -265,9 +273,7 @@ class Run:
             if self.options.admit is not None:
                 self.options.admit(counted)
             encoding = encode(counted, self.policy, people)
-            refusal = self.policy.method.refuses(encoding.problem)
-            if refusal is not None:
-                raise UnreachableError(f"method {self.policy.method.name}: {refusal}")
+            refuse_method(self.policy.method, encoding.problem)
             plan = make_plan(self.policy.method, encoding.problem, self.chance.generator, self.progress)
             release_memory()
         return self.options.publish(self.policy, self.source, counted, encoding, plan)
@@ -306,8 +312,9 @@ class Run:
         if rows.buckets is not None:
             return self.sample.watch(self.counts.watch(rows.batches), BUCKET), Witness.of_buckets(rows.buckets)
         witness = Witness.of(manifest, publication.n_source_rows, folder)
-        batches = self.numbers.watch(rows.batches) if self.keeps_order else rows.batches
-        return self.sample.watch(self.counts.watch(witness.watch(batches))), witness
+        if not self.keeps_order:
+            return self.sample.watch(self.counts.watch(witness.watch(rows.batches))), witness
+        return self.sample.watch(witness.watch(self.counts.watch(self.numbers.watch(rows.batches)))), witness
 
     def _look(self, publication: Publication, manifest: Mapping[str, Any]) -> tuple[Given, SourceTables | None]:
         """Measure the table as it was given, and its columns that published ones are compared with."""
@@ -355,9 +362,16 @@ class Run:
         return pool, describing, lambda: pool.submit(measure)
 
     def _judge(
-        self, publication: Publication, check: Callable[[], Verification], measure: Measuring
+        self,
+        publication: Publication,
+        read: Callable[[], Mapping[str, Any]],
+        check: Callable[[], Verification],
+        measure: Measuring,
     ) -> tuple[Verification, dict[str, Any]]:
-        """Verify, and measure all else that the evidence tells; refuse what must not be published."""
+        """Verify the release, measure the other evidence, and refuse a release that must not be published.
+
+        *read* returns the manifest that *check* verifies.
+        """
         if isinstance(publication.seen, CountedCells):
             measure()
         with self._time("verify"):
@@ -366,6 +380,8 @@ class Run:
             measuring = measure()
             wait([measuring])
         refuse_unverified(verification)
+        generalized = publication.count_generalized()
+        refuse_other_release(self.asked, self._method, read(), verification, generalized)
         findings, evidence = measuring.result()
         if self.options.strict:
             refuse_open(findings)
@@ -396,10 +412,11 @@ class Run:
             progress=self.progress,
             means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
         )
-        verification, evidence = self._judge(publication, check, measure)
+        verification, evidence = self._judge(publication, lambda: manifest, check, measure)
         evidence["source"] = self._identify_source(publication, evidence)
         sampled = None if witness is None or "sample" not in manifest else np.count_nonzero(witness, axis=0) > 0
-        return Release(manifest, evidence, verification, data=given_back.result(), sampled=sampled)
+        decision = decide(manifest, evidence)
+        return Release(manifest, evidence, verification, decision, data=given_back.result(), sampled=sampled)
 
     def _apply(
         self, publication: Publication, describing: Described, data: object
@@ -410,13 +427,13 @@ class Run:
         return table, None if witness is None else witness.of_given(self.source).numbers, partial(like, data, table)
 
     def _on_disk(self, publication: Publication, destination: Path) -> Release:
-        from shoal.reports.internal import internal_report  # a run that is refused or stays in memory needs no pages
+        from shoal.reports.internal import DECISION, internal_report  # only a written release needs pages
         from shoal.reports.pages import public_readme, public_report
+        from shoal.reports.verifying import verify
         from shoal.sources.databases.tables import Delivery
-        from shoal.verify.verifier import verify
 
         _, describing, measure = self._look_ahead(publication)
-        with Staging(destination) as staging:
+        with Staging(destination, overwrite=self.options.overwrite) as staging:
             with self._time("apply"):
                 manifest = self._write_rows(publication, describing, staging)
             pages = {"readme": public_readme(manifest), "report": public_report(manifest)}
@@ -437,21 +454,24 @@ class Run:
                 spark=self.verifying,
                 public_key=None if self.options.signing is None else self.options.signing.public,
             )
-            verification, evidence = self._judge(publication, check, measure)
+            verification, evidence = self._judge(publication, partial(_read_manifest, path), check, measure)
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:
                     refuse_open(entry.findings)
                 evidence |= entry.evidence | {"source": self._identify_source(publication, evidence)}
-                evidence["findings"] += [finding.as_dict() for finding in entry.findings]
+                found = [*map(Finding.from_dict, evidence["findings"]), *entry.findings]
+                evidence["findings"] = [one.as_dict() for one in sorted(found, key=lambda one: one.rank)]
                 evidence["warnings"] += entry.warnings
                 evidence["manifest"] = {"sha256": file_digest(path)}
                 write_json(staging.internal / "evidence.json", evidence)
-                write_text(staging.internal / "report.html", internal_report(manifest, evidence))
+                decision = decide(manifest, evidence)
+                write_json(staging.internal / DECISION, decision.as_dict())
+                write_text(staging.internal / "report.html", internal_report(manifest, evidence, None, decision))
                 end.enter_context(hold_interrupts())  # from here to the ledger's mark there is no half way
                 staging.publish(delivery.commit)
             evidence["warnings"] += entry.unsettled
-        return Release(manifest, evidence, verification, folder=destination)
+        return Release(manifest, evidence, verification, decision, folder=destination)
 
     def _enter(self, staging: Staging, destination: Path) -> Entered:
         """Enter the verified release into the ledger, if there is one."""
@@ -504,6 +524,12 @@ class Run:
         began = time.perf_counter()
         yield
         self.seconds[step] = round(time.perf_counter() - began, 3)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest as the verifier reads it."""
+    found: dict[str, Any] = unpack_labels(parse_json(path.read_text(encoding="utf-8")))
+    return found
 
 
 def same_format(data: object) -> Format:

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError
+from shoal.core.results import CLEAR, LITTLE, SEVERE
+from shoal.core.wording import percent
 
 if TYPE_CHECKING:
     from shoal.attacks.view import ReleaseView
@@ -29,8 +31,7 @@ NO_CONTROL = (
     "there is no control group: what anybody could infer about people in general cannot be distinguished from what "
     "the release discloses about the people in it"
 )
-CLEAR, GRAVE = 0.1, 0.5  # risks from which a finding is called so
-LITTLE = 0.05  # a risk that is surely below this is called none
+RARE = 0.01  # share of the people, up to which a case does not decide the verdict
 TREATED = "quasi attributes were changed before classes were made of them, so who can be in which class is not known"
 NOBODYS = "the rows were drawn at random, so no row and no class of rows is known to be a person's"
 
@@ -196,8 +197,12 @@ class Trials:
 
     @property
     def worst_case(self) -> tuple[str, Trials]:
-        """Of these cases the one whose risk has the greatest lower bound."""
-        return max(self.cases, key=lambda case: case[1].risk.low)
+        """The case with the largest lower bound; one of at most 1 % of the people only if no other succeeds."""
+        return max(self.cases, key=lambda case: (case[1].risk.low > 0, not self.is_rare(case[1]), case[1].risk.low))
+
+    def is_rare(self, case: Trials) -> bool:
+        """Whether a case is about at most 1 % of the people."""
+        return case.success.trials <= RARE * self.success.trials
 
     @property
     def worst(self) -> Estimate:
@@ -213,7 +218,7 @@ class Trials:
     def as_dict(self) -> dict[str, Any]:
         """Return all counts, None where there are none, and the risks; without a control group a note says so."""
         stated: dict[str, Any] = {"name": self.attack, "about": self.about, **self.counts()}
-        stated["worst"] = self.worst.as_dict()
+        stated["worst"] = self.worst.as_dict() | {"rare": self.is_rare(self.worst_case[1])}
         stated["most_exposed"] = self.exposed and self.exposed.counts()
         stated["worst_subgroup"] = self.subgroup and self.subgroup.as_dict()
         if self.true_positives:
@@ -310,6 +315,7 @@ class Attack(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     question: ClassVar[Question] = "inference"  # of opinion 05/2014 of the Article 29 Working Party that it asks
+    bears_on: ClassVar[Literal["identity", "attribute", "membership"]] = "attribute"  # risk of the decision record
     of_people: ClassVar[bool] = True  # whether each trial is about one person, and not about what the release shows
     of_insensitive: ClassVar[bool] = False  # whether people are known by what is neither quasi nor sensitive, too
 
@@ -331,28 +337,33 @@ class Attack(ABC):
 
 
 def name_size(risk: Estimate) -> str:
-    """Return what a risk that is surely above 0 is called."""
-    return "grave" if risk.value >= GRAVE else "clear" if risk.value >= CLEAR else "slight"
+    """Return the word for a risk whose interval lies above 0."""
+    return "severe" if risk.value >= SEVERE else "clear" if risk.value >= CLEAR else "slight"
 
 
 def verdict(trials: Trials) -> str:
-    """Say what the greatest of the risks that an attack found means, and whose it is.
+    """Describe the largest of the risks that an attack measured, and whose it is.
 
     >>> from shoal.attacks.base import Tally
     >>> verdict(Trials("x", Tally(400, 1000), Tally(200, 1000))), verdict(Trials("x", Tally(0, 1000)))
-    ('clear: 25% of what would stay hidden is found', 'nothing found')
+    ('clear: 25% of the guesses that chance would miss are right', 'nothing found')
     >>> verdict(Trials("x", Tally(10, 1000), Tally(9, 1000), exposed=Trials("x", Tally(20, 20), Tally(4, 20))))
-    'grave: for the 20 most exposed, 100% of what would stay hidden is found (0% on average)'
+    'severe: for the 20 most exposed, 100% of the guesses that chance would miss are right (0.1% on average)'
     """
     if trials.conclusion is not None:
         return trials.conclusion
     whose, worst = trials.worst_case
     average, risk = trials.risk, worst.risk
     if risk.low <= 0:
-        return "nothing found" if average.high <= LITTLE else f"inconclusive, at most {average.high:.0%}"
+        return "nothing found" if average.high <= LITTLE else f"inconclusive, at most {percent(average.high)}"
     what = (
-        f"members are told from others, {risk.value:.0%} better than by chance"
+        f"members are recognized, {percent(risk.value)} better than by chance"
         if trials.decides
-        else f"{risk.value:.0%} of what would stay hidden is found"
+        else f"{percent(risk.value)} of the guesses that chance would miss are right"
     )
-    return f"{name_size(risk)}: {whose}{what}" + (f" ({max(average.value, 0):.0%} on average)" if whose else "")
+    beside = f" ({percent(max(average.value, 0))} on average)" if whose else ""
+    if not whose and trials.exposed is not None and trials.exposed.risk.low > risk.high:
+        exposed = trials.exposed
+        beside = f" ({percent(exposed.risk.value)} for the {exposed.success.trials:,} most exposed)"
+    size = "slight" if trials.is_rare(worst) else name_size(risk)
+    return f"{size}: {whose}{what}{beside}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from shoal.attacks.base import Attack, People, Tally, Trials, name_size
 from shoal.attacks.parts import read_numbers
 from shoal.attacks.view import ReleaseView
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
 from shoal.linking.linkable import encode_column
@@ -22,7 +22,9 @@ from shoal.release.sliced.table import column_codes
 from shoal.verify.covers import read_covers
 
 RARE = 0.01  # rows that chance would publish with a person's combination, at most, if that is hardly chance
-_BUCKETS_PER_ROW = 16  # of hashes by which neighbours are counted
+NEAR = "near copies"
+_SAMPLE = 5_000  # published rows, by which is found which columns depend on each other
+_PRIOR, _UNSEEN = 5.0, 0.1  # rows that a value's share in the table counts for, and that an unseen value counts as
 SEVERAL = "\0"  # in place of a label that stands for several values; no value is written so
 NOT_WHOLE = "no row shows all values of one record, so none can be a copy"
 
@@ -32,9 +34,10 @@ class CopiesAttack(Attack):
 
     Asked about are people whose combination of values nobody else has, in the source or the control table. Without
     copying, a combination is published as often whether its owner is in the source or in the control group; what the
-    source has beyond that are copies. The most exposed are those whose combination chance hardly makes, since next to
-    no published row differs from it in one column only. Generalized rows count if every label covers one value;
-    synthetic rows are compared with the labels of people's values.
+    source has beyond that are copies. The most exposed are those whose combination chance hardly makes, judged by how
+    published values depend on each other. Generalized rows count if every label covers one value;
+    synthetic rows are compared with the labels of people's values. Near copies among synthetic rows equal a person in
+    all columns but one, whichever: each column is left out in turn, and a person counts once.
 
     Without a control group, the baseline deals the values of the last column to the published rows at random.
     """
@@ -42,6 +45,7 @@ class CopiesAttack(Attack):
     name = "copies"
     title = "who appears verbatim in the release"
     question = "singling out"
+    bears_on = "identity"
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: a row must be one record's."""
@@ -58,16 +62,23 @@ class CopiesAttack(Attack):
         columns, sizes = [_encode(view, name, tables) for name in names], [table.num_rows for table in tables]
         found = Matches.of(columns, sizes)
         note = f"rows are compared in {', '.join(names)}; targets are people whose combination nobody else has"
-        everybody, others = np.ones_like(found.rare), control is not None
-        tried = found.compare(everybody, others)
+        others = control is not None
+        tried = found.compare(math.inf, others)
         if tried is None:
             raise UsageError("nobody is alone with a combination of values, so that no row can be told to be a copy")
         if control is None:
             dealt = columns[-1].copy()
             dealt[: view.n_rows] = rng.permutation(dealt[: view.n_rows])
-            baseline = Matches.of([*columns[:-1], dealt], sizes).compare(everybody, others)
+            baseline = Matches.of([*columns[:-1], dealt], sizes).compare(math.inf, others)
             return replace(tried, baseline=baseline.success if baseline else None, notes=(note,))
-        tried = replace(tried, exposed=found.compare(found.rare, others), notes=(note,))
+        ways = {self.name: found}
+        if view.treatments.nobodys and len(columns) > 1:
+            ways[NEAR] = Matches.leave_one_out(columns, sizes)
+        tests = [own.compare(RARE, others, name) for name, own in ways.items()]
+        cases = sorted((each for each in tests if each is not None), key=lambda each: each.risk.low)
+        exposed = cases[-1] if cases else None
+        variants = {each.attack: each for each in cases if each.attack == NEAR}
+        tried = replace(tried, exposed=exposed, variants=variants, notes=(note,))
         return replace(tried, conclusion=_conclude(view, tried, found.rows, len(targets)))
 
 
@@ -78,7 +89,8 @@ def _conclude(view: ReleaseView, tried: Trials, n_rows: int, n_people: int) -> s
     value, low, high = (f"{round(min(max(end, 0), 1) * n_people):,}" for end in tried.worst.as_dict().values())
     copied = f"about {value} ({low} to {high}) of {n_people:,} people"
     if view.treatments.nobodys:
-        return f"grave: {copied} are copied verbatim into rows that should be synthetic"
+        how = "but for one column" if tried.worst_case[1].attack == NEAR else "verbatim"
+        return f"severe: {copied} are copied {how} into rows that should be synthetic"
     return (
         f"{name_size(tried.worst)}: {n_rows:,} of {view.n_rows:,} rows are people's own, as the method publishes them"
     )
@@ -88,9 +100,10 @@ class Matches(NamedTuple):
     """Combinations of values that one person has, of source and control table together."""
 
     rows: int  # published rows that equal a record of the source
+    person: IntArray  # (n,) row of the person, over all tables
     owner: IntArray  # (n,) 0: the person is in the source, 1: in the control table
-    published: BoolArray  # (n,)
-    rare: BoolArray  # (n,) whether chance would hardly publish the combination
+    expected: FloatArray  # (n,) how many rows chance would publish with the combination
+    met: FloatArray  # (n,) the same if one was published, else infinite
 
     @classmethod
     def of(cls, columns: Sequence[CodeArray], sizes: Sequence[int]) -> Matches:
@@ -101,41 +114,72 @@ class Matches(NamedTuple):
         published, *people = (np.bincount(group[table == place], minlength=len(first)) for place in range(len(sizes)))
         once = np.flatnonzero(np.sum(people, axis=0) == 1)
         expected = _expect(columns, int((table == 0).sum()), first[once], published[once])
-        owner = np.argmax([count[once] for count in people], axis=0)
+        row = np.zeros(len(first), dtype=np.int64)
+        row[group[table > 0]] = np.flatnonzero(whole)[table > 0]
         rows = int(published[people[0] > 0].sum())
-        return cls(rows, owner, published[once] > 0, expected <= RARE)
+        met = np.where(published[once] > 0, expected, np.inf)
+        return cls(rows, row[once], np.argmax([count[once] for count in people], axis=0), expected, met)
 
-    def compare(self, asked: BoolArray, others: bool) -> Trials | None:
+    @classmethod
+    def leave_one_out(cls, columns: Sequence[CodeArray], sizes: Sequence[int]) -> Matches:
+        """Count with each column left out in turn; a person counts by the combination that chance makes least."""
+        n, rows = sum(sizes), 0
+        expected, met = np.full(n, np.inf), np.full(n, np.inf)
+        for place in range(len(columns)):
+            found = cls.of([column for other, column in enumerate(columns) if other != place], sizes)
+            rows = max(rows, found.rows)
+            expected[found.person] = np.minimum(expected[found.person], found.expected)
+            met[found.person] = np.minimum(met[found.person], found.met)
+        person = np.flatnonzero(np.isfinite(expected))
+        return cls(rows, person, (person >= sizes[0] + sizes[1]).astype(np.int64), expected[person], met[person])
+
+    def compare(self, rare: float, others: bool, name: str = CopiesAttack.name) -> Trials | None:
         """Return who of the source stands in the release, beside whom of the control table if there are *others*.
 
-        Which people are asked about must not depend on whose table they are in. None if that is nobody on one side.
+        Only people are asked about of whom chance would publish so few rows; that does not depend on whose table they
+        are in. None if that is nobody on one side.
         """
-        found = [self.published[asked & (self.owner == place)] for place in range(1 + others)]
+        asked, published = self.expected <= rare, np.isfinite(self.met) & (self.met <= rare)
+        found = [published[asked & (self.owner == place)] for place in range(1 + others)]
         if not all(map(len, found)):
             return None
         inside, *outside = map(Tally.of, found)
-        return Trials(CopiesAttack.name, inside, outside[0] if others else None)
+        return Trials(name, inside, outside[0] if others else None)
 
 
 def _expect(columns: Sequence[CodeArray], n_rows: int, asked: IntArray, published: IntArray) -> FloatArray:
     """Return how many rows chance would publish with the combination of each row that is *asked* for.
 
-    Published rows that agree in all other columns have the person's value with its share in the table: on average
-    over the columns, if each depended on the others by no more than that. Neighbours are counted by hashes.
+    Each column depends on one other column, as its values do among the published rows; a person's own rows do not
+    count. Values that are rare together tend to their shares in the table.
     """
-    rng = np.random.default_rng(0)  # any hash will do
-    hashes = [rng.integers(2**64, size=int(column.max(initial=0)) + 1, dtype=np.uint64) for column in columns]
-    key = np.zeros(len(columns[0]), dtype=np.uint64)
-    for own, column in zip(hashes, columns, strict=True):
-        key += own[column]
-    bits = max(8, math.ceil(math.log2(_BUCKETS_PER_ROW * n_rows + 1)))
-    expected = np.zeros(len(asked))
-    for own, column in zip(hashes, columns, strict=True):
-        bucket = ((key - own[column]) >> np.uint64(64 - bits)).astype(np.int64)
-        neighbours = np.bincount(bucket[:n_rows], minlength=2**bits)[bucket[asked]] - published
-        share = np.bincount(column[:n_rows], minlength=len(own)) / max(1, n_rows)
-        expected += neighbours * share[column[asked]] / len(columns)
+    expected = np.full(len(asked), float(n_rows))
+    for column, parent in _link_columns([own[:n_rows] for own in columns]):
+        alone, above, both = (
+            np.bincount(group[:n_rows], minlength=int(group.max(initial=0)) + 1)[group[asked]] - published
+            for group in (columns[column], columns[parent], same_rows([columns[parent], columns[column]])[1])
+        )
+        share = alone / max(1, n_rows)
+        chance = share if parent == column else (both + _PRIOR * share) / (above + _PRIOR)
+        expected *= np.maximum(chance, _UNSEEN / max(1, n_rows))
     return expected
+
+
+def _link_columns(columns: Sequence[CodeArray]) -> Iterator[tuple[int, int]]:
+    """Yield each column with the one it depends on, itself for the first: the tree of Chow and Liu (1968)."""
+
+    def measure(*places: int) -> float:
+        counts = np.bincount(same_rows([columns[place][:_SAMPLE] for place in places])[1])
+        n = max(1, int(counts.sum()))  # the entropy is corrected as by Miller (1955)
+        return float((len(counts) - 1) / (2 * n) - (counts / n * np.log(counts / n)).sum())
+
+    alone = [measure(place) for place in range(len(columns))]
+    best = {place: (-math.inf, place) for place in range(len(columns))}  # of columns outside the tree, their best link
+    while best:
+        column = max(best, key=lambda place: best[place][0])
+        yield column, best.pop(column)[1]
+        for place in best:
+            best[place] = max(best[place], (alone[place] + alone[column] - measure(place, column), column))
 
 
 def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArray:

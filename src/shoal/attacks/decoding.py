@@ -9,17 +9,20 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from shoal.attacks import sensitive
 from shoal.attacks.base import FEWEST, TREATED, People, Trials, name_size
 from shoal.attacks.exposure import Outcomes, judge
-from shoal.attacks.parts import Secret, rows_of
-from shoal.attacks.view import ReleaseView
+from shoal.attacks.parts import Secret, ViewPart, rows_of
+from shoal.attacks.view import ReleaseView, encode_together
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows, gather_entries, same_rows
+from shoal.core.wording import percent
 from shoal.linking.kernels import Histograms
 from shoal.linking.linkable import Candidates, encode_column
+from shoal.verify.reading import read_labelled
 
 
 class DecodingAttack(sensitive.SensitiveAttack):
@@ -29,9 +32,10 @@ class DecodingAttack(sensitive.SensitiveAttack):
     its labels, says by the label which value that was. Of values that a class shows equally often, the most frequent is
     said: among people who are not in the data, which anybody can know, or else among records without a label.
 
-    Trials are the records under labels. Which values they have is judged by the people who are in their class; where
-    classes overlap, by how many of each kind of people are in each, as *refinement* finds. The baseline is what the
-    promise allows: the larger of tau and the value's share in the source. The control group are people whom the same
+    Trials are the records under labels. The data holder's file of them says which values they have. Without the file
+    these are estimated from the people of each class, if classes overlap by how many of each kind of people are in
+    each, as *refinement* finds; a guess is then right for no more records than labels hide of its value. The baseline
+    is the promise: the larger of tau and the value's share in the source. The control group are people whom the same
     classes cover, of whom the same is said.
     """
 
@@ -58,10 +62,12 @@ class DecodingAttack(sensitive.SensitiveAttack):
             raise UsageError(f"fewer than {FEWEST} records are published under labels, which tell nothing")
         usual = np.bincount(everybody[everybody >= 0], minlength=n_values) / len(everybody)
         promised = np.maximum(_read_tau(view, secret.name), usual[labelled.guess])
-        of_class = count_values(view, secret, asked.everybody)
-        right = labelled.find_right(np.maximum(of_class - labelled.shown, 0.0))
         first = np.unique(view.parts[secret.part].pairs.pair_of, return_index=True)[1]  # row of each class
-        labels = view.read_records()[0][first]
+        right = labelled.find_true(view, secret, first)
+        stated = right is not None
+        if right is None:
+            right = labelled.estimate_right(count_values(view, secret, asked.everybody))
+        labels = view.read_records(first)[0]
         which = np.repeat(np.arange(len(labelled.records)), labelled.records)
         said = [np.diff(np.floor(np.cumsum(each[which]) + 0.5), prepend=0.0) > 0 for each in (right, promised)]
         inside = Outcomes(said[0], labelled.belief[which], labels[labelled.owner[which]], said[1])
@@ -71,13 +77,14 @@ class DecodingAttack(sensitive.SensitiveAttack):
         note = (
             f"{n:,} records are published under labels; decoded, {found:,} of them have the value that is said, where "
             f"the promise allows {allowed:,}"
+            f"{'' if stated else '; their values are estimated, because internal/labels.parquet is not there'}"
         )
         tried = replace(tried, notes=(note,))
         worst = tried.worst_case[1]
         if worst.risk.low <= 0 or worst.baseline is None or worst.success.success > worst.baseline.success:
             return tried
-        stated = f"{name_size(worst.risk)}: {worst.risk.value:.0%} of what would stay hidden is found"
-        return replace(tried, conclusion=f"{stated}, no more than the promise allows")
+        share = f"{percent(worst.risk.value)} of the guesses that chance would miss are right"
+        return replace(tried, conclusion=f"{name_size(worst.risk)}: {share}, no more than the promise allows")
 
 
 class Labelled(NamedTuple):
@@ -85,6 +92,7 @@ class Labelled(NamedTuple):
 
     owner: IntArray  # (n,) the class
     records: IntArray  # (n,)
+    label: IntArray  # (n,) the published text, by its code
     guess: IntArray  # (n,) the value that the label is taken to stand for
     entry: IntArray  # (m,) of each value below each of the labels, whose it is
     value: IntArray  # (m,) and which
@@ -100,9 +108,41 @@ class Labelled(NamedTuple):
         total = np.bincount(self.entry, left[self.owner[self.entry], self.value], len(self.owner))
         return np.asarray(left[self.owner, self.guess] / np.maximum(total, 1e-300))
 
+    def estimate_right(self, of_class: FloatArray) -> FloatArray:
+        """Return the same share, given (n_classes, n_values) how many people of each class have each value.
+
+        Of no value are more records right than labels hide in the whole release.
+        """
+        right = self.find_right(np.maximum(of_class - self.shown, 0.0))
+        hidden = np.maximum(of_class.sum(axis=0) - self.shown.sum(axis=0), 0.0)
+        said = np.bincount(self.guess, right * self.records, len(hidden))
+        return np.asarray(right * np.minimum(1.0, hidden / np.maximum(said, 1e-300))[self.guess])
+
+    def find_true(self, view: ReleaseView, secret: Secret, first: IntArray) -> FloatArray | None:
+        """Return the same share by the data holder's file, given a row of each class; None if the file is not there.
+
+        A file that does not have the records of each class and label is not the release's.
+        """
+        table, own = None if view.folder is None else read_labelled(view.folder), f"value of {secret.name}"
+        if table is None or own not in table.column_names:
+            return None
+        rows = view.rows.take(pa.array(first))
+        codes = [encode_together([rows.column(name), table.column(name)]) for name in view.known]
+        owner = find_rows([column[: len(first)] for column in codes], [column[len(first) :] for column in codes])
+        texts, (label, stated) = encode_column(view.rows.column(secret.name))[1], encode_column(table[secret.name])
+        number = {text: place for place, text in enumerate(texts)}
+        label = np.array([number.get(text, -1) for text in stated])[label]
+        entry = find_rows([self.owner, self.label], [owner, label])
+        value, records = secret.codes(table.column(own)), table.column("records").to_numpy()
+        known = np.flatnonzero(entry >= 0)
+        if (np.bincount(entry[known], records[known], len(self.records)) != self.records).any():
+            raise UsageError("internal/labels.parquet does not have the records that the release has under labels")
+        met = known[value[known] == self.guess[entry[known]]]
+        return np.asarray(np.bincount(entry[met], records[met], len(self.records)) / self.records)
+
     def ask(self, view: ReleaseView, people: People, truth: CodeArray, labels: CodeArray) -> Outcomes | None:
         """Say of people in the same classes what most labelled records of their class are taken to have."""
-        (start, classes), _ = view.cover(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
+        (start, classes), _ = view.cover_closely(view.parts[0], view.hulls(people.codes), people.numbers, near=False)
         most, order = np.full(len(labels), -1), np.argsort(self.records, kind="stable")
         most[self.owner[order]] = order  # the last of a class has most records
         person, entry = rows_of(start), most[classes]
@@ -127,7 +167,7 @@ def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | Non
     value = candidates.value[place]
     order = np.lexsort((often[value], shown[owner[entry], value], entry))  # the best of an entry comes last
     last = np.cumsum(np.bincount(entry, minlength=len(owner))) - 1
-    return Labelled(owner, records, value[order][last], entry, value, shown)
+    return Labelled(owner, records, counted.value[~alone], value[order][last], entry, value, shown)
 
 
 def count_values(view: ReleaseView, secret: Secret, everybody: People) -> FloatArray:
@@ -135,8 +175,9 @@ def count_values(view: ReleaseView, secret: Secret, everybody: People) -> FloatA
     part, truth = view.parts[secret.part], everybody.secrets[secret.name]
     shape = len(part.records), len(secret.values)
     class_of = view.find_classes(part, everybody)
-    if (view.copies(everybody.codes, everybody.numbers, near=False)[0] == np.append(part.records, 0)[class_of]).all():
-        own = (class_of >= 0) & (truth >= 0)
+    own = class_of >= 0
+    if (np.bincount(class_of[own], minlength=shape[0]) == part.records).all():  # everyone is where resolution says
+        own &= truth >= 0
         return _count(class_of[own], truth[own], shape)
     places = Places.of(view, everybody)
     kind = places.kinds(everybody)
@@ -198,19 +239,12 @@ class RefinementAttack(sensitive.SensitiveAttack):
     def judge(self, view: ReleaseView, secret: Secret, asked: sensitive.Asked, rng: np.random.Generator) -> Trials:
         """Sort out all people of the source, and count what is said of the targets."""
         places = Places.of(view, asked.everybody)
-        counts = secret.count_in_classes(view.parts[secret.part])
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
-        shares = np.append(shares, np.zeros((1, counts.shape[1])), axis=0)  # that of withheld records is not known
-        shown = shares > 0
-        shown[-1] = True  # a record that was withheld may have any value
-        believed, possible = places.sums(places.expected, shares), places.sums(places.possible, shown) > 0
-        alone = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), sensitive.NO_ANSWER)
 
         def answer(people: People) -> tuple[sensitive.Answers, sensitive.Answers]:
             kind, truth = places.kinds(people), people.secrets[secret.name]
             blind = sensitive.guess_likeliest(view.believe(secret, people), sensitive.mode(secret), rng)
-            weights = np.append(believed, np.zeros((1, believed.shape[1])), axis=0)[kind]
-            sure = np.append(alone, sensitive.NO_ANSWER)[kind]
+            weights, possible = places.find_values(kind, secret, view.parts[secret.part])
+            sure = np.where(possible.sum(axis=1) == 1, possible.argmax(axis=1), sensitive.NO_ANSWER)
             guess, usual = (
                 sensitive.guess_likeliest(weights, blind, rng),
                 np.where(sure == sensitive.NO_ANSWER, sensitive.NO_ANSWER, sensitive.mode(secret)),
@@ -279,12 +313,23 @@ class Places:
         """(n_kinds,) whether several classes cover people of each kind."""
         return np.bincount(self.kind[self.place < len(self.records) - 1], minlength=len(self.people)) > 1
 
-    def sums(self, weights: FloatArray | BoolArray, of_class: FloatArray | BoolArray) -> FloatArray:
-        """Return (n_kinds, n_values) what classes have, summed over each kind's edges with their weights."""
-        found = np.zeros((len(self.people), of_class.shape[1]))
-        for value in range(of_class.shape[1]):
-            found[:, value] = np.bincount(self.kind, weights * of_class[self.place, value], len(self.people))
-        return found
+    def find_values(self, kind: AnyIntArray, secret: Secret, part: ViewPart) -> tuple[FloatArray, BoolArray]:
+        """Return (n, n_values) what is believed of people of these kinds, -1 for none, and which values are possible.
+
+        Nothing is believed of a withheld record's value, and any is possible.
+        """
+        asked, person = np.unique(kind, return_inverse=True)
+        edge = np.flatnonzero(np.isin(self.kind, asked))
+        classes, place = np.unique(self.place[edge], return_inverse=True)
+        withheld = classes == len(part.records)
+        counts = np.zeros((len(classes), len(secret.values)))
+        counts[~withheld] = secret.count_in_classes(part, classes[~withheld])
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+        row, shape = np.searchsorted(asked, self.kind[edge]), (len(asked), len(secret.values))
+        believed, possible = np.zeros(shape), np.zeros(shape)
+        np.add.at(believed, row, self.expected[edge, np.newaxis] * shares[place])
+        np.add.at(possible, row, self.possible[edge, np.newaxis] * ((shares > 0) | withheld[:, np.newaxis])[place])
+        return believed[person], possible[person] > 0
 
     def kinds(self, people: People) -> AnyIntArray:
         """Return (n,) the kind of each person, -1 for those of whom there is none in the data."""

@@ -36,6 +36,8 @@ class DowncodingAttack(PredicateAttack):
 
     name = "downcoding"
     title = "who can be isolated because classes are no wider than needed"
+    question = "singling out"
+    bears_on = "identity"
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: classes must have labels of hierarchies."""
@@ -168,7 +170,8 @@ def _others(classes: Classes, levels: Sequence[Nested], steps: Steps) -> FloatAr
     none = np.empty(0, dtype=np.int64)
     even = Boxes(hulls, np.full((len(hulls), d), -1, dtype=np.int32), Histograms(none, none, none), none)
     index = BoxIndex(*grow_tree(hulls), np.zeros((1, 1), dtype=np.uint64))
-    gower = kernels.Gower(np.zeros((1, 2 * d)), np.zeros(d), np.zeros(d, dtype=np.int32))  # nothing near is asked for
+    none_near = np.zeros((1, d), dtype=np.int32)
+    gower = kernels.Gower(np.zeros((1, 2)), none_near, np.zeros(d), none_near[0])
     start, box, _ = kernels.find_covering(asked, np.zeros((len(asked), d)), even, index, gower, 0)
     step = np.repeat(np.arange(len(asked)), np.diff(start))
     share = np.where(box == steps.owner[step], 0.0, classes.records[box].astype(np.float64))
@@ -241,6 +244,17 @@ class Nested:
             return self.position[people.codes[:, self.attribute]].astype(np.int32)
         codes = self.tree.encode(people.table.column(self.name))
         return np.where(codes < 0, self.n_leaves, codes).astype(np.int32)
+
+    def find_children(self, labels: AnyIntArray, people: People) -> IntArray:
+        """Return (n,) the child of each person's label that has the person's value, -1 if the label has no children."""
+        parent, node_of = np.full(len(self.lo), -1), np.full(self.n_leaves + 1, -1)
+        parent[self.child[self.start[0] :]] = np.repeat(np.arange(len(self.lo)), np.diff(self.start))
+        for node, (begin, end) in enumerate(zip(self.lo.tolist(), self.hi.tolist(), strict=True)):
+            node_of[begin:end] = node  # the narrowest comes last
+        below, top = node_of[self.leaves(people)], self.node_of[labels]
+        while (climbing := (below >= 0) & (parent[below] != top)).any():
+            below = np.where(climbing, parent[below], below)
+        return below
 
     def before(self, labels: AnyIntArray) -> FloatArray:
         """Return (n_leaves + 1,) how many published records lie before each leaf, each spread evenly over its label."""

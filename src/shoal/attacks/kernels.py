@@ -1,4 +1,4 @@
-"""Compiled loops of the attacks: which boxes cover a person, and how many people meet a predicate."""
+"""Compiled loops of the attacks: which boxes or buckets cover a person, and how many people meet a predicate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray, KeyArray
-from shoal.core.kernels import inline_kernel, kernel
+from shoal.core.kernels import inline_kernel, kernel, place_of
 from shoal.linking.kernels import Boxes, BoxIndex, find_meeting
 
 _TIE = 1e-9
@@ -43,7 +43,8 @@ class Conditions(NamedTuple):
 class Gower(NamedTuple):
     """What Gower's distance of a person to boxes takes."""
 
-    spans: FloatArray  # (n_boxes, 2 n_known) from and below, as numbers; NaN for categories
+    spans: FloatArray  # (n_spans, 2) from and below, as numbers; NaN for categories
+    places: CodeArray  # (n_boxes, n_known) the span of each label
     scales: FloatArray  # (n_known,) what counts as far in a number
     widths: CodeArray  # (n_known,) number of codes of each attribute
 
@@ -73,7 +74,8 @@ def measure_distances(
                 hulls[box, 2 * a], hulls[box, 2 * a + 1], uneven[box, a], bits, low
             ):
                 continue
-            gap = max(spans[box, 2 * a] - numbers[i, a], numbers[i, a] - spans[box, 2 * a + 1]) / gower.scales[a]
+            own = gower.places[box, a]
+            gap = max(spans[own, 0] - numbers[i, a], numbers[i, a] - spans[own, 1]) / gower.scales[a]
             far += min(1.0, max(_BESIDE, gap)) if gap == gap else 1.0
             if far > least + _TIE:
                 break
@@ -148,3 +150,51 @@ def count_fulfilling(
                 if found[p] == most:
                     break
     return found
+
+
+@kernel
+def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArray, own: IntArray) -> int:
+    """Fill in the numbers of a tuple's values; return the part whose value has fewest buckets, -1 if one has none."""
+    rarest = -1
+    for d in range(len(own)):
+        if values[d, t] < 0:
+            return -1
+        own[d] = value_first[d] + values[d, t]
+        if rarest < 0 or first[own[d] + 1] - first[own[d]] < first[own[rarest] + 1] - first[own[rarest]]:
+            rarest = d
+    return rarest
+
+
+@kernel
+def score_tuples(
+    values: CodeArray, value_first: IntArray, first: IntArray, bucket: CodeArray, count: IntArray, sizes: IntArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return for each tuple its number of matching buckets, its matching degree and its expected copies.
+
+    ``values`` is (n_parts, n_tuples); values of all parts are numbered through from ``value_first``. A part's value of
+    -1 is one that no bucket shows.
+    """
+    n_parts, n_tuples = values.shape
+    matching = np.zeros(n_tuples, dtype=np.int64)
+    degree = np.zeros(n_tuples)
+    copies = np.zeros(n_tuples)
+    own = np.empty(n_parts, dtype=np.int64)
+    for t in range(n_tuples):
+        rarest = rarest_part(values, t, value_first, first, own)
+        if rarest < 0:
+            continue
+        for entry in range(first[own[rarest]], first[own[rarest] + 1]):
+            b = bucket[entry]
+            share = count[entry] / sizes[b]
+            for d in range(n_parts):
+                if d != rarest:
+                    other = place_of(bucket, first[own[d]], first[own[d] + 1], b)
+                    if other < 0:
+                        share = 0.0
+                        break
+                    share *= count[other] / sizes[b]
+            if share > 0:
+                matching[t] += 1
+                degree[t] += share
+                copies[t] += share * sizes[b]
+    return matching, degree, copies

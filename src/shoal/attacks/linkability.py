@@ -20,6 +20,7 @@ from shoal.core.errors import UsageError
 
 CANDIDATES = 10
 SPLITS = 8
+MOST_COPIED = 10**6  # records of the source, beyond which a verbatim copy of it takes too much memory
 KEPT = ("role", "kind", "format")  # of an attribute's entry, if its values are published as they are
 
 
@@ -38,6 +39,7 @@ class LinkabilityAttack(Attack):
     name = "linkability"
     title = "whether two records are about one person"
     question = "linkability"
+    bears_on = "identity"
     of_insensitive = True
 
     def refuses(self, view: ReleaseView) -> str | None:
@@ -53,7 +55,7 @@ class LinkabilityAttack(Attack):
         inside = _link(view, members, splits, rng)
         found = inside.try_beside(None if others is None else _link(view, others, splits, rng), self.name, view)
         notes, variants = [f"one of {CANDIDATES} candidates is right each time"], {"halves": found}
-        copy = _copy_source(view, targets) if self.with_variants else None
+        copy = _copy_source(view, targets) if self.with_variants and len(targets) <= MOST_COPIED else None
         if copy is not None:
             success = Tally.of(_link(copy, copy.recode(members), splits, rng).guess == 0)
             most = Trials("verbatim copy", success, found.control, found.baseline)

@@ -10,10 +10,11 @@ import numpy as np
 
 from shoal.attacks.base import FEWEST, NO_CONTROL, Attack, People, Tally, Trials
 from shoal.attacks.exposure import LEAST, OF_SOME, SHARE, Outcomes, find_labels, judge
+from shoal.attacks.kernels import score_tuples
 from shoal.attacks.view import ReleaseView
-from shoal.audit.membership import BucketContents, Scores, draw_fakes
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
+from shoal.core.kernels import Pairs, count_pairs, find_rows, group_items, same_rows, sum_groups
 
 BY_BUCKETS = ("matching-buckets", "matching-degree", "expected-copies", "excess")
 BY_RECORDS = ("records", "excess", "nearness")
@@ -22,6 +23,9 @@ OF_CONTROL = "others are people of the control table"
 FALSE_RATES = (0.01, 0.001)  # of others who are called members, at which true ones are counted
 OTHERS = 10  # for each target, by whom thresholds are found
 STEPS, RIDGE = 20, 1.0  # of fitting the likelihood ratio
+MOST_PROPOSALS = 4_000_000  # of fake tuples
+MOST_IN_VAIN = 400_000  # if none of them is fake
+_AT_ONCE = 20_000
 
 
 class MembershipAttack(Attack):
@@ -37,6 +41,7 @@ class MembershipAttack(Attack):
     name = "membership"
     title = "who is in the data"
     question = "singling out"
+    bears_on = "membership"
     of_insensitive = True
 
     def refuses(self, view: ReleaseView) -> str | None:  # noqa: ARG002
@@ -79,6 +84,132 @@ class Known(NamedTuple):
     view: ReleaseView
     members: People
     others: People
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketContents:
+    """A sliced table as an adversary sees it who asks which buckets match a tuple: no linkage between parts.
+
+    Li, Li, Zhang and Molloy, Definition 5: a bucket matches a tuple iff it shows the tuple's value of every part.
+
+    >>> contents = BucketContents.of(np.array([0, 0, 1]), [np.array([0, 1, 1]), np.array([0, 1, 0])])
+    >>> contents.sizes.tolist(), [np.diff(part.start).tolist() for part in contents.parts]
+    ([2, 1], [[1, 2], [2, 1]])
+    """
+
+    sizes: IntArray  # (n_buckets,) records
+    parts: tuple[Pairs, ...]  # of each part, its values and their buckets
+
+    @property
+    def n_buckets(self) -> int:
+        """Number of buckets."""
+        return len(self.sizes)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return int(self.sizes.sum())
+
+    @classmethod
+    def of(
+        cls, bucket: AnyIntArray, values: Sequence[AnyIntArray], records: AnyIntArray | None = None
+    ) -> BucketContents:
+        """Build from rows: the bucket of each, its value of each part and, if rows are many records, how many.
+
+        Each part's values may stand in an order of their own within a bucket.
+        """
+        weights = np.ones(len(bucket), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
+        buckets, n_buckets = bucket.astype(np.int32), int(bucket.max(initial=-1)) + 1
+        columns = [(part.astype(np.int32), int(part.max(initial=-1)) + 1) for part in values]
+        parts = tuple(count_pairs(*column, buckets, n_buckets, weights) for column in columns)
+        return cls(sum_groups(buckets, weights, n_buckets), parts)
+
+    def score(self, codes: CodeArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return for each tuple its number of matching buckets, its matching degree and its expected copies."""
+        # Values of all parts are numbered through: those of the j-th part from value_first[j] on.
+        value_first = np.cumsum([0, *(len(part.start) - 1 for part in self.parts)])[:-1].astype(np.int64)
+        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.start) for part in self.parts]))])
+        bucket, count = (np.concatenate([part[column] for part in self.parts]) for column in (1, 2))
+        return score_tuples(codes, value_first, first.astype(np.int64), bucket, count, self.sizes)
+
+    def mark_unknown(self, tuples: AnyIntArray) -> CodeArray:
+        """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
+        n_values = np.array([len(part.start) - 1 for part in self.parts])[:, np.newaxis]
+        return np.where((tuples >= 0) & (tuples < n_values), tuples, -1).astype(np.int32)
+
+    def n_shown(self) -> IntArray:
+        """(n_parts, n_buckets) how many distinct values each bucket shows of each part."""
+        shown = [np.bincount(part.second, minlength=self.n_buckets) for part in self.parts]
+        return np.array(shown, dtype=np.int64).reshape(len(self.parts), self.n_buckets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """How strongly the table suggests each tuple.
+
+    The matching degree is the sum over buckets of f(t,B), the product of the shares of the tuple's values in the
+    bucket (Li et al., section 4.1). A bucket has f(t,B) |B| copies of it on average over all ways to link the parts.
+    The popularity is the number of copies if all buckets were one, which the published values tell under any grouping.
+    """
+
+    matching_buckets: IntArray  # (n_tuples,)
+    matching_degree: FloatArray
+    expected_copies: FloatArray
+    popularity: FloatArray
+
+    @property
+    def excess(self) -> FloatArray:
+        """Expected copies over popularity: what the grouping adds; 0 for a tuple that matches nowhere."""
+        known = self.popularity > 0
+        return np.divide(self.expected_copies, self.popularity, out=np.zeros(len(known)), where=known)
+
+    @classmethod
+    def of(cls, contents: BucketContents, tuples: AnyIntArray) -> Scores:
+        """Score ``tuples``, (n_parts, n_tuples) values; -1 is a value that the table does not show.
+
+        >>> contents = BucketContents.of(np.array([0, 0, 1, 1]), [np.array([0, 1, 1, 1]), np.array([0, 1, 1, 1])])
+        >>> scores = Scores.of(contents, np.array([[0, 1, 0], [0, 1, -1]]))
+        >>> scores.matching_buckets.tolist(), scores.expected_copies.tolist(), scores.popularity.tolist()
+        ([1, 2, 0], [0.5, 2.5, 0.0], [0.25, 2.25, 0.0])
+        """
+        codes = contents.mark_unknown(tuples)
+        found = contents.score(codes)
+        popularity = np.full(codes.shape[1], float(contents.n_records))
+        for part, values in zip(contents.parts, codes, strict=True):
+            records = np.diff(np.append(0, np.cumsum(part.records))[part.start])  # of each value
+            popularity *= np.append(records, 0)[values] / contents.n_records
+        return cls(*found, popularity)
+
+
+def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.random.Generator) -> CodeArray:
+    """Return (n_parts, at most n) fake tuples, independent of each other and uniform over all distinct ones.
+
+    ``originals`` is (n_parts, n_tuples). A bucket is drawn in proportion to the tuples that it forms and one of
+    these evenly; a tuple that m buckets form comes up m times as often, so it is kept with probability 1/m. There are
+    fewer than n, or none, where fakes are so rare that they do not come up in time.
+    """
+    shown = np.log(contents.n_shown()).sum(axis=0)
+    chance = np.exp(shown - shown.max())
+    chance /= chance.sum()
+    entries = []  # of each part, bucket b shows the values at first[b]:first[b + 1]
+    for part in contents.parts:
+        first, order = group_items(part.second, contents.n_buckets)
+        entries.append((first, np.repeat(np.arange(len(part.start) - 1), np.diff(part.start))[order]))
+    known = originals[:, same_rows(list(originals))[0]] if originals.size else originals
+    kept: list[CodeArray] = []
+    n_kept = proposed = 0
+    while n_kept < n and proposed < (MOST_PROPOSALS if n_kept else MOST_IN_VAIN):
+        bucket = rng.choice(contents.n_buckets, size=_AT_ONCE, p=chance)
+        proposals = np.empty((len(contents.parts), _AT_ONCE), dtype=np.int32)
+        for row, (first, values) in zip(proposals, entries, strict=True):
+            row[:] = values[first[bucket] + rng.integers(np.diff(first)[bucket])]
+        accepted = rng.random(_AT_ONCE) * contents.score(proposals)[0] < 1
+        fakes = proposals[:, accepted]
+        fakes = fakes[:, find_rows(list(known), list(fakes)) < 0]
+        kept.append(fakes)
+        n_kept += fakes.shape[1]
+        proposed += _AT_ONCE
+    return np.concatenate(kept, axis=1)[:, :n]
 
 
 def attack_tuples(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from shoal.attacks.base import TREATED, People
+from shoal.attacks.downcoding import Nested
 from shoal.attacks.parts import Secret
 from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.view import ReleaseView, build_known_tree, encode_together
@@ -16,10 +18,13 @@ from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
 from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
+from shoal.plan.reader import Refused, dominate, explain
 from shoal.release.sliced.table import number_rows
 
 DRAWS = 200  # of who has which value in each class
 PRIOR = 4.0  # draws that a class's own shares count for
+STEPWISE = ("mondrian", "sweep", "local-suppression")  # methods that make every finer class that holds
+MOST_SETS = 400  # of refused groups, that are explained for the people asked about
 
 
 class MinimalityAttack(LearnedAttack):
@@ -28,7 +33,10 @@ class MinimalityAttack(LearnedAttack):
     Wong, Fu, Wang and Pei, "Minimality attack in privacy preserving data publishing" (VLDB 2007). The adversary knows
     the quasi values of everybody in the data, the method, and what it promises. Incognito takes the best levels: with
     one attribute a level lower, classes with more records than may be withheld break the promise. Ways are drawn at
-    random and counted. Classes of other methods overlap, so that it is not known who is in which.
+    random and counted. Of the other methods, the transparent reader explains groups that are not a class: Mondrian
+    would have cut a class into the children of a label had all of them satisfied the models, the sweep would have
+    published any finer label with enough people, and local suppression any combination of values. People whom no
+    class covers were withheld, because together they fail.
 
     It applies if the promise is about how often sensitive values occur in a class, whichever they are: l-diversity of
     any kind. The levels below a published one are known if the policy is.
@@ -43,17 +51,18 @@ class MinimalityAttack(LearnedAttack):
         reason = super().refuses(view)
         if reason is not None:
             return reason
+        if any("labels" in view.manifest["attributes"][name] for name in view.secrets):
+            return (
+                "sensitive values are published under labels, so their counts are not known; decoding tries its labels"
+            )
         method, chosen = view.manifest.get("method"), view.manifest.get("method_parameters", {})
-        if method == "sweep":
-            return "classes of the sweep overlap, so it is not known who is in which; decoding tries its labels"
-        if method != "incognito" or chosen.get("recode"):
-            return "it applies to full-domain generalization, which stops where nothing finer holds"
+        stops = method in STEPWISE or (method == "incognito" and not chosen.get("recode"))
+        if not stops and not view.manifest.get("withheld"):
+            return "no record was withheld, and the method does not try all finer classes of the same records"
         if view.treatments.of_quasi:
             return TREATED
         if "sample" in view.manifest:
             return "who of the source was drawn into the sample is not known, and so not who is in which class"
-        if view.manifest.get("withheld"):
-            return "records were withheld, and which classes they would have broken is not known"
         if len(view.secrets) > 1:
             return "there are several sensitive attributes, and which of them forbade smaller classes is not known"
         models = read_promises(view)
@@ -66,13 +75,42 @@ class MinimalityAttack(LearnedAttack):
         return not_their_own(view)
 
     def learn(self, view: ReleaseView, secret: Secret, everybody: People, rng: np.random.Generator) -> Beliefs:
-        """Draw ways to deal each class's values, and keep those that explain why it was not made smaller."""
+        """Explain why classes were not made smaller, and why records were withheld."""
+        if secret.edges is not None:
+            raise UsageError("sensitive values were put into groups, so it is not known how often each occurs")
+        models, withheld = read_promises(view), len(everybody) - view.n_rows
+        if view.manifest.get("method") == "incognito" and not view.manifest.get("withheld"):
+            return self._learn_levels(view, secret, everybody, models, rng)
+        published = np.rint(secret.marginal * view.n_rows).astype(np.int64)
+        whole = Whole.of(published)
+        absent = np.zeros(len(published))
+        if withheld > 0:
+            size = np.array([min(withheld, int(published.sum()))])
+            absent = dominate(published[np.newaxis], size, models, whole)[0][0]
+
+        def beliefs(people: People) -> FloatArray:
+            found = np.zeros((len(people), len(published)))
+            if view.manifest.get("method") in STEPWISE:
+                explain_refused(view, secret, (everybody, people), models, found, rng)
+            found[view.copies(people.codes, people.numbers, near=False)[0] == 0] = absent
+            return found
+
+        return beliefs
+
+    def _learn_levels(
+        self,
+        view: ReleaseView,
+        secret: Secret,
+        everybody: People,
+        models: Sequence[PrivacyModel],
+        rng: np.random.Generator,
+    ) -> Beliefs:
+        """Draw ways to deal each class's values, and keep those that explain why no level is lower."""
         members = Members.of(view, secret, everybody)
         whole = Whole.of(np.bincount(members.values, minlength=len(secret.values)))
-        models = read_promises(view)
-        refused = _lower_levels(view, everybody, members.class_of)
-        seen, drawn = _draw_explaining(members, refused, models, whole, len(secret.values), rng)
-        counts = secret.count_in_classes(view.parts[0])
+        lower = _lower_levels(view, everybody, members.class_of)
+        seen, drawn = _draw_explaining(members, lower, models, whole, len(secret.values), rng)
+        counts = secret.count_in_classes(view.parts[0], np.arange(len(view.parts[0].records)))
         shares: FloatArray = counts / counts.sum(axis=1, keepdims=True)
         likely = (seen + PRIOR * shares[members.class_of_kind]) / (drawn + PRIOR)
 
@@ -81,6 +119,60 @@ class MinimalityAttack(LearnedAttack):
             return np.append(likely, np.zeros((1, likely.shape[1])), axis=0)[kind]
 
         return beliefs
+
+
+def explain_refused(
+    view: ReleaseView,
+    secret: Secret,
+    groups: tuple[People, People],
+    models: Sequence[PrivacyModel],
+    found: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Write what is believed of the second of two *groups* of people, in whose classes finer groups were refused.
+
+    The first group is everybody in the data, by whom finer groups are counted. ``found`` is (n, n_values). People in
+    several refused groups are believed to have what the group that says most says.
+    """
+    part, method = view.parts[0], view.manifest["method"]
+    class_of = [view.find_classes(part, people) for people in groups]
+    stated = [each["parameters"] for each in view.manifest["guarantees"]]
+    least = max(math.ceil(each.get(key, 1)) for each in stated for key in ("k", "l"))
+    if method == "local-suppression":
+        ways = [[list(people.codes.T) for people in groups]]
+    else:
+        levels = [Nested.of(view, a, groups[0]) for a in range(len(view.known))]
+        labels = view.read_records(np.unique(part.pairs.pair_of, return_index=True)[1])[0]
+        ways = [
+            [[each.find_children(labels[own, a], people)] for own, people in zip(class_of, groups, strict=True)]
+            for a, each in enumerate(levels)
+        ]
+    whole = Whole.of(np.rint(secret.marginal * view.n_rows).astype(np.int64))
+    for everybody, asked in ways:
+        known = np.flatnonzero((class_of[0] >= 0) & (everybody[0] >= 0))
+        group, first = number_rows([class_of[0][known], *(column[known] for column in everybody)], len(known))
+        rows, sizes = known[first], np.bincount(group)
+        owner, records = class_of[0][rows], part.records[class_of[0][rows]]
+        usable = (sizes >= least) & (sizes < records)
+        if method == "mondrian":  # all children of a label, or none
+            total, fits = np.bincount(owner, sizes), np.bincount(owner, ~usable)
+            usable &= (fits[owner] == 0) & (total[owner] <= records)
+        own = find_rows([class_of[0][rows], *(column[rows] for column in everybody)], [class_of[1], *asked])
+        own[(class_of[1] < 0) | (asked[0] < 0)] = -1
+        sets = owner.astype(np.int64) if method == "mondrian" else np.arange(len(rows))
+        wanted = np.unique(sets[own[own >= 0]][usable[own[own >= 0]]])
+        chosen = np.flatnonzero(usable & np.isin(sets, rng.permutation(wanted)[:MOST_SETS]))
+        chosen = chosen[np.argsort(sets[chosen], kind="stable")]
+        if not len(chosen):
+            continue
+        classes, place = np.unique(owner[chosen], return_inverse=True)
+        counts = np.rint(secret.count_in_classes(part, classes)).astype(np.int64)
+        posterior = np.zeros((len(rows) + 1, found.shape[1]))  # the last is of people in no refused group
+        number = np.unique(sets[chosen], return_inverse=True)[1]
+        posterior[chosen] = explain(counts, Refused(sizes[chosen], place, number), models, whole, rng)
+        said = posterior[own]
+        more = said.max(axis=1) > found.max(axis=1)
+        found[more] = said[more]
 
 
 def read_promises(view: ReleaseView) -> list[PrivacyModel]:
@@ -105,8 +197,6 @@ class Members:
     @classmethod
     def of(cls, view: ReleaseView, secret: Secret, everybody: People) -> Members:
         """Find everybody's class, which must have as many people as records."""
-        if secret.edges is not None or "labels" in view.manifest["attributes"][secret.name]:
-            raise UsageError("sensitive values were put into groups, so it is not known how often each occurs")
         part = view.parts[0]
         class_of = view.find_classes(part, everybody)
         if (class_of < 0).any() or (np.bincount(class_of, minlength=len(part.records)) != part.records).any():
@@ -125,7 +215,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refused:
+class LowerLevels:
     """Smaller classes that the method did not allow, in sets of which each would have been made as a whole."""
 
     person: IntArray  # (m,) people of the smaller classes, set by set
@@ -136,7 +226,7 @@ class Refused:
 
 def _draw_explaining(
     members: Members,
-    refused: Refused,
+    refused: LowerLevels,
     models: Sequence[PrivacyModel],
     whole: Whole,
     n_values: int,
@@ -166,7 +256,7 @@ def _draw_explaining(
     return seen.reshape(-1, n_values) / people[:, None], drawn
 
 
-def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> Refused:
+def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -> LowerLevels:
     """Return the classes of all levels that are lower in one attribute, as far as these are known."""
     person: list[IntArray] = []
     group: list[IntArray] = []
@@ -188,4 +278,4 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
     if not owner:
         raise UsageError("nothing tells what lies below the published levels; give the policy")
     budget = 0 if view.policy is None else int(view.policy.max_withheld * len(everybody))
-    return Refused(np.concatenate(person), np.concatenate(group), np.concatenate(owner), budget)
+    return LowerLevels(np.concatenate(person), np.concatenate(group), np.concatenate(owner), budget)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shoal.attacks.kernels import Entries
 from shoal.attacks.treatments import Treatments
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import Pairs, count_pairs, gather_entries
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree
@@ -74,11 +74,18 @@ class ViewPart:
 
     known: BoolArray  # (n_known,) which of the quasi attributes it has
     boxes: Boxes
-    spans: FloatArray  # (n_boxes, 2 n_known) from and below, as numbers; NaN for categories
+    spans: FloatArray  # (n_spans, 2) from and below, as numbers, of labels; the first is NaN, for categories
+    places: CodeArray  # (n_boxes, n_known) which of the spans each label has
     index: BoxIndex
     owner: IntArray | None  # (n_boxes,) the class of each box; None: every box is one
     records: IntArray  # (n_classes,) published rows
     pairs: Pairs  # of classes and buckets
+
+    def measure_widths(self, boxes: IntArray) -> IntArray:
+        """Return (n, n_known) how many codes the labels of some boxes cover."""
+        hulls, gaps = self.boxes.hulls[boxes], self.boxes.uneven[boxes]
+        covered = np.append(np.bitwise_count(self.index.bits).sum(axis=1), 0)[gaps]
+        return np.where(gaps < 0, hulls[:, 1::2] - hulls[:, ::2], covered).astype(np.int64)
 
 
 def read_parts(
@@ -111,7 +118,11 @@ def read_parts(
             _part(space, each, boxes, number[place], bucket, n_buckets)
             for each, boxes, number, (_, place) in zip(linkables, space.releases, numbers, contents, strict=True)
         ]
-    return space, tuple(parts), tuple(_labels(space, name, columns, linkables) for name in space.attributes)
+    stated = tuple(_labels(space, name, columns, linkables) for name in space.attributes)
+    for cover in space.covers:  # their ranges are enough from here on, and there may be a label for every row
+        (cover.attribute.labels or {}).clear()
+    space = replace(space, covers=tuple(replace(cover, labels=()) for cover in space.covers))
+    return space, tuple(parts), stated
 
 
 def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
@@ -166,14 +177,17 @@ def _part(
     at = [space.attributes.index(column.name) for column in each.columns]
     known = np.zeros(len(space.attributes), dtype=np.bool_)
     known[at] = True
-    spans = np.full((len(each.labels), 2 * len(known)), np.nan)
+    spans, places = np.full((1, 2), np.nan), np.zeros((len(each.labels), len(known)), dtype=np.int32)
     for place, (column, a) in enumerate(zip(each.columns, at, strict=True)):
-        spans[:, 2 * a : 2 * a + 2] = spans_of(column)[each.labels[:, place]]
+        if column.kind in ("number", "date"):
+            places[:, a] = each.labels[:, place] + len(spans)
+            spans = np.append(spans, spans_of(column), axis=0)
     n_classes = int(each.owner.max()) + 1
     return ViewPart(
         known=known,
         boxes=boxes,
         spans=spans,
+        places=places,
         index=BoxIndex(*grow_tree(boxes.hulls), space.bits),
         owner=None if each.agreement is None else each.owner,
         records=np.bincount(class_of, minlength=n_classes),
@@ -216,9 +230,9 @@ def spans_of(column: LinkColumn) -> FloatArray:
     for side, key in enumerate(("from", "below")):
         ends = [(number, cover[key]) for number, cover in enumerate(column.covers) if cover.get(key) is not None]
         spans[[number for number, _ in ends], side] = read_numbers([str(end) for _, end in ends], column.kind)
-    listed = [(number, value) for number, cover in enumerate(column.covers) for value in cover.get("values", ())]
-    owner = np.array([number for number, _ in listed], dtype=np.int64)
-    found = read_numbers([value for _, value in listed], column.kind, column.format)
+    owner = np.repeat(np.arange(len(spans)), [len(cover.get("values", ())) for cover in column.covers])
+    listed = [value for cover in column.covers for value in cover.get("values", ())]
+    found = read_numbers(listed, column.kind, column.format)
     np.fmin.at(spans[:, 0], owner, found)
     np.fmax.at(spans[:, 1], owner, np.nextafter(found, np.inf))
     return spans
@@ -232,13 +246,13 @@ def read_numbers(values: pa.Array | Sequence[str | None], kind: str, form: str |
 
 
 def scales_of(parts: Sequence[ViewPart]) -> FloatArray:
-    """Return (n_known,) how far apart the numbers of each attribute are at most."""
-    spans = np.concatenate([part.spans for part in parts])
-    finite = np.where(np.isfinite(spans), spans, np.nan)
-    with np.errstate(invalid="ignore"):
-        lows = np.fmin.reduce(finite, axis=0)
-        highs = np.fmax.reduce(finite, axis=0)
-    return np.asarray(np.maximum(highs[1::2] - lows[::2], 1e-12))
+    """Return (n_known,) how far apart the numbers of each attribute are at most, NaN for categories."""
+    found = []
+    for a in range(len(parts[0].known)):
+        ends = np.concatenate([part.spans[np.unique(part.places[:, a])] for part in parts])
+        finite = np.where(np.isfinite(ends), ends, np.nan)
+        found.append(np.maximum(np.fmax.reduce(finite[:, 1]) - np.fmin.reduce(finite[:, 0]), 1e-12))
+    return np.array(found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -317,12 +331,13 @@ class Secret:
             format=entry.get("format"),
         )
 
-    def count_in_classes(self, part: ViewPart) -> FloatArray:
-        """Return (n_classes, n_values) how many records of each class of its part have each value."""
-        shape = len(part.records), len(self.values)
-        owner = rows_of(part.pairs.start)[rows_of(self.entries.start)]
-        key = owner * shape[1] + self.entries.value
-        return np.bincount(key, self.entries.weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    def count_in_classes(self, part: ViewPart, classes: AnyIntArray) -> FloatArray:
+        """Return (n, n_values) how many records of some classes of its part have each value."""
+        row, pair = gather_entries(part.pairs.start, classes)
+        spread, place = gather_entries(self.entries.start, pair)
+        shape = len(classes), len(self.values)
+        key = row[spread] * shape[1] + self.entries.value[place]
+        return np.bincount(key, self.entries.weight[place], shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
     def codes(self, column: pa.ChunkedArray) -> CodeArray:
         """Return (n,) which of the values each one of a column of people is, -1 for those that are not published."""

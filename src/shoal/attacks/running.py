@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from shoal.attacks.base import FEW, FEWEST, N_TARGETS, Attack, People, Refusal, Trials
+from shoal.attacks.base import FEW, FEWEST, N_TARGETS, Attack, People, Refusal, Trials, verdict
 from shoal.attacks.sensitive import SensitiveAttack, by_column
 from shoal.attacks.view import ReleaseView
 from shoal.audit.counting import RowCounts
@@ -21,6 +21,7 @@ from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.progress import Progress, show_progress
 from shoal.core.registry import discover
 from shoal.core.results import Finding
+from shoal.engines.local import release_memory
 from shoal.linking.linkable import read_columns
 from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
@@ -94,15 +95,17 @@ def attack(
     for stated, table in (("source", people), ("control table", strangers)):
         if table is not None and len(table) < FEWEST:
             raise InputError(f"the {stated} has fewer than {FEWEST} records: so few people tell nothing")
-    known = Known(view, people, members, strangers)
-    wide = known.widen() if any(kind.of_insensitive for kind in chosen.values()) else known
-    found: list[Trials | Refusal] = []
+    known, wide = Known(view, people, members, strangers), None
+    found: dict[str, list[Trials | Refusal]] = {}
     with show_progress(progress) as showing, showing.step("attacking", len(chosen), unit="attacks") as step:
-        for name, kind in chosen.items():
-            each = kind(targets, register=names, others=views)
-            found += try_attack(each, known, wide, None if seed is None else [seed, *name.encode()])
+        for name in sorted(chosen, key=lambda name: chosen[name].of_insensitive):  # only the last need the wide view
+            if wide is None and chosen[name].of_insensitive:
+                wide = known.widen()
+            release_memory()
+            each = chosen[name](targets, register=names, others=views)
+            found[name] = try_attack(each, known, wide or known, None if seed is None else [seed, *name.encode()])
             step.advance(1)
-    return found
+    return [each for name in chosen for each in found[name]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,6 +217,34 @@ def _people(
     person = np.asarray(owner.indices).astype(np.int32)
     order = np.argsort(person, kind="stable")
     return view.people(rows.select(names).take(pa.array(order)), stated, person=person[order])
+
+
+Bearing: TypeAlias = Callable[[Trials], str | None]
+
+
+def find_bearing(folder: Path) -> Bearing:
+    """Return a function that says on which risk of the decision record a result bears.
+
+    A quasi value that was hidden and learned bears on none of them.
+    """
+    found, kinds = find_release(folder), discover("shoal.attacks", Attack)
+    roles = {} if found is None else {name: entry["role"] for name, entry in found[1]["attributes"].items()}
+    return lambda each: None if roles.get(each.about or "") == "quasi" else kinds[each.attack].bears_on
+
+
+def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list[dict[str, Any]]:
+    """Return the results of the attacks that were tried, as the decision record reads them."""
+    kinds = discover("shoal.attacks", Attack)
+    return [
+        {
+            **each.as_dict(),
+            "title": kinds[each.attack].title,
+            "verdict": verdict(each),
+            "bears_on": bears_on(each),
+        }
+        for each in found
+        if isinstance(each, Trials)
+    ]
 
 
 def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:

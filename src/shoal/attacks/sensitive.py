@@ -17,7 +17,7 @@ from shoal.attacks.base import N_TARGETS, NOBODYS, Attack, People, Trials
 from shoal.attacks.exposure import Outcomes, find_labels, judge
 from shoal.attacks.parts import Secret
 from shoal.attacks.view import UNKNOWN, Left, ReleaseView, match_texts
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.release.sliced.table import number_rows
 
@@ -34,6 +34,11 @@ class Answers:
     blind: AnyIntArray  # said without looking at who is left
     truth: AnyIntArray
     belief: FloatArray  # how much the adversary believes in the guess; only its order counts
+
+    def select(self, rows: IntArray) -> Answers:
+        """Return the answers about some of the people."""
+        own = self.guess[rows], self.blind[rows], self.truth[rows], self.belief[rows]
+        return Answers(self.people[rows], *own)
 
     def count(self, view: ReleaseView) -> Outcomes:
         """Return which answers are right."""
@@ -62,6 +67,7 @@ class SensitiveAttack(Attack):
 
     of_records: ClassVar[bool] = False  # whether it asks which published records can be a person's
     of_values: ClassVar[bool] = False  # and what values these have, one by one
+    of_hidden: ClassVar[bool] = False  # whether generalized quasi attributes are found out, too
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: there must be a sensitive attribute and, where it asks for them, records of people."""
@@ -168,9 +174,27 @@ def find_share(weights: FloatArray, guess: AnyIntArray) -> FloatArray:
 
 def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
     """Return the views that an attack is tried on: of one that finds out sensitive values, each with one of them."""
-    if not isinstance(attack, SensitiveAttack) or not view.secrets:
+    if not isinstance(attack, SensitiveAttack):
         return [view]
-    return [replace(view, secrets={name: secret}) for name, secret in view.secrets.items()]
+    found = [replace(view, secrets={name: secret}) for name, secret in view.secrets.items()]
+    if attack.of_hidden and attack.refuses(view) is None:
+        found += hide_quasi(view)
+    return found or [view]
+
+
+def hide_quasi(view: ReleaseView) -> list[ReleaseView]:
+    """Return a view for each generalized quasi attribute, in which its values are to be found out by the others."""
+    found, entries = [], view.manifest["attributes"]
+    for name in view.known if len(view.known) > 1 and view.sliced is None else ():
+        if "labels" not in entries[name]:
+            continue
+        manifest = {**view.manifest, "attributes": {**entries, name: {**entries[name], "role": "sensitive"}}}
+        try:
+            hidden = ReleaseView.of(view.rows, manifest, view.policy)
+        except (InputError, UsageError):  # its labels do not list the values that they cover
+            continue
+        found.append(replace(hidden, secrets={name: hidden.secrets[name]}))
+    return found
 
 
 def certain(view: ReleaseView, left: Left) -> BoolArray:
@@ -224,6 +248,7 @@ def mode(secret: Secret) -> int:
     return int(secret.marginal.argmax())
 
 
+BLOCK = 2**14  # people about whom beliefs are held at a time
 LIFT = 2.0  # of a value's share, from which on skewness suspects somebody of it
 
 
@@ -398,9 +423,12 @@ class BackgroundKnowledgeAttack(SecretAttack):
         """Say how many of all people of the source are left with their own value, which is exact."""
         truth = targets.secrets[secret.name]
         person, first = number_rows([*targets.codes.T, truth + 1], len(targets))
-        weights = rule_out(view.believe(secret, targets[first]), truth[first], self.exclusions)
-        own = weights[np.arange(len(first)), truth[first]] * (truth[first] >= 0)
-        share = own / np.maximum(weights.sum(axis=1), 1e-300)
+        share = np.zeros(len(first))
+        for begin in range(0, len(first), BLOCK):
+            own = targets[first[begin : begin + BLOCK]]
+            true = own.secrets[secret.name]
+            weights = rule_out(view.believe(secret, own), true, self.exclusions)
+            share[begin : begin + BLOCK] = find_share(weights, true)
         alone = int(np.bincount(person)[share > 1 - 1e-9].sum())
         worst = (
             f"with the best {self.exclusions} ruled out, {alone:,} of {len(targets):,} people of the source are left "
@@ -437,6 +465,7 @@ class ExternalAttack(SecretAttack):
     name = "external"
     title = "whose record can be found with a register of names"
     question = "singling out"
+    bears_on = "identity"
     of_records = of_values = True
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:

@@ -26,6 +26,7 @@ DEPTHS = (100, 500, 1000)  # of the likeliest predicates, each of which is repor
 OF_DEPTH = ALARMS / 20  # the worst of some depths is chosen, and predicates that overlap are right or wrong together
 ROUNDS = 2000
 _MOST = 64
+_REPEATED = 50  # records with the same predicate, on average, among which enough different ones are looked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +59,7 @@ class Predicates:
         predicate, attribute = np.nonzero(self.label != NOTHING)  # of each condition
         label, reach = self.label[predicate, attribute], self.reach[predicate, attribute]
         column, gaps = attribute.copy(), np.full(len(attribute), -1, dtype=np.int64)
-        low, high, places = np.zeros_like(gaps), np.zeros_like(gaps), []
+        low, high, columns = np.zeros_like(gaps), np.zeros_like(gaps), dict(enumerate(people.codes.T))
         for a, stated in enumerate(view.labels):
             within, near = (np.flatnonzero((attribute == a) & asked) for asked in (reach == 0, reach > 0))
             of, middles = label[within], stated.middles[label[near]]
@@ -67,11 +68,13 @@ class Predicates:
             edges, numbers = np.unique(np.concatenate([begins, ends])), people.numbers[:, a]
             low[near], high[near] = np.searchsorted(edges, begins) + 1, np.searchsorted(edges, ends) + 1
             column[near] += len(view.labels)
-            places.append(np.where(np.isfinite(numbers), np.searchsorted(edges, numbers, side="right"), -1))
+            if len(near):
+                place = np.where(np.isfinite(numbers), np.searchsorted(edges, numbers, side="right"), -1)
+                columns[a + len(view.labels)] = place.astype(np.int32)
         start = np.searchsorted(predicate, np.arange(len(self) + 1))
-        columns = np.concatenate([people.codes.T, np.stack(places).astype(np.int32), people.person[np.newaxis]])
+        used, column = np.unique(column, return_inverse=True)
         asked = kernels.Conditions(start, column, low, high, gaps)
-        return count_fulfilling(columns, asked, view.space.bits, most)
+        return count_fulfilling(np.stack([*(columns[a] for a in used), people.person]), asked, view.space.bits, most)
 
 
 def count_fulfilling(columns: CodeArray, asked: kernels.Conditions, bits: KeyArray, most: int) -> IntArray:
@@ -111,6 +114,7 @@ class PredicateAttack(Attack):
     """
 
     question = "singling out"
+    bears_on = "identity"
     of_people = False
 
     @abstractmethod
@@ -223,14 +227,17 @@ def find_likeliest(view: ReleaseView, n: int, rng: np.random.Generator) -> Predi
     """
     columns = Columns.of(view)
     read = [_choose(columns, ways) for ways in _link_records(view)]
-    every = Candidates(*(np.concatenate(own) for own in zip(*read, strict=True)))
+    every = read[0] if len(read) == 1 else Candidates(*(np.concatenate(own) for own in zip(*read, strict=True)))
     asked = np.flatnonzero((every.label != NOTHING).any(axis=1))
     if not len(asked):
         raise UsageError("the release shows nothing to tell people apart by: every label covers everything")
     order = rng.permutation(asked)
     order = order[np.lexsort((every.rarity[order], -every.score[order]))]
-    _, first = number_rows([every.far[order], *(every.label[order].T + 1)], len(order))
-    best = order[np.sort(first)[:n]]
+    for some in (order[: _REPEATED * n], order):  # the likeliest are enough unless many say the same
+        _, first = number_rows([every.far[some], *(every.label[some].T + 1)], len(some))
+        best = some[np.sort(first)[:n]]
+        if len(best) == n:
+            break
     reach = columns.blurs * np.append(0.0, REACHES)[every.far[best], np.newaxis]
     return Predicates(every.label[best], np.where(every.label[best] != NOTHING, reach, 0.0))
 
@@ -288,34 +295,48 @@ class Columns:
         *chance* is (n,) how likely a record's labels belong together. The commonest of the treated labels go first.
         """
         treated = np.flatnonzero((self.blurs > 0) | (self.moved > 0))
+        if not len(treated):
+            yield self._score(labels, 0, chance)
+            return
         kept = np.unique(np.linspace(0, len(treated), MOST_KEPT + 1).astype(int))
         for far in range(1, len(self.shares)) if len(self.shares) > 1 else (0,):
-            shares = np.stack([own[label] for own, label in zip(self.shares[far], labels.T, strict=True)], axis=1)
-            shares[labels == NOTHING] = 1.0
-            rank = np.argsort(np.argsort(shares[:, treated], axis=1), axis=1)
+            shares = [np.where(labels[:, a] != NOTHING, self.shares[far][a][labels[:, a]], 1.0) for a in treated]
+            rank = np.argsort(np.argsort(np.array(shares).reshape(-1, len(labels)), axis=0), axis=0).T
             for n_kept in kept[far > 1 :]:
                 asked = labels != NOTHING
                 asked[:, treated] &= rank < n_kept
-                yield self._score(np.where(asked, labels, NOTHING), shares, far, chance)
+                yield self._score(np.where(asked, labels, NOTHING), far, chance)
             for alone in np.flatnonzero(self.moved > 0) if far < 2 else ():  # whatever it was moved to, somebody has it
                 asked = np.arange(labels.shape[1]) == alone
-                yield self._score(np.where(asked, labels, NOTHING), shares, far, chance)
+                yield self._score(np.where(asked, labels, NOTHING), far, chance)
 
-    def _score(self, label: CodeArray, shares: FloatArray, far: int, chance: FloatArray) -> Candidates:
-        """Return predicates with the chance that each isolates one person, given the shares of all labels."""
-        asked = label != NOTHING
-        shares = np.where(asked, shares, 1.0)
-        blurred = asked & (self.blurs > 0)
-        moved = np.where(asked & (asked.sum(axis=1) > 1)[:, np.newaxis], self.moved, 0.0)
-        own = chance * np.where(blurred, self.stay[far], 1.0).prod(axis=1) * (1 - moved * (1 - shares)).prod(axis=1)
-        # A record that shows the same in all columns without noise meets it, too, with this chance.
-        alike = chance * np.where(blurred, shares, 1.0).prod(axis=1) * (1 - moved).prod(axis=1)
-        group, _ = number_rows(list(np.where(blurred, 0, label + 1).T), len(label))
+    def _score(self, label: CodeArray, far: int, chance: FloatArray) -> Candidates:
+        """Return predicates with the chance that each isolates one person."""
+        label += 1  # in place: for millions of rows, a copy takes much memory
+        group, _ = number_rows(list(label.T[self.blurs <= 0]) if self.blurs.any() else list(label.T), len(label))
+        label -= 1
         others = np.bincount(group)[group] - 1
-        rarity = np.log(np.maximum(shares, 1e-300)).sum(axis=1)
-        unseen = self.unseen + self.n_rows * (1 - (1 - moved).prod(axis=1))  # who show something else
-        score = own * (1 - alike) ** others * np.exp(-unseen * np.exp(rarity))
-        return Candidates(label, np.full(len(label), far, dtype=np.int32), score, rarity)
+        del group
+        several = np.count_nonzero(label != NOTHING, axis=1) > 1
+        own, alike, still, rarity = chance.copy(), chance.copy(), np.ones(len(label)), np.zeros(len(label))
+        for stated, codes, blur, moved, stay in zip(
+            self.shares[far], label.T, self.blurs, self.moved, self.stay[far], strict=True
+        ):
+            asked = codes != NOTHING
+            share = np.where(asked, stated[codes], 1.0)
+            rarity += np.log(np.maximum(share, 1e-300))
+            if blur > 0:
+                own *= np.where(asked, stay, 1.0)
+                alike *= share  # a record that shows the same in all columns without noise meets it, too, so likely
+            if moved > 0:
+                stays = 1 - np.where(asked & several, moved, 0.0)
+                own *= stays + (1 - stays) * share
+                alike *= stays
+                still *= stays
+        own *= (1 - alike) ** others
+        unseen = self.unseen + self.n_rows * (1 - still)  # who show something else
+        own *= np.exp(-unseen * np.exp(rarity))
+        return Candidates(label, np.full(len(label), far, dtype=np.int32), own, rarity)
 
 
 def _count_within(stated: Labels, counts: IntArray) -> FloatArray:
@@ -360,8 +381,9 @@ def _link_records(view: ReleaseView) -> Iterator[list[tuple[CodeArray, FloatArra
     tells = [stated.tells for stated in view.labels]
     parts = []
     for labels in view.read_records():
-        said = np.stack([own[label] for own, label in zip(tells, labels.T, strict=True)], axis=1)
-        parts.append(np.where(said, labels, NOTHING))
+        for own, label in zip(tells, labels.T, strict=True):
+            label[~own[label]] = NOTHING
+        parts.append(labels)
     for place, labels in enumerate(parts):
         chance = np.ones(len(labels))
         ways = [(labels, chance)]

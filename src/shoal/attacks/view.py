@@ -30,6 +30,7 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries, group_items
 from shoal.linking.linkable import encode_column
 from shoal.linking.space import Space
+from shoal.plan.reader import find_specific
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import PUBLIC, Release, find_release
@@ -42,7 +43,7 @@ from shoal.taxonomies.tree import Taxonomy
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_AT_ONCE = 1024  # queries
+_AT_ONCE = 512  # queries
 _CELLS = 2**22  # of queries and buckets
 _NEAREST = 2_000  # boxes among which the nearest is looked for
 _REACH = 2.0  # times the scale of noise: how far a number in a bucket may be from a person's own
@@ -85,6 +86,7 @@ class ReleaseView:
     sliced: SlicedTable | None
     policy: Policy | None
     treatments: Treatments
+    folder: Path | None = None  # of the public files, if the release was written
 
     @classmethod
     def read(
@@ -140,8 +142,9 @@ class ReleaseView:
             if sliced is not None and entry["role"] == "quasi" and treatments.trace(name).blur and "labels" not in entry
         }
         space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed, reach)
-        moved = np.repeat([treatments.trace(name).moved > 0 for name in space.attributes], 2)
-        parts = tuple(replace(part, spans=np.where(moved, np.nan, part.spans)) for part in parts)
+        moved = np.array([treatments.trace(name).moved > 0 for name in space.attributes])
+        if moved.any():
+            parts = tuple(replace(part, places=np.where(moved, 0, part.places).astype(np.int32)) for part in parts)
         secrets = {}
         for name, entry in entries.items():
             if entry["role"] == "sensitive":
@@ -152,6 +155,7 @@ class ReleaseView:
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
         return cls(
             manifest, table, space, parts, labels, bucket, sizes, secrets, scales_of(parts), sliced, policy, treatments,
+            folder,
         )  # fmt: skip
 
     @property
@@ -250,9 +254,9 @@ class ReleaseView:
     def find_left(self, secret: Secret, people: People) -> Left:
         """Return what is left for people whose every quasi value is known.
 
-        Each sensitive value has the records of all boxes that cover the person or, of a sliced release, p(t,.) of Li,
-        Li, Zhang and Molloy: the sum over buckets of the matching degree times the share among what matches. Where
-        no box covers somebody, and the release has one part, the nearest boxes count.
+        Each sensitive value has the records of the most specific boxes that cover the person or, of a sliced release,
+        p(t,.) of Li, Li, Zhang and Molloy: the sum over buckets of the matching degree times the share among what
+        matches. If no box covers a person, and the release has one part, the nearest boxes count.
         """
         hulls, numbers, person = self._queries(people.codes, people.numbers)
         n, n_values, held = len(hulls), len(secret.values), secret.entries
@@ -261,7 +265,7 @@ class ReleaseView:
 
         def block(rows: slice) -> None:
             own = hulls[rows], numbers[rows]
-            covering, far[rows] = self.cover(part, *own, near=self.sliced is None)
+            covering, far[rows] = self.cover_closely(part, *own, near=self.sliced is None)
             if self.sliced is None:
                 row, pair = gather_entries(part.pairs.start, covering.boxes)
                 query, factor = rows_of(covering.start)[row], np.ones(len(row))
@@ -307,7 +311,7 @@ class ReleaseView:
             own = hulls[rows], numbers[rows]
             if self.sliced is None:
                 part = self.parts[0]
-                covering, far[rows] = self.cover(part, *own, near=near)
+                covering, far[rows] = self.cover_closely(part, *own, near=near)
                 records = np.bincount(rows_of(covering.start), part.records[covering.boxes], len(own[0]))
                 found[rows] = np.where(far[rows] > 0, 0, records)
                 return
@@ -316,19 +320,20 @@ class ReleaseView:
         self.in_blocks(len(hulls), block)
         return found[person], far[person]
 
-    def read_records(self) -> list[CodeArray]:
-        """Return of each part (n_rows, n_known) the labels of its rows, -1 for attributes that it does not have."""
+    def read_records(self, rows: IntArray | None = None) -> list[CodeArray]:
+        """Return of each part (n, n_known) the labels of all rows or some, -1 for attributes that it does not have."""
+        chosen = slice(None) if rows is None else rows
         whole = [(self.rows, np.arange(self.n_rows))]
         contents = whole if self.sliced is None else [(part.distinct, part.codes) for part in self.sliced.parts]
         found = []
         for table, place in contents:
-            labels = np.full((table.num_rows, len(self.known)), -1, dtype=np.int32)
+            labels = np.full((len(place[chosen]), len(self.known)), -1, dtype=np.int32)
             for a, name in enumerate(self.known):
                 if name in table.column_names:
                     codes, texts = encode_column(table.column(name))
                     number = self.labels[a].number
-                    labels[:, a] = np.array([number[text] for text in texts], dtype=np.int32)[codes]
-            found.append(labels[place])
+                    labels[:, a] = np.array([number[text] for text in texts], dtype=np.int32)[codes][place[chosen]]
+            found.append(labels)
         return found
 
     def widen(self, tables: Sequence[pa.Table]) -> ReleaseView:
@@ -400,7 +405,7 @@ class ReleaseView:
         """
         changed = any(self.treatments.by_chance(name) for name in self.known)
         step = 0 if not near else 1 if changed else max(1, len(part.boxes.hulls) // _NEAREST)
-        gower = kernels.Gower(part.spans, self.scales, self.widths)
+        gower = kernels.Gower(part.spans, part.places, self.scales, self.widths)
         asked = np.ascontiguousarray(hulls), np.ascontiguousarray(numbers)
         start, boxes, far = kernels.find_covering(*asked, part.boxes, part.index, gower, step)
         if part.owner is None:
@@ -410,9 +415,29 @@ class ReleaseView:
         query, classes = np.divmod(once, len(part.records))
         return Covering(np.searchsorted(query, np.arange(len(hulls) + 1)), classes), far
 
+    def cover_closely(
+        self, part: ViewPart, hulls: CodeArray, numbers: FloatArray, *, near: bool
+    ) -> tuple[Covering, FloatArray]:
+        """Return the most specific of the classes that cover each query; see ``cover``.
+
+        The method puts people into the most specific class unless it moves their records. That says nothing about
+        buckets, about the classes of a plan, or about values that were changed or are unknown: all classes count then.
+        """
+        covering, far = self.cover(part, hulls, numbers, near=near)
+        changed = any(self.treatments.by_chance(name) for name in self.known)
+        several = np.diff(covering.start) > 1
+        if self.sliced is not None or part.owner is not None or changed or not several.any():
+            return covering, far
+        known = (far == 0) & (hulls[:, 1::2] - hulls[:, ::2] == 1).all(axis=1)
+        query, kept = rows_of(covering.start), np.ones(len(covering.boxes), dtype=np.bool_)
+        own = np.flatnonzero(known[query])
+        start = np.searchsorted(query[own], np.arange(len(hulls) + 1))
+        kept[own] = find_specific(start, np.arange(len(own)), part.measure_widths(covering.boxes[own]))
+        return Covering(np.searchsorted(query[kept], np.arange(len(hulls) + 1)), covering.boxes[kept]), far
+
     def find_classes(self, part: ViewPart, people: People) -> CodeArray:
-        """Return (n,) the only class of a part that covers each person, or -1."""
-        (start, classes), _ = self.cover(part, self.hulls(people.codes), people.numbers, near=False)
+        """Return (n,) the only most specific class of a part that covers each person, or -1."""
+        (start, classes), _ = self.cover_closely(part, self.hulls(people.codes), people.numbers, near=False)
         found = np.full(len(people), -1, dtype=np.int32)
         one = np.diff(start) == 1
         found[one] = classes[start[:-1][one]]

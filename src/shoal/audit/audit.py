@@ -56,7 +56,7 @@ def audit(
     >>> roles = {"age": {"role": "quasi"}, "sex": {"role": "quasi"}, "illness": {"role": "sensitive"}}
     >>> found = audit(people, {"attributes": roles, "privacy": [{"k-anonymity": {"k": 2}}]})
     >>> found.headline
-    '1 of 3 people (33.3%) are unique on age, sex.'
+    '1 of 3 records (33.3%) is unique on age, sex.'
     >>> found.models[0].holds, found.sensitive[0].certain_records
     (False, 3)
     """

@@ -1,4 +1,4 @@
-"""Counting over the published rows as they pass: who is unique by what, and which classes have a single value.
+"""Counting over the published rows as they pass: who is unique by what, and which classes have nearly one value.
 
 Values are 64-bit hashes. Where more than ``_MOST`` different ones come, only those below a threshold are kept, which
 falls as more come: a value is then kept with all its records or not at all, so that the counts can be projected.
@@ -15,15 +15,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from shoal.audit.marginals import RowSample
 from shoal.columns.base import read_traces
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import kernel
 from shoal.release.forms.base import read_form
-from shoal.release.sliced.table import BUCKET
+from shoal.release.sliced.table import BUCKET, name_columns
+from shoal.release.witness import ROW
+from shoal.taxonomies.parse import decimal_numbers, whole_numbers
 
 _MOST = 1 << 17  # different values of which all are kept
 _MOST_HASHES = 1 << 23  # of all insensitive columns together: sets of columns are searched in no more
 _MOST_SETS = 200
+_MOST_PLACES = 1 << 18  # records whose place in the source is kept
+_UPPER = np.uint64(0xFFFFFFFF00000000)
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY, _AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31 = np.uint64(27), np.uint64(30), np.uint64(31)
@@ -39,6 +44,11 @@ class Count:
 
     n: int
     exact: bool = True
+
+    @classmethod
+    def project(cls, n: int, share: float) -> Count:
+        """Return *n* records of a sample as those of all records, of which the sample has a share."""
+        return cls(round(n / share), exact=share == 1)
 
     def __str__(self) -> str:
         """Write it down, with three digits if it is projected."""
@@ -85,6 +95,10 @@ class KeyCounts:
         """Return the records that are alone with their key."""
         return self._project(int((self._slots.records == 1).sum()))
 
+    def pairs(self) -> Count:
+        """Return the records that share their key with one other record."""
+        return self._project(2 * int((self._slots.records == 2).sum()))
+
     def distinct(self) -> Count:
         """Return how many keys there are."""
         return self._project(self._filled)
@@ -106,6 +120,29 @@ class KeyCounts:
         """Return the records that are alone with their key, and whose value agrees with none."""
         return self._project(int(((self._slots.records == 1) & (self._slots.values == 0)).sum()))
 
+    def most_frequent(self) -> tuple[np.uint64, int]:
+        """Return the key with the most records among those that are kept, and its records."""
+        place = int(self._slots.records.argmax())
+        return self._slots.keys[place], int(self._slots.records[place])
+
+    def nearly_one(self, usual: tuple[np.uint64, int]) -> tuple[Count, float]:
+        """Return the records of classes in which one value has 95 % of the records but not all, and its largest share.
+
+        Keys are those of :func:`_pair` and values are classes. *usual* is the most frequent value of the table with its
+        records. A class with that value counts only if others are half as frequent in it as in the table, since
+        readers expect the value anyway.
+        """
+        filled = np.flatnonzero(self._slots.records)
+        order = filled[np.lexsort((-self._slots.records[filled], self._slots.values[filled]))]
+        keys, classes, records = self._slots.keys[order], self._slots.values[order], self._slots.records[order]
+        first = np.flatnonzero(np.append(True, np.diff(classes) != 0))  # the most frequent value of each class
+        sizes, top, own = np.add.reduceat(records, first), records[first], classes[first]
+        labelled = keys[first] == _pair(own, np.zeros_like(own))
+        expected = keys[first] == _pair(own, np.full_like(own, usual[0]))
+        news = ~expected | (2 * (sizes - top) * self._records <= sizes * max(self._records - usual[1], 0))
+        one = (20 * top >= 19 * sizes) & (top < sizes) & ~labelled & news
+        return self._project(int(sizes[one].sum())), float((top[one] / sizes[one]).max(initial=0.0))
+
     def _project(self, n: int) -> Count:
         return Count(min(n << self._halvings, self._records), exact=not self._halvings)
 
@@ -117,11 +154,16 @@ class RowCounts:
     free: tuple[str, ...]  # insensitive columns
     sensitive: tuple[str, ...]
     classes: tuple[str, ...]  # the columns that say which class or bucket a record is in
-    parts: tuple[tuple[str, ...], ...]
-    generalized: Mapping[str, frozenset[int]]  # hashes of labels of sensitive columns that stand for several values
+    parts: tuple[tuple[str, ...], ...]  # the insensitive columns of each part
+    pieces: tuple[Mapping[str, str], ...]  # the quasi columns of each part of a sliced table, with their attributes
+    generalized: Mapping[str, frozenset[int]]  # hashes of labels for several values, and of harmless values
     n_rows: int = 0
     _alone: dict[tuple[str, ...], KeyCounts] = field(default_factory=dict)
     _within: dict[str, KeyCounts] = field(default_factory=dict)
+    _values_within: dict[str, KeyCounts] = field(default_factory=dict)  # values of a class
+    placed: RowSample = field(
+        default_factory=lambda: RowSample(_MOST_PLACES, cluster="class")
+    )  # classes and places of rows
     _kept: dict[str, list[KeyArray]] = field(default_factory=dict)
 
     @classmethod
@@ -137,18 +179,22 @@ class RowCounts:
             return tuple(name for name, entry in entries.items() if entry["role"] == role and form.of_people)
 
         free = tuple(name for name in of_role("insensitive") if name not in tokens)
+        quasi = set(of_role("quasi"))
+        named = zip(name_columns(manifest["parts"]), manifest["parts"], strict=True)
+        pieces = ({one: name for one, name in zip(*part, strict=True) if name in quasi} for part in named)
         return cls(
             free,
             of_role("sensitive"),
             form.class_columns,
             tuple(tuple(name for name in part if name in free) for part in manifest["parts"]),
-            {name: _hash_generalized(entries[name]) for name in of_role("sensitive")},
+            () if form.whole_records else tuple(pieces),
+            {name: _hash_uncounted(name, manifest) for name in of_role("sensitive")},
         )
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are looked at; none where there is nothing to count."""
-        looked = (*self.free, *self.sensitive)
+        looked = (*self.free, *self.sensitive, *(name for piece in self.pieces for name in piece))
         return (*looked, *self.classes) if looked else ()
 
     @property
@@ -173,25 +219,57 @@ class RowCounts:
             self._count(names, _combine([hashes[name] for name in names]))
             for name in names if self.searchable else ():
                 self._kept.setdefault(name, []).append(hashes[name])
+        for piece in filter(None, self.pieces):
+            self._count(tuple(piece), _combine([hash_column(columns[name]) for name in piece]))
         if not hashes:
             return
         key = _combine([hash_column(columns[name]) for name in self.classes])
         for name in self.sensitive:
             values = _several(hashes[name], self.generalized[name])
             self._within.setdefault(name, KeyCounts()).add(key, values)
-        if self.free and self.classes != (BUCKET,):
-            self._count((*self.classes, *self.free), _combine([key, *(hashes[name] for name in self.free)]))
+            self._values_within.setdefault(name, KeyCounts()).add(_pair(key, values), key)
+        for quasi, free in self.known_together:
+            if free:
+                own = [key] if not self.pieces else [hash_column(columns[name]) for name in quasi]
+                self._count((*quasi, *free), _combine([*own, *(hashes[name] for name in free)]))
+        if ROW in columns:
+            self.placed.add(pa.RecordBatch.from_arrays([pa.array(key.view(np.int64)), columns[ROW]], ["class", ROW]))
+
+    @property
+    def known_together(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The columns by which a reader finds a person, and the insensitive columns of the same record, by part.
+
+        Other parts show the bucket of a person only if they have quasi columns.
+        """
+        if not self.pieces:
+            return [(self.classes, self.free)]
+        with_quasi = sum(map(bool, self.pieces))
+        both = zip(self.pieces, self.parts, strict=True)
+        return [((*((BUCKET,) if with_quasi > bool(piece) else ()), *piece), free) for piece, free in both]
 
     def _count(self, names: tuple[str, ...], keys: KeyArray) -> None:
         self._alone.setdefault(names, KeyCounts()).add(keys, keys)
 
     def unique(self, names: Sequence[str]) -> Count:
-        """Return the records that are unique by one column, by all of ``joint``, or by classes and free columns."""
+        """Return the records that are unique by one column, a piece, all of ``joint``, or what is known together."""
         return self._alone[tuple(names)].unique()
+
+    def pairs(self, name: str) -> Count:
+        """Return the records that share their value of a column with one other record."""
+        return self._alone[name,].pairs()
 
     def one_value(self, name: str) -> Count:
         """Return the records in classes or buckets that have a single value of a sensitive column."""
         return self._within[name].one_value()
+
+    def read_places(self) -> tuple[IntArray, IntArray, float]:
+        """Return (n_kept,) classes and ascending places in the source of the rows that are kept, and their share."""
+        rows = self.placed.table().sort_by(ROW)
+        return rows["class"].to_numpy(), rows[ROW].to_numpy(), self.placed.share
+
+    def nearly_one_value(self, name: str) -> tuple[Count, float]:
+        """Return the records in classes with nearly one value of a sensitive column, and that value's largest share."""
+        return self._values_within[name].nearly_one(self._alone[name,].most_frequent())
 
     def alone_under_label(self, name: str) -> Count:
         """Return the records that are alone in their class, with a label in place of a sensitive column's value."""
@@ -262,9 +340,16 @@ def hash_column(column: pa.Array) -> KeyArray:
     return found
 
 
-def _hash_generalized(entry: Mapping[str, Any]) -> frozenset[int]:
-    labels = [label for label, cover in entry.get("labels", {}).items() if len(cover.get("values", (0, 0))) > 1]
-    return frozenset(hash_column(pa.array(labels, pa.string())).tolist()) if labels else frozenset()
+def _hash_uncounted(name: str, manifest: Mapping[str, Any]) -> frozenset[int]:
+    """Return the hashes of labels that stand for several values, and of values that the policy calls harmless."""
+    covers = manifest["attributes"][name].get("labels", {}).items()
+    labels = [label for label, cover in covers if len(cover.get("values", (0, 0))) > 1]
+    stated = [one["parameters"] for one in manifest.get("guarantees", ())]
+    listed = [one.get("harmless") or () for one in stated if one.get("attribute") in (None, name)]
+    harmless = pa.array([value for values in listed for value in values], pa.string())
+    numbers = [found[valid] for found, valid in (whole_numbers(harmless), decimal_numbers(harmless))]
+    columns = filter(len, (pa.array(labels, pa.string()), harmless, *map(pa.array, numbers)))
+    return frozenset(found for column in columns for found in hash_column(column).tolist())
 
 
 def _several(hashes: KeyArray, generalized: frozenset[int]) -> KeyArray:
@@ -279,6 +364,11 @@ def _combine(hashes: Sequence[KeyArray]) -> KeyArray:
     for other in hashes[1:]:
         _fold(found, other)
     return found
+
+
+def _pair(classes: KeyArray, values: KeyArray) -> KeyArray:
+    """Return the key of a value in a class. Its upper half is the class's: a threshold keeps all values or none."""
+    return np.maximum((classes & _UPPER) | (_combine([classes, values]) & ~_UPPER), np.uint64(1))
 
 
 @kernel

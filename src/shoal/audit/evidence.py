@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from math import comb
 from typing import Any
@@ -26,6 +27,7 @@ from shoal.core.results import Finding
 from shoal.engines.local import CountedCells, LocalEngine
 from shoal.release.publication import Hiding, Publication
 from shoal.sources.base import Source, layers
+from shoal.sources.columns import is_text, normal_column
 from shoal.utility.base import Utility
 from shoal.utility.marginals import Marginals
 
@@ -54,7 +56,9 @@ def build_evidence(
     with ThreadPoolExecutor(1) as pool:
         digest = pool.submit(source.digest)  # the file is read once more while risks are measured
         published = {  # each only where it has a meaning and was counted
-            "levels": publication.levels(),
+            "columns": publication.column_shares(),
+            "rows_suppressed": publication.count_suppressed_rows(),
+            "missing_markers": count_markers(source, publication.column_names),
             "sensitive": publication.sensitive_shares(),
             "associations": publication.associations(_ANY_WORK if thorough else _LITTLE_WORK),
         }
@@ -72,7 +76,7 @@ def build_evidence(
         "risk_after": risk_after,
         "risk_carriers": carriers,
         "generalized_sensitive": publication.count_generalized(),
-        **{key: entry for key, entry in published.items() if entry},
+        **{key: entry for key, entry in published.items() if entry or entry == 0},
         "utility": utility,
         "marginals": [one.as_dict() for one in marginals],
         "withheld": publication.n_withheld,
@@ -81,6 +85,21 @@ def build_evidence(
         "warnings": [*list_warnings(publication.source), *publication.warnings],
         **publication.own_evidence,
     }
+
+
+def count_markers(source: Source, columns: Collection[str]) -> dict[str, int]:
+    """Return how many values of columns are declared to mean missing, and are therefore published as empty."""
+    cleaning, blank = source.cleaning, tuple(text for text in source.cleaning.missing if not text.strip())
+    kinds = {field.name: field.type for field in source.schema if field.name in columns}
+    everywhere = len(blank) < len(cleaning.missing)
+    names = [name for name, kind in kinds.items() if name in cleaning.missing_in or (everywhere and is_text(kind))]
+    found: Counter[str] = Counter()
+    raw = replace(source, cleaning=replace(cleaning, missing=blank, missing_in={}))
+    for batch in raw.batches(names, dictionary=names) if names else ():
+        for name, column in zip(names, batch.columns, strict=True):
+            cleaned = normal_column(column, coded=is_text(kinds[name]), cleaning=cleaning, column=name)
+            found[name] += cleaned.null_count - column.null_count
+    return {name: number for name, number in found.items() if number}
 
 
 def _changes(publication: Publication, given: Given) -> dict[str, Any]:
@@ -149,16 +168,11 @@ class Given:
 
 
 def measure_risks(hiding: Hiding | None) -> dict[str, Any]:
-    """Return how easily records, or the people that the policy counts, are found by the sizes of their classes.
-
-    Of buckets it is also stated how well they hide who is in the table.
-    """
+    """Return how easily records, or the people that the policy counts, are found by the sizes of their classes."""
     if hiding is None:
         return {}
     if hiding.slices is not None:
-        from shoal.audit.membership import membership_evidence  # its kernels are for slices only
-
-        return {**bucket_risks(hiding.sizes), "membership": membership_evidence(hiding.slices)}
+        return bucket_risks(hiding.sizes)
     if hiding.people is not None:
         found = hiding.people
         return people_risks(found.counts, found.class_of, found.person, found.records)

@@ -8,25 +8,31 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from shoal.audit.counting import Count, KeyCounts, RowCounts, hash_column
 from shoal.audit.evidence import measure_risks
-from shoal.core.results import SEVERITIES, UNLINKED, Finding
-from shoal.core.wording import join_words, parameters_text, write_kept
+from shoal.core.dictionaries import fold_texts
+from shoal.core.results import ATTACK_FINDINGS, UNLINKED, Finding, Severity
+from shoal.core.wording import count_noun, join_words, parameters_text, percent, write_kept
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
-from shoal.policy.policy import Acceptance, Policy
+from shoal.policy.policy import Acceptance, Policy, ReleaseOptions
 from shoal.release.forms.base import Form, read_form
 from shoal.release.publication import Publication
+from shoal.release.sliced.table import BUCKET
 from shoal.sources.base import Source, layers
 from shoal.sources.columns import is_flat
 from shoal.utility.marginals import Marginals
 
 UNUSED = "unused-acceptance"
-SHARE = 0.01  # of the records: where more of them are unique by columns, these are isolating
+SHARE = 0.01  # of the records that are unique by their class and other columns, up to which that is no finding
 MOST_RECORDS = 50  # of a value on average; one that is more frequent names a place rather than a person
 _FIX_ISOLATING = (
     "Round or code the values (a technique), give the column the role quasi, or leave it out (role identifier); accept "
     "the finding if nobody outside can know these values."
 )
+_FEWER = "fewer of them may suffice"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,15 +68,27 @@ class PublishedTable:
         """Return the published columns of one role."""
         return tuple(name for name, own in self.roles.items() if own == role)
 
+    @property
+    def most(self) -> Fraction:
+        """The number of records above which a finding about them is high."""
+        stated = ReleaseOptions() if self.given is None else self.given[0].release
+        return Fraction(str(stated.high_above)) * self.rows.n_rows
+
+    def grade(self, id: str, n: int, about: tuple[str, ...], text: str, fix: str) -> Finding:  # noqa: A002
+        """Return a finding about *n* records, whose share decides its severity."""
+        severity: Severity = "high" if n > self.most else "medium"
+        return Finding(id, severity, about, text, fix, share=min(n / max(self.rows.n_rows, 1), 1.0))
+
 
 def find_all(table: PublishedTable, accepted: Sequence[Acceptance] = ()) -> tuple[Finding, ...]:
-    """Run every check; those that are accepted carry the reason. High findings come first, open before accepted."""
+    """Run every check. Accepted findings have the reason; open ones come first, and among them the worst."""
     found = [finding for check in CHECKS.values() for finding in check(table)]
     reasons = [next((one.reason for one in accepted if one.covers(finding)), None) for finding in found]
     every = [replace(finding, accepted=reason) for finding, reason in zip(found, reasons, strict=True)]
-    unused = [one for one in accepted if one.finding != UNLINKED and not any(map(one.covers, found))]
+    later = (UNLINKED, *ATTACK_FINDINGS.values())  # only the ledger and attacks make these
+    unused = [one for one in accepted if one.finding not in later and not any(map(one.covers, found))]
     every += [_report_unused(one) for one in unused]
-    return tuple(sorted(every, key=lambda one: (not one.open, SEVERITIES.index(one.severity), one.id, one.about)))
+    return tuple(sorted(every, key=lambda one: one.rank))
 
 
 def _report_unused(acceptance: Acceptance) -> Finding:
@@ -81,7 +99,11 @@ def _report_unused(acceptance: Acceptance) -> Finding:
         acceptance.about,
         f"The policy accepts {acceptance.finding}{columns}, but there is no such finding.",
         "Remove it from accept, or correct its columns: about must name every column that the finding is about.",
+        share=0.0,
     )
+
+
+_GUESSED = 0.001  # of the people: if a reader learns too much about more, the method reveals
 
 
 def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
@@ -97,7 +119,7 @@ def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
             "high",
             (),
             f"The smallest class has {smallest:,} members: finding one who is known to be in the table succeeds with "
-            f"a chance of {1 / smallest:.1%}, and the policy's threshold is {threshold:.1%}.",
+            f"a chance of {percent(1 / smallest)}, and the policy's threshold is {percent(threshold)}.",
             f"Ask for k-anonymity with k = {ceil(1 / most)}, or correct release: threshold.",
         )
 
@@ -110,9 +132,9 @@ def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
             "below-shuffled",
             "medium",
             (),
-            f"Of tables of {found.size} columns {write_kept(found.release)} is kept, and {write_kept(found.shuffled)} "
-            f"would be if every column were shuffled independently: relations between columns "
-            "are further from the truth than if there were none.",
+            f"Of tables of {found.size} columns {write_kept(found.known)} is kept among records with values, and "
+            f"{write_kept(found.shuffled)} would be if every column were shuffled independently: relations between "
+            "columns are further from the truth than if there were none.",
             "Compare methods with shoal compare; make fewer columns quasi, or ask the privacy models for less.",
         )
 
@@ -133,28 +155,53 @@ def find_constant_parts(table: PublishedTable) -> Iterator[Finding]:
             "constant-parts",
             "high",
             (),
-            f"{linked:,} of {n_records:,} records ({linked / n_records:.1%}) are in buckets in which only one part "
-            "has several quasi values: there each combination of all quasi values is that of a person in the "
+            f"{linked:,} of {n_records:,} records ({percent(linked / n_records)}) are in buckets in which only one "
+            "part has several quasi values: there each combination of all quasi values is that of a person in the "
             "table, as if it had not been cut into parts.",
-            "Use cut_by: part, a larger bucket_size, the grouping random or gathered, or other parts.",
+            "Use a larger bucket_size or other parts.",
+            share=linked / n_records,
         )
 
 
-def find_decodable_labels(table: PublishedTable) -> Iterator[Finding]:
-    """Where only records of frequent values are generalized, a label of a class often stands for one value alone."""
+def find_revealing_method(table: PublishedTable) -> Iterator[Finding]:
+    """A method that looks at values reveals some of them by the classes that it publishes (docs/adversaries.md)."""
     made = table.publication
-    if made is None or made.policy.method.defends_labels:
+    if made is None:
         return
-    for name, records in made.count_generalized().items():
+    of = made.n_rows + made.n_withheld
+    models = ", ".join(dict.fromkeys(model.name for model in table.models if isinstance(model, ValueModel)))
+    moved, guessed = int(made.search.get("people_revealed", 0)), made.count_guessed()
+    if moved:
         yield Finding(
-            "decodable-labels",
+            "method-reveals",
             "high",
-            (name,),
-            f"{records:,} of {made.n_rows:,} records ({records / made.n_rows:.1%}) publish a label instead of a "
-            "value, and the labels are not defended: the method generalizes records of the most frequent values "
-            "alone, so anybody who knows the method can infer most values behind a label.",
+            table.names("sensitive"),
+            f"{moved:,} of {count_noun(of, 'record')} ({percent(moved / of)}) share their most specific class with "
+            f"records that were moved elsewhere because of their values. Counted together, they break {models}. Anyone "
+            "who has the quasi values of all people can count them.",
             "Remove defend: false from the method sweep.",
+            share=moved / of,
         )
+    elif guessed > _GUESSED * of:
+        yield Finding(
+            "method-reveals",
+            "high",
+            table.names("sensitive"),
+            f"About {guessed:,} of {count_noun(of, 'record')} ({percent(guessed / of)}) are in groups that the method "
+            f"would have published as classes if they satisfied {models}. A reader who knows the method and everyone's "
+            "quasi values concludes that they do not, and believes in one value more than the model allows.",
+            "Ask for a stricter model than you need, make fewer columns quasi, or accept this with a reason: "
+            "docs/adversaries.md compares the methods.",
+            share=guessed / of,
+        )
+
+
+def find_determined_quasi(table: PublishedTable) -> Iterator[Finding]:
+    """A published column by which a reader can undo the generalization of a quasi column."""
+    if table.publication is not None:
+        from shoal.audit.determined import split_classes  # only a run has the source rows for it
+
+        yield from split_classes(table, table.publication.source)
 
 
 def find_empty_promises(table: PublishedTable) -> Iterator[Finding]:
@@ -183,61 +230,65 @@ def _find_empty(model: PrivacyModel, table: PublishedTable) -> Iterator[tuple[tu
 
 
 def find_isolating_columns(table: PublishedTable) -> Iterator[Finding]:
-    """Values that no model looks at and that only one record has: whoever knows them finds the record.
+    """Values that no model looks at and that only one or two records have: anyone who knows them finds the record.
 
-    Insensitive columns are judged alone, together, and together with the classes; sensitive ones alone. Of columns
-    that only isolate together, the smallest set that does is named. Columns by which more than 1% of the records are
-    unique are a high finding, others a medium one.
+    Insensitive columns are judged alone, together, and together with the classes or buckets; sensitive ones alone. Of
+    columns that only isolate together, the smallest set that does is named. Columns by which more than 1% of the
+    records are unique, or the share that the policy states, are a high finding, others a medium one.
     """
-    rows = table.rows
-    alone = {name: rows.unique((name,)) for name in (*rows.free, *rows.sensitive)}
-    isolating = {name for name, count in alone.items() if count.n > SHARE * rows.n_rows}
-    for name, count in alone.items():
-        if name in isolating or (count.n and name in rows.free):
+    rows, isolating = table.rows, set()
+    for name in (*rows.free, *rows.sensitive):
+        unique, pairs = rows.unique((name,)), rows.pairs(name)
+        if unique.n + pairs.n > table.most:
+            isolating.add(name)
+        if name in isolating or (unique.n + pairs.n and name in rows.free):
             kind = "sensitive value" if name in rows.sensitive else "value"
-            yield Finding(
-                "isolating-columns",
-                "high" if name in isolating else "medium",
-                (name,),
-                f"{_unique(count, rows)} by their published {kind} of {name}: anybody who knows a person's "
-                f"{kind} finds the record.",
-                _FIX_ISOLATING,
-            )
+            others = f", and {pairs} share it with one other record" if pairs.n else ""
+            alone = f"{_unique(unique, rows)} by their published {kind} of {name}{others}"
+            text = f"{alone}: anybody who knows a person's {kind} finds the record."
+            yield table.grade("isolating-columns", unique.n + pairs.n, (name,), text, _FIX_ISOLATING)
     for part in rows.joint:
-        yield from _isolating_together(rows, part, isolating)
-    if rows.free and not isolating & set(rows.free) and table.form.generalizes:
-        yield from _isolating_in_classes(rows)
+        yield from _isolating_together(table, part, isolating)
+    if not isolating & set(rows.free):
+        yield from _isolating_in_classes(table)
 
 
-def _isolating_together(rows: RowCounts, part: tuple[str, ...], isolating: set[str]) -> Iterator[Finding]:
+def _isolating_together(table: PublishedTable, part: tuple[str, ...], isolating: set[str]) -> Iterator[Finding]:
     """Find columns of which none isolates, but several do; sets with one that isolates say nothing new."""
-    others, most = tuple(name for name in part if name not in isolating), SHARE * rows.n_rows
+    rows, most = table.rows, float(table.most)
+    others = tuple(name for name in part if name not in isolating)
     if len(others) < 2 or rows.unique(part).n <= most or (others != part and not rows.searchable):
         return
     smallest, count, proven = rows.smallest_set(others, most)
     if count.n > most:
-        known = f"no smaller set isolates more than {SHARE:.0%}" if proven else "fewer of them may suffice"
+        known = f"no smaller set isolates more than {percent(most / rows.n_rows)}" if proven else _FEWER
         text = f"{_unique(count, rows)} by their values of {join_words(smallest)} together; {known}."
-        yield Finding("isolating-columns", "high", smallest, text, _FIX_ISOLATING)
+        yield table.grade("isolating-columns", count.n, smallest, text, _FIX_ISOLATING)
 
 
-def _isolating_in_classes(rows: RowCounts) -> Iterator[Finding]:
-    """Find how many records are unique for somebody who knows the quasi-identifiers and the free columns."""
-    count = rows.unique((*rows.classes, *rows.free))
-    if count.n > SHARE * rows.n_rows:
-        yield Finding(
-            "isolating-columns",
-            "medium",
-            rows.free,
-            f"{_unique(count, rows)} by their class together with {join_words(rows.free)}: the promises about "
-            f"classes protect them only from people who do not know {join_words(rows.free)}.",
-            _FIX_ISOLATING,
-        )
+def _isolating_in_classes(table: PublishedTable) -> Iterator[Finding]:
+    """Find how many records are unique by what a reader knows who has the quasi values and the free columns."""
+    rows = table.rows
+    for quasi, free in rows.known_together:
+        count = rows.unique((*quasi, *free)) if free else Count(0)
+        piece = tuple(name for name in quasi if name != BUCKET) if rows.pieces else ()
+        shown = rows.unique(piece) if piece else Count(0)  # who is singled out anyway
+        if count.n > shown.n and count.n > min(SHARE * rows.n_rows, float(table.most)):
+            known = "quasi values" if rows.pieces else "class"
+            text = (
+                f"{_unique(count, rows)} by their {known} together with {join_words(free)}: the promises about "
+                f"{table.form.plural} protect them only from people who do not know {join_words(free)}."
+            )
+            yield table.grade("isolating-columns", count.n, free, text, _FIX_ISOLATING)
 
 
 def _unique(count: Count, rows: RowCounts) -> str:
-    share = count.n / rows.n_rows
-    return f"{count} of {rows.n_rows:,} records ({'less than 0.1%' if share < 0.001 else f'{share:.1%}'}) are unique"
+    return f"{_share(count, rows)} unique"
+
+
+def _share(count: Count, rows: RowCounts) -> str:
+    share = "less than 0.1%" if count.n < rows.n_rows / 1000 else percent(count.n / rows.n_rows)
+    return f"{count} of {rows.n_rows:,} records ({share}) {'is' if count.n == 1 else 'are'}"
 
 
 def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
@@ -250,15 +301,32 @@ def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
     for name in rows.sensitive:
         count = rows.alone_under_label(name)
         if count.n:
-            yield Finding(
+            yield table.grade(
                 "lone-records",
-                "medium",
+                count.n,
                 (name,),
-                f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are alone in their class, with a "
-                f"label instead of their value of {name}: anybody who knows a person's quasi-identifiers "
-                "finds the record and everything else in it.",
+                f"{_share(count, rows)} alone in their class, with a label instead of their value of {name}: anybody "
+                "who knows a person's quasi-identifiers finds the record and everything else in it.",
                 "Ask for k-anonymity beside the model of values, or remove defend: false from the method sweep.",
             )
+
+
+def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
+    """A class in which one value has at least 95 % of the records shows it of nearly everyone in the class.
+
+    Models that count values permit it: 149 records of one value and one of another are two distinct values.
+    """
+    rows = table.rows
+    for name in rows.sensitive:
+        count, largest = rows.nearly_one_value(name)
+        if count.n:
+            text = (
+                f"{_share(count, rows)} in {table.form.plural} in which one value of {name} has at least 95% of "
+                f"the records but not all; its largest share is {percent(round(largest, 4))}. A reader who guesses it "
+                "is nearly always right."
+            )
+            fix = f"Bound the shares of {name}: entropy-l-diversity, recursive-cl-diversity or confidence-bounding."
+            yield table.grade("near-one-value-classes", count.n, (name,), text, fix)
 
 
 def find_no_promise(table: PublishedTable) -> Iterator[Finding]:
@@ -287,9 +355,10 @@ def find_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
                 "one-value-classes",
                 "high",
                 (name,),
-                f"{count} of {rows.n_rows:,} records ({count.n / rows.n_rows:.1%}) are in {table.form.plural} in which "
-                f"all records have the same value of {name}: anybody who knows a person's quasi-identifiers learns it.",
+                f"{_share(count, rows)} in {table.form.plural} in which all records have the same value of {name}: "
+                "anybody who knows a person's quasi-identifiers learns it.",
                 f"Anonymize with a model of values for {name}, such as distinct-l-diversity with l of at least 2.",
+                share=min(count.n / rows.n_rows, 1.0),
             )
 
 
@@ -336,6 +405,51 @@ def find_repeated_people(table: PublishedTable) -> Iterator[Finding]:
             )
 
 
+def find_singled_out(table: PublishedTable) -> Iterator[Finding]:
+    """Quasi values that a sliced release shows in one piece, and that only one record has.
+
+    Slicing and anatomy hide which sensitive value belongs to a person, not who is in the table.
+    """
+    rows = table.rows
+    for piece in rows.pieces:
+        count = rows.unique(tuple(piece)) if piece else Count(0)
+        if count.n:
+            names = tuple(piece.values())
+            text = (
+                f"{_unique(count, rows)} by their values of {join_words(names)}, which the release shows in one part: "
+                "a reader who knows these values of a person sees that the person is in the table and in which bucket."
+            )
+            fix = (
+                "Put fewer quasi columns into a part, ask slicing for column-frequency, which generalizes them, or use "
+                "a method that makes classes."
+            )
+            yield table.grade("singled-out", count.n, names, text, fix)
+
+
+def find_spelling_variants(table: PublishedTable) -> Iterator[Finding]:
+    """Sensitive texts that differ only in case, blanks or compatible characters: readers take them for one value."""
+    made = table.publication
+    if made is None or not table.form.of_people:
+        return
+    for attribute in made.sensitive:
+        column = made.seen.columns.index(attribute.name)
+        values, used = made.seen.in_use(column)
+        if not pa.types.is_string(values.type):
+            continue
+        form = np.asarray(fold_texts(values).dictionary_encode().indices)
+        shared, every = np.bincount(form)[form] > 1, made.seen.records(column)
+        records, n_records = int(every[1:][used[1:]][shared].sum()), int(every.sum())
+        if records:
+            text = (
+                f"{int(shared.sum()):,} values of {attribute.name} are {len(np.unique(form[shared])):,} in several "
+                f"spellings, which differ in case, blanks or compatible characters; {records:,} of {n_records:,} "
+                f"records ({percent(records / n_records)}) have one of them. Models count the spellings of a value as "
+                "one."
+            )
+            fix = f"Clean the column {attribute.name} before publishing."
+            yield table.grade("spelling-variants", records, (attribute.name,), text, fix)
+
+
 def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
     """A model of values holds for each sensitive column, or for the one it names; joint values are not each value.
 
@@ -344,7 +458,8 @@ def find_unprotected_sensitive(table: PublishedTable) -> Iterator[Finding]:
     covering = [set(model.attributes) for model in table.models if isinstance(model, ValueModel)]
     for name in table.names("sensitive") if table.form.of_people else ():
         if not any(not named or named == {name} for named in covering):
-            jointly = " by itself (a model covers it only together with others)" if any(covering) else ""
+            joint = any(name in named for named in covering)
+            jointly = " by itself (a model covers it only together with others)" if joint else ""
             yield Finding(
                 "unprotected-sensitive",
                 "high",
@@ -359,12 +474,16 @@ CHECKS: dict[str, Callable[[PublishedTable], Iterable[Finding]]] = {
     "above-threshold": find_above_threshold,
     "below-shuffled": find_below_shuffled,
     "constant-parts": find_constant_parts,
-    "decodable-labels": find_decodable_labels,
+    "determined-quasi": find_determined_quasi,
     "empty-promise": find_empty_promises,
     "isolating-columns": find_isolating_columns,
     "lone-records": find_lone_records,
+    "method-reveals": find_revealing_method,
+    "near-one-value-classes": find_near_one_value_classes,
     "no-promise": find_no_promise,
     "one-value-classes": find_one_value_classes,
     "repeated-people": find_repeated_people,
+    "singled-out": find_singled_out,
+    "spelling-variants": find_spelling_variants,
     "unprotected-sensitive": find_unprotected_sensitive,
 }

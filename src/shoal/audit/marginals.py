@@ -28,6 +28,7 @@ from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.parse import days, decimal_numbers, texts
 from shoal.taxonomies.scales import Categories, Numbers, Prefixes, number_text
 from shoal.taxonomies.tree import Cover, Taxonomy
+from shoal.utility.information import find_exact_leaves
 from shoal.utility.marginals import Bins, Marginals, Reference, find_edges, read_weights
 from shoal.utility.rows import Binned, Tables, sum_weights
 
@@ -43,10 +44,10 @@ class RowSample:
     Rows with the same number in the column *cluster* are kept or left out together; the sample may then be larger.
     """
 
-    def __init__(self, most: int = MOST_ROWS) -> None:
+    def __init__(self, most: int = MOST_ROWS, *, cluster: str | None = None) -> None:
         self.n_rows = 0  # that passed
-        self._most, self._share, self._rng = most, 1.0, np.random.default_rng(0)
-        self._cluster: str | None = None
+        self.share = 1.0  # of the rows, or clusters, that are kept
+        self._most, self._rng, self._cluster = most, np.random.default_rng(0), cluster
         self._batches: list[pa.RecordBatch] = []
 
     def watch(self, batches: Iterator[pa.RecordBatch], cluster: str | None = None) -> Iterator[pa.RecordBatch]:
@@ -59,12 +60,12 @@ class RowSample:
     def add(self, batch: pa.RecordBatch) -> None:
         """Keep each row with the same probability, which is halved whenever more than twice as many are held."""
         self.n_rows += batch.num_rows
-        self._batches.append(self._thin(batch, self._share))
+        self._batches.append(self._thin(batch, self.share))
         while sum(each.num_rows for each in self._batches) > 2 * self._most:
-            self._share /= 2
+            self.share /= 2
             thinned = [self._thin(each, 0.5) for each in self._batches]
             if not any(each.num_rows for each in thinned):  # one cluster is larger
-                self._share *= 2
+                self.share *= 2
                 break
             self._batches = thinned
 
@@ -77,7 +78,7 @@ class RowSample:
         for factor in _SPREAD:  # the same number for the same cluster, whichever batch it is in
             number = number * factor
             number ^= number >> np.uint64(32)
-        return _drop_unused(batch.filter(pa.array(number < self._share * 2.0**64)))
+        return _drop_unused(batch.filter(pa.array(number < self.share * 2.0**64)))
 
     def table(self) -> pa.Table:
         """Return the sample."""
@@ -158,16 +159,27 @@ class Compared:
         """
         codes, values = factor(column)
         shown: list[str | None] = pc.cast(values, pa.string()).to_pylist()
-        lo, hi, owner = self.find_runs([{"missing": True} if text is None else labels[text] for text in shown])
+        covers = [{"missing": True} if text is None else labels[text] for text in shown]
+        lo, hi, owner = self.find_runs(covers)
         n_items, n_ends = len(shown), self.unknown + 2
-        each = (sum_weights(codes, records, n_items) / sum_weights(owner, (hi - lo).astype(np.float64), n_items))[owner]
+        leaves = sum_weights(owner, (hi - lo).astype(np.float64), n_items)
+        precision = self.measure_precision(covers, leaves)
+        each = (sum_weights(codes, records, n_items) * (precision > 0) / leaves)[owner]
         density = np.cumsum(sum_weights(lo, each, n_ends) - sum_weights(hi, each, n_ends))[:-1]
         below = np.concatenate([[0.0], np.cumsum(np.maximum(density, _LEAST))])
         inside = np.diff(below[np.clip(edges, lo[:, np.newaxis], hi[:, np.newaxis])], axis=1)  # (n_runs, n_bins)
         shares = np.zeros((n_items, len(edges) - 1))
         np.add.at(shares, owner, inside)
-        distinct, which = np.unique(shares / shares.sum(axis=1, keepdims=True), axis=0, return_inverse=True)
-        return Binned(which.reshape(-1).astype(np.int32)[codes], np.ascontiguousarray(distinct))
+        return Binned.of(codes, shares / shares.sum(axis=1, keepdims=True), precision, records)
+
+    def measure_precision(self, covers: Sequence[Cover], leaves: FloatArray) -> FloatArray:
+        """Return (n_covers,) how precise labels are, given the *leaves* below them: 1 if values, 0 if suppressed."""
+        n_values = self.taxonomy.n_leaves - (self.taxonomy.missing is not None)
+        found: FloatArray = 1 - np.minimum((leaves - 1) / max(n_values - 1, 1), 1.0)
+        found[np.array(["any" in cover for cover in covers], dtype=np.bool_)] = 0
+        if not find_exact_leaves(self.taxonomy).all():  # a label of one leaf may be a stretch of numbers
+            found[(leaves == 1) & (np.ptp(self.find_bounds(covers), axis=1) > 0)] = 1 - 1 / (n_values + 1)
+        return found
 
     def label_rounded(self, column: pa.ChunkedArray, entry: Mapping[str, Any] | None) -> dict[str, Cover] | None:
         """Return the numbers that every published multiple of a base may have been, as everybody can read them."""
@@ -354,7 +366,10 @@ class SourceTables:
     def bin_published(
         one: Compared, column: pa.ChunkedArray, manifest: Mapping[str, Any], edges: IntArray, records: FloatArray
     ) -> Binned:
-        """Return a published column in bins between *edges*, the *records* of each label spread over what it covers."""
+        """Return a published column in bins between *edges*, the *records* of each label spread over what it covers.
+
+        Suppressed records are in no bin.
+        """
         labels = list_labels(one, column, manifest)
         if labels is not None:
             return one.spread_labels(column, labels, edges, records)

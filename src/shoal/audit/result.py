@@ -23,6 +23,7 @@ from shoal.audit.units import HouseholdRisk, PersonRisk
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, show
 from shoal.core.results import Figures, Finding, as_json
+from shoal.core.wording import count_noun, percent
 from shoal.models.population import PopulationUniqueness
 from shoal.policy.policy import Policy, Role
 
@@ -105,12 +106,12 @@ class Audit:
         if self.persons is not None:
             lone, every = self.persons.lone_persons, self.persons.persons
             return (
-                f"{lone:,} of {every:,} people ({lone / every:.1%}) are alone with a record's values of "
-                f"{', '.join(self.quasi)}."
+                f"{lone:,} of {every:,} people ({percent(lone / every)}) {'is' if lone == 1 else 'are'} "
+                f"alone with a record's values of {', '.join(self.quasi)}."
             )
         return (
-            f"{self.unique_records:,} of {self.records:,} people ({self.unique_share:.1%}) are unique on "
-            f"{', '.join(self.quasi)}."
+            f"{self.unique_records:,} of {self.records:,} records ({percent(self.unique_share)}) "
+            f"{'is' if self.unique_records == 1 else 'are'} unique on {', '.join(self.quasi)}."
         )
 
     def _repr_html_(self) -> str:
@@ -312,9 +313,9 @@ def _column_risk(raw: RawTable, column: CodedColumn, role: Role) -> ColumnRisk:
 
 def _warning(name: str, role: Role, unique: int, share: float, newly: float, hidden: int) -> str | None:
     if share >= ALONE:
-        found = f"column {name!r} alone makes {unique:,} records ({share:.1%}) unique"
+        found = f"column {name!r} alone makes {count_noun(unique, 'record')} ({percent(share)}) unique"
     elif role == "insensitive" and newly >= JOINED:
-        found = f"column {name!r} makes {newly:.1%} of the {hidden:,} records unique that the quasi attributes hide"
+        found = f"column {name!r} makes {percent(newly)} of the {hidden:,} records that the others hide unique"
     else:
         return None
     if role == "insensitive":

@@ -57,6 +57,7 @@ def _complete_help(command: Any) -> None:
 
 _COMMANDS = {  # by name: the module, and the function in it or the group
     "demo": ("demo", "demo"),
+    "warm": ("warm", "warm"),
     "init": ("policy", "init"),
     "audit": ("audit", "audit"),
     "anonymize": ("anonymize", "anonymize"),

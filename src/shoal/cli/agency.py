@@ -76,7 +76,7 @@ def plan(
         str, typer.Option(help="Classes: contiguous, gathered (more classes, but no ranges) or independent.")
     ] = "contiguous",
     records: Annotated[
-        str, typer.Option(help="Records that owners must have: the paper's number (paper) or the exact one (tight).")
+        str, typer.Option(help="Records of each owner: paper, tight (exact) or linked (for k that survives linkage).")
     ] = "paper",
     failure_at: Annotated[
         list[int] | None,
@@ -95,14 +95,13 @@ def plan(
         raise UsageError(f"{output} exists already; choose another file or remove it first")
     if data is not None and columns is None:
         raise UsageError("--data needs --attributes: the quasi columns, separated by commas")
-    wanted = _read_promise(promise, l, k)
     chosen_order = _one_of("order", order, ORDERS)
     chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
     trees = {name: read_taxonomy(Path(path)) for name, path in _pairs("taxonomy", "FILE", taxonomy).items()}
     given = counts if data is None else count_records(data, columns or [], sensitive)
     made = make_plan(
         read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees),
-        promise=wanted,
+        promise=_read_promise(promise, l, k),
         delta=chance,
         p=least,
         samples=samples,
@@ -141,7 +140,11 @@ def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
         lines[1] += f" The paper's number is {plan.n:,}; {plan.n_tight:,} are enough for these particular classes."
         lines[2] += f"\nSuch releases together leave {least} values for everybody, however many there are."
     else:
-        lines[2] += "\nNothing is promised about several such releases together; shoal link measures it."
+        lines[2] += "\n" + (
+            f"Linked releases leave {least} records in every class, except with that probability for each of them."
+            if plan.linked
+            else "Nothing is promised about several such releases together; shoal link measures it."
+        )
     exact = "taken as exact" + ("." if plan.promise.model == ENTROPY else ": give --eta if it is an estimate.")
     known = f"known up to {float(plan.eta):g}." if plan.eta else exact
     lines.append(f"This holds for independent records from the distribution in the counts, {known}")
@@ -237,7 +240,7 @@ def apply(
             )
         if json_output:
             more = {name: release.evidence[name] for name in ("records_needed", "people", "left_out")}
-            publishing.answer_release(release, folder, more)
+            publishing.answer_release(release, more)
         else:
             _show_release(release)
 

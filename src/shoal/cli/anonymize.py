@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from shoal.cli import console, publishing
-from shoal.core.wording import model_text, parameters_text, write_kept
+from shoal.core.errors import UsageError
+from shoal.core.wording import count_noun, model_text, parameters_text, write_kept
 
 if TYPE_CHECKING:
     from shoal.release.release import Release
@@ -20,7 +21,13 @@ def anonymize(
     policy: Annotated[
         Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`.")
     ],
-    folder: publishing.FolderOption,
+    folder: Annotated[
+        Path | None, typer.Option("--out", "-o", help="New folder for the release; needed unless --dry-run is given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier release in that folder.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the run would publish, and write nothing.")
+    ] = False,
     format_: publishing.FormatOption = None,
     to: publishing.ToOption = None,
     seed: publishing.SeedOption = None,
@@ -46,15 +53,20 @@ def anonymize(
     json_output: console.JsonOption = False,
 ) -> None:
     """Publish a table according to a policy: plan, apply, verify, and only then publish."""
+    if folder is None and not dry_run:
+        raise typer.BadParameter("give a new folder for the release, or --dry-run", param_hint="--out")
     with console.reporting(json_output, folder):
         from shoal.anonymize import anonymize as run
 
+        if dry_run and (ledger or to or sign):
+            raise UsageError("--dry-run writes nothing; leave out --ledger, --to and --sign")
         entering = publishing.read_ledger_options(ledger, population, recipient, floor, warn)
         with console.bars() as progress:
             release = run(
                 data,
                 policy,
-                out=folder,
+                out=None if dry_run else folder,
+                overwrite=overwrite,
                 format=format_,
                 seed=seed,
                 utility=utility,
@@ -69,9 +81,7 @@ def anonymize(
                 sign=sign,
             )
         if json_output:
-            publishing.answer_release(
-                release, folder, {"utility": release.utility, "marginals": release.evidence["marginals"]}
-            )
+            publishing.answer_release(release, {"utility": release.utility, "marginals": release.evidence["marginals"]})
         else:
             show_release(release)
 
@@ -81,10 +91,13 @@ def show_release(release: Release) -> None:
     manifest, evidence, groups = release.manifest, release.evidence, release.form.groups
     published = f"{manifest['rows']:,} rows"
     if groups is not None:
-        published += f" in {evidence['risk_after'][groups]:,} {groups}"
+        published += f" in {count_noun(evidence['risk_after'][groups], release.form.group, groups)}"
     for records, what in ((manifest["withheld"], "withheld"), (manifest["missing"]["dropped"], "dropped")):
         published += f", {records:,} {what}" if records else ""
-    console.say(f"[bold]Verified and published[/]: {published}  ->  {console.plain(release.data_file)}")
+    if release.folder is None:
+        console.say(f"[bold]Dry run[/], nothing was written. The release would have {published}.")
+    else:
+        console.say(f"[bold]Verified and published[/]: {published}  ->  {console.plain(release.data_file)}")
     _show_promises(release)
     if "choice" in evidence:
         _show_choice(evidence["choice"])
@@ -117,7 +130,7 @@ def _show_choice(choice: Mapping[str, Any]) -> None:
 
     scored = sorted((trial for trial in choice["tried"] if "score" in trial), key=lambda trial: -trial["score"])
     listed = ", ".join(f"{name(trial)} {write_kept(trial['score'])}" for trial in scored)
-    about = f"three-way tables of {choice['records']:,} records"
+    about = f"three-way tables of {choice['records']:,} records, with labels spread over the values they cover"
     console.say(f"Method {choice['method']} was chosen by what is kept of {about}: {listed}.")
     refused = [name(trial) for trial in choice["tried"] if "score" not in trial]
     if refused:

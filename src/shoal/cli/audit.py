@@ -10,7 +10,7 @@ import typer
 
 from shoal.cli.console import JsonOption, answer, bars, out, plain, print_table, reporting, say
 from shoal.cli.publishing import DataArgument, show_findings
-from shoal.core.wording import parameters_text, range_text
+from shoal.core.wording import count_noun, parameters_text, percent, range_text
 
 if TYPE_CHECKING:
     from shoal.audit.result import Audit, SearchRisk, SpecialRisk
@@ -67,7 +67,7 @@ def show(found: Audit) -> None:
     say(f"[bold]{plain(found.headline)}[/]")
     say(
         f"Somebody who knows these values of a person in the table finds the right record with a probability of "
-        f"{found.prosecutor.mean:.1%} on average and {found.prosecutor.highest:.1%} at worst."
+        f"{percent(found.prosecutor.mean)} on average and {percent(found.prosecutor.highest)} at worst."
     )
     say(*(f"[yellow]Warning:[/] {plain(warning)}." for warning in found.warnings))
     _show_persons(found)
@@ -95,7 +95,7 @@ def _show_persons(found: Audit) -> None:
             "records per person, largest": f"{risk.most_records:,}",
             "k counted in people": f"{risk.smallest_class:,}",
             "k counted in records": f"{found.smallest_class:,}",
-            "people alone in a class": f"{risk.lone_persons:,} ({risk.lone_persons / risk.persons:.1%})",
+            "people alone in a class": f"{risk.lone_persons:,} ({percent(risk.lone_persons / risk.persons)})",
             "classes of several records, all from one person": f"{risk.unseen_classes:,}",
             "people with records in several classes": f"{risk.persons_in_several_classes:,}",
         }
@@ -107,9 +107,9 @@ def _show_persons(found: Audit) -> None:
             "households": f"{homes.households:,}",
             "members per household, largest": f"{homes.largest:,}",
             "households per class, smallest": f"{homes.households_of_a_class:,}",
-            "chance that any member is found, highest": f"{homes.highest:.1%}",
-            "chance that any member is found, mean": f"{homes.mean:.1%}",
-            "chance for a single member, mean": f"{homes.mean_of_members:.1%}",
+            "chance that any member is found, highest": percent(homes.highest),
+            "chance that any member is found, mean": percent(homes.mean),
+            "chance for a single member, mean": percent(homes.mean_of_members),
             "households with a member alone in a class": f"{homes.with_lone_member:,}",
         }
         if homes.records_without_household:
@@ -121,33 +121,33 @@ def _show_individual(risk: IndividualRisk) -> None:
     """Tell what survey weights say of somebody who searches in the population."""
     rows = {
         "people in the population (sum of the weights)": f"{risk.population:,.0f}",
-        "risk of a record, highest": f"{risk.highest:.1%}",
-        "risk of a record, mean": f"{risk.mean:.2%}",
+        "risk of a record, highest": percent(risk.highest),
+        "risk of a record, mean": percent(risk.mean),
         "expected re-identifications": f"{risk.expected:,.2f}",
         "records expected to be unique in the population": f"{risk.population_uniques:,.2f}",
-        **{f"records with a risk above {limit:.0%}": f"{records:,}" for limit, records in risk.records_above},
+        **{f"records with a risk above {percent(limit)}": f"{records:,}" for limit, records in risk.records_above},
     }
     print_table(f"Individual risk, estimated from the survey weights in {risk.weight}", ("", ""), rows.items())
 
 
 def _show_searchers(found: Audit, whom: str) -> None:
     def row(who: str, risk: SearchRisk) -> tuple[str, ...]:
-        return (who, f"{risk.highest:.1%}", f"{risk.mean:.1%}", *(f"{share:.1%}" for _, share in risk.share_above))
+        return (who, percent(risk.highest), percent(risk.mean), *(percent(share) for _, share in risk.share_above))
 
     rows = [row("prosecutor (knows that the person is in the table)", found.prosecutor)]
     for risk in found.populations:
         rows.append(row(f"journalist (searches {risk.people:,} people in {risk.population})", risk.journalist))
-        rows.append((f"marketer (expects to match, against {risk.population})", "", f"{risk.marketer:.1%}"))
+        rows.append((f"marketer (expects to match, against {risk.population})", "", percent(risk.marketer)))
     if not found.populations:
         rows.append(row("journalist (no population given: at most the prosecutor's risk)", found.prosecutor))
-    rows.append(("marketer (expects to match, of all records)", "", f"{found.marketer:.1%}"))
-    above = (f"{whom} above {threshold:.0%}" for threshold, _ in found.prosecutor.share_above)
+    rows.append(("marketer (expects to match, of all records)", "", percent(found.marketer)))
+    above = (f"{whom} above {percent(threshold)}" for threshold, _ in found.prosecutor.share_above)
     print_table("Risk of re-identification", ("attacker", "highest", "mean", *above), rows)
     for risk in found.populations:
         if risk.records_not_covered:
             out().print(
-                f"{risk.records_not_covered:,} records are not covered by {risk.population}: it does not contain "
-                "everybody in the table."
+                f"{count_noun(risk.records_not_covered, 'record is', 'records are')} not covered by "
+                f"{risk.population}: it does not contain everybody in the table."
             )
 
 
@@ -158,7 +158,7 @@ def _show_classes(found: Audit) -> None:
         if entry["classes"]
     ]
     k = f"{found.k}" if found.persons is None else f"{found.k} (people)"
-    title = f"{found.classes:,} classes of records with the same quasi values; k = {k}"
+    title = f"{count_noun(found.classes, 'class', 'classes')} of records with the same quasi values; k = {k}"
     print_table(title, ("records per class", "classes", "records"), rows)
 
 
@@ -179,7 +179,7 @@ def _show_sensitive(found: Audit) -> None:
     attributes = [
         (
             risk.attribute,
-            f"{risk.certain_records:,} ({risk.certain_records / found.records:.1%})",
+            f"{risk.certain_records:,} ({percent(risk.certain_records / found.records)})",
             str(risk.distinct_l),
             f"{risk.simple_l:.3g}",
             f"{risk.entropy_l:.3g}",
@@ -200,7 +200,7 @@ def _show_sets(found: Audit) -> None:
     worst = [_set_row(risk) for risk in found.sets if len(risk.attributes) > 1][:MOST_SETS]
     title = f"Sets of up to {largest} attributes that single out most records, of {len(found.sets):,} sets"
     print_table(title, heads, worst)
-    title = f"Smallest sets that make more than {found.threshold:.1%} of the records unique"
+    title = f"Smallest sets that make more than {percent(found.threshold)} of the records unique"
     print_table(title, heads, map(_set_row, found.minimal_sets[:MOST_SETS]))
     _say_more(found.minimal_sets)
     if not found.minimal_sets:
@@ -213,7 +213,7 @@ def _set_row(risk: SetRisk) -> tuple[str, ...]:
     return (
         ", ".join(risk.attributes),
         f"{risk.unique_records:,}",
-        f"{risk.unique_share:.1%}",
+        percent(risk.unique_share),
         f"{risk.combinations:,}",
         f"{risk.mean_class:,.1f}",
     )
@@ -230,14 +230,14 @@ def _show_columns(found: Audit) -> None:
             column.column,
             column.role,
             f"{column.values:,}",
-            f"{column.unique_records:,} ({column.unique_share:.1%})",
+            f"{column.unique_records:,} ({percent(column.unique_share)})",
             f"{column.unique_with_quasi:,}",
         )
         for column in found.columns
     ]
     heads = ("column", "role", "values", "unique alone", "unique with the quasi attributes")
     print_table("Columns that are not quasi attributes", heads, rows)
-    gaps = [(gap.column, f"{gap.records:,}", f"{gap.share:.1%}") for gap in found.missing_values]
+    gaps = [(gap.column, f"{gap.records:,}", percent(gap.share)) for gap in found.missing_values]
     means = "a category of their own" if found.missing == "category" else "dropped if quasi or sensitive"
     print_table(f"Missing values ({means})", ("column", "records", "share"), gaps)
     if found.records < found.rows:
@@ -250,27 +250,27 @@ def _show_special(risk: SpecialRisk) -> None:
         return
     sizes = [f"{size}" for size in range(1, len(risk.by_size))] + [f"more than {risk.largest}"]
     rows = [
-        (size, f"{count:,}", f"{count / risk.unique_records:.1%}")
+        (size, f"{count:,}", percent(count / risk.unique_records))
         for size, count in zip(sizes, risk.by_size, strict=True)
     ]
     title = f"Fewest attributes that single out each of the {risk.unique_records:,} unique records"
     print_table(title, ("attributes", "records", "share of unique records"), rows)
     sets = [
-        (", ".join(one.attributes), f"{one.records:,}", f"{one.score / risk.score:.1%}")
+        (", ".join(one.attributes), f"{one.records:,}", percent(one.score / risk.score))
         for one in risk.sets[:MOST_SETS]
     ]
     title = "Riskiest combinations: these attributes together single records out, fewer of them do not"
     print_table(title, ("attributes", "records", "share of the score"), sets)
     _say_more(risk.sets)
-    shares = [(name, f"{share:.1%}") for name, share in risk.contributions]
+    shares = [(name, percent(share)) for name, share in risk.contributions]
     title = "Contribution of each attribute (shares overlap: a combination counts for each of its attributes)"
     print_table(title, ("attribute", "share of the score"), shares)
     if risk.disclosure is not None:
         worst = risk.disclosure.highest
         say(
             f"\nSomebody in the population who matches one of the unique records is that person with probability "
-            f"{risk.disclosure.chance:.1%}"
-            + ("." if worst is None else f"; {worst:.1%} for the highest score (DIS-SUDA).")
+            f"{percent(risk.disclosure.chance)}"
+            + ("." if worst is None else f"; {percent(worst)} for the highest score (DIS-SUDA).")
         )
 
 
@@ -280,7 +280,7 @@ def _show_uniqueness(found: PopulationUniqueness) -> None:
     for one in found.estimates:
         name = NAMES[one.model] + (" (chosen)" if one.model == found.chosen else "")
         uniques = one.population_uniques
-        figures = ("none", "") if uniques is None else (f"{uniques:,.0f}", f"{uniques / found.population:.2%}")
+        figures = ("none", "") if uniques is None else (f"{uniques:,.0f}", percent(uniques / found.population))
         rows.append((name, *figures))
     title = f"Unique in the population of {found.population:,}, of whom {100 * found.fraction:.3g}% are in the table"
     print_table(title, ("model", "unique people", "share of the population"), rows)

@@ -18,22 +18,25 @@ from shoal.cli.console import err
 from shoal.core.progress import Progress, Step
 
 _SECONDS = 0.1  # between two lines of one step
+_PATIENCE = 1.0  # seconds of compiling that are not worth a word
+_FIRST_RUN = (
+    "The first run compiles parts of shoal, which takes up to a minute; later runs do not. `shoal warm` does it ahead."
+)
 
 
-class _Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
-    """Says that kernels are being compiled, which happens on the first start only."""
+class _Compiling(event.TimingListener):  # type: ignore[misc]  # numba has no types
+    """Says once that kernels are being compiled, if that takes long."""
 
     def __init__(self, bars: RichProgress) -> None:
+        super().__init__()
         self._bars = bars
         self._said = False
 
-    def on_start(self, _: object) -> None:
-        if not self._said:
+    def on_end(self, ended: object) -> None:
+        super().on_end(ended)
+        if not self._said and self.done and self.duration > _PATIENCE:
             self._said = True
-            self._bars.console.print("compiling (first start only) ...", style="dim")
-
-    def on_end(self, _: object) -> None:
-        pass
+            self._bars.console.print(_FIRST_RUN, style="dim")
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ import typer
 
 from shoal.cli.console import JsonOption, answer, bars, out, plain, reporting
 from shoal.cli.publishing import DataArgument
-from shoal.core.errors import UsageError
 from shoal.core.wording import write_kept
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def compare(
         str | None,
         typer.Option(
             metavar="NAME=WEIGHT,...",
-            help="Weights of the ranking, such as inference=2; defaults: risks 1, marginals 3.",
+            help="Weights of the ranking, such as risk=2; by default, risk and marginals have the same.",
         ),
     ] = None,
     control: Annotated[str | None, typer.Option(help="A table of similar people who are not in the data.")] = None,
@@ -59,10 +58,6 @@ def compare(
     markdown: Annotated[Path | None, typer.Option(help="New file for the table, as Markdown.")] = None,
     frontier: Annotated[Path | None, typer.Option(help="New file for the plot of risk against utility, .svg.")] = None,
     html: Annotated[Path | None, typer.Option(help="New file for ranking, plot and table, as one HTML page.")] = None,
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps figures for later runs; by default, your user cache.")
-    ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Measure everything again, and keep nothing.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Compare the risk, promises, utility and cost of techniques or policies. For the data holder only."""
@@ -73,8 +68,6 @@ def compare(
 
         wanted = Wanted(csv, picture, markdown, frontier, html)
         wanted.check()
-        if no_cache and cache is not None:
-            raise UsageError("--cache and --no-cache exclude each other; give only one")
         with bars() as progress:
             found = compared(
                 data,
@@ -87,7 +80,6 @@ def compare(
                 hold_out=hold_out,
                 targets=targets,
                 seed=seed,
-                cache=not no_cache if cache is None else cache,
                 progress=progress,
             )
         wanted.write(found, title=f"Comparison on {name_of(data)}")

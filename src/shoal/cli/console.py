@@ -57,10 +57,14 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
     *folder* is where the command publishes. Once the release is there, it is too late for an interrupt: the command
     ends as it would have without.
     """
-    new = folder is not None and not os.path.lexists(folder)
+
+    def number_public() -> int:
+        return (folder / "public").stat().st_ino if folder is not None and (folder / "public").is_dir() else 0
+
+    before = number_public()  # of an earlier release
 
     def is_published() -> bool:
-        return new and folder is not None and (folder / "public").is_dir()
+        return number_public() not in (0, before)
 
     def outcome() -> str:
         return f"the release in {folder} is published" if is_published() else "nothing was published"
@@ -84,7 +88,7 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
             if os.environ.get("SHOAL_DEBUG") == "1":
                 raise
             _stop(_describe_defect(error, outcome()), UNEXPECTED, json_output)
-        if seen:
+        if seen and is_published():
             typer.echo(f"shoal: interrupted too late: {outcome()}", err=True)
 
 

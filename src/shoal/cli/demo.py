@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shoal.cli.console import JsonOption, answer, bars, reporting, say
+from shoal.core.wording import count_noun, join_words, percent
 
 if TYPE_CHECKING:
     from shoal.audit.result import Audit
@@ -67,66 +62,35 @@ class Story:
 
 def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
     """Generate data into *folder* and go through every command on them."""
+    import yaml
+
+    from shoal.anonymize import anonymize
+    from shoal.audit.audit import audit
+    from shoal.core.errors import VerificationError
+    from shoal.datasets.hospital_files import write_stays
+    from shoal.policy.drafting import draft_policy
     from shoal.release.release import refuse_existing, write_text, writing
+    from shoal.reports.verifying import verify
+    from shoal.sources.opening import open_source
 
     refuse_existing(folder)
     with writing(folder):
         folder.mkdir(parents=True)
     try:
         policy = folder / "policy.yaml"
-        with _compile_ahead():
-            import yaml
-
-            from shoal.anonymize import anonymize
-            from shoal.audit.audit import audit
-            from shoal.core.errors import VerificationError
-            from shoal.datasets.hospital_files import write_stays
-            from shoal.policy.drafting import draft_policy
-            from shoal.sources.opening import open_source
-            from shoal.verify.verifier import verify
-
-            write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
-            data = write_stays(folder / "stays.csv", rows, seed, progress)
-            draft = draft_policy(data, progress=progress)
-            write_text(folder / "draft.yaml", draft.text)
-            before = audit(data, policy, progress=progress)
+        write_text(policy, yaml.safe_dump(demo_policy(), sort_keys=False, allow_unicode=True, width=110))
+        data = write_stays(folder / "stays.csv", rows, seed, progress)
+        draft = draft_policy(data, progress=progress)
+        write_text(folder / "draft.yaml", draft.text)
+        before = audit(data, policy, progress=progress)
         release = anonymize(data, policy, out=folder / "release", seed=seed, progress=progress)
         verification = verify(folder / "release", source=open_source(data), progress=progress)
         if not verification.verified:
-            raise VerificationError("; ".join(verification.failures))
+            raise VerificationError("; ".join(verification.objections))
         return Story(folder, draft, before, release, verification)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-@contextmanager
-def _compile_ahead() -> Iterator[None]:
-    """Compile in two processes what a machine has not compiled: another starts with Mondrian, this ends with the rest.
-
-    Either anonymizes a few stays, and takes from disk what the other compiled meanwhile.
-    """
-    from shoal.core.kernels import is_compiled
-    from shoal.methods.mondrian.kernels import rank_cuts
-
-    if is_compiled(rank_cuts) or os.cpu_count() == 1:
-        yield
-        return
-    program = "import shoal.cli.demo; shoal.cli.get_ready(); shoal.cli.demo.anonymize_few()"
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen([sys.executable, "-c", program], stdout=quiet, stderr=quiet):  # noqa: S603 - this program
-        yield
-        anonymize_few(method="plain", privacy=[])
-
-
-def anonymize_few(**changes: Any) -> None:
-    """Anonymize a few stays by the demo's policy, but for these changes, and keep nothing."""
-    from shoal.anonymize import anonymize
-    from shoal.datasets.hospital_files import write_stays
-
-    with TemporaryDirectory() as folder:
-        few = write_stays(Path(folder, "few.csv"), 500, seed=1)
-        anonymize(few, demo_policy() | changes, out=Path(folder, "out"))
 
 
 def demo_policy() -> dict[str, Any]:
@@ -135,6 +99,8 @@ def demo_policy() -> dict[str, Any]:
 
     policy = hospital_policy()
     policy["attributes"]["cost"]["technique"] = {"rounding": {"base": 1000}}
+    reason = "rounded costs are not known outside the hospital"
+    policy["accept"] = [{"finding": "isolating-columns", "about": ["cost"], "reason": reason}]
     return policy
 
 
@@ -142,13 +108,13 @@ def show_story(story: Story) -> None:
     """Say in plain words what was protected and what it cost."""
     from shoal.utility.marginals import describe_marginals  # NumPy loads where it is used
 
-    folder, manifest = story.folder, story.release.manifest
+    folder, manifest, decision = story.folder, story.release.manifest, story.release.decision
     reached = {entry["model"]: entry["achieved"] for entry in manifest["guarantees"]}
     done = sum(check.done for check in story.verification.checks)
     parts = {
         "The data": f"{story.audit.rows:,} generated hospital stays, one row per patient, in {folder}/stays.csv.",
         "The policy": (
-            f"shoal init drafted {folder}/draft.yaml, with {story.draft.n_questions} open questions. "
+            f"shoal init drafted {folder}/draft.yaml, with {count_noun(story.draft.n_questions, 'open question')}. "
             f"{folder}/policy.yaml answers them and adds taxonomies for occupation and diagnosis: others may know "
             f"{', '.join(story.audit.quasi)}; diagnosis must stay secret; patient is never published; cost is "
             "rounded to thousands."
@@ -169,6 +135,7 @@ def show_story(story: Story) -> None:
             f"The run took {sum(story.release.evidence['seconds'].values()):.1f} seconds."
         ),
         "The findings": _describe_findings(story),
+        "The decision": f"{decision.verdict.capitalize()}. {decision.headline}",
         "Next": f"Look at {folder}/release/public, the folder to share, and {folder}/release/internal/report.html, "
         "which is for you alone.",
     }
@@ -180,18 +147,14 @@ def _describe_danger(found: Audit) -> str:
     if found.minimal_sets:
         worst = found.minimal_sets[0]
         column, make = ("Column", "makes") if len(worst.attributes) == 1 else ("Columns", "make")
-        already = f" {column} {' and '.join(worst.attributes)} alone {make} {worst.unique_share:.0%} of them unique."
+        already = f" {column} {join_words(worst.attributes)} alone {make} {percent(worst.unique_share)} of them unique."
     return f"{found.headline}{already} The quasi-identifiers reveal the diagnosis of {certain:,} people with certainty."
 
 
 def _describe_findings(story: Story) -> str:
-    """Say what the promises do not cover: what rounding repaired, and what is left for the steward to decide."""
-    left = [one for one in story.release.findings if one.open]
-    high = sum(one.severity == "high" for one in left)
-    said = " ".join(one.text for one in left)
+    """Describe the risks that no promise covers: one that rounding repaired, open ones, and one that is accepted."""
+    findings = story.release.findings
+    accepted = [f"{one.text} The policy accepts this: {one.accepted}." for one in findings if not one.open]
     exact = next((column for column in story.audit.columns if column.column == "cost"), None)
     before = "" if exact is None else f"Unrounded, cost alone would make {exact.unique_records:,} records unique. "
-    return (
-        f"{before}With rounding, {'no high finding is' if not high else f'{high} high findings are'} open. "
-        f"{f'For you to decide: {said}' if left else 'There are no other findings.'}"
-    )
+    return before + " ".join([*(one.text for one in findings if one.open), *accepted[:1]])

@@ -114,7 +114,7 @@ def export(
     from shoal.linking.ledger.checking import export as run
 
     counts = run(ledger, output)
-    return {"out": str(output), **counts}, f"{counts['releases']:,} releases  ->  {plain(output)}"
+    return {"out": str(output), **counts}, f"{count_noun(counts['releases'], 'release')}  ->  {plain(output)}"
 
 
 @add_command(app, "floor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from shoal.policy.policy import WrittenRole
     from shoal.sources.base import SourceOptions
 
-ROLES: tuple[WrittenRole, ...] = ("identifier", "quasi", "sensitive", "insensitive", "weight")
+ROLES: tuple[WrittenRole, ...] = ("identifier", "quasi", "sensitive", "insensitive", "weight", "drop")
 
 app = typer.Typer(help="Check policies and print their schema.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -39,11 +40,13 @@ def schema(
 def check(
     policy: Annotated[Path, typer.Argument(help="The policy to check.")], json_output: JsonOption = False
 ) -> None:
-    """Check a policy without data."""
+    """Check a policy without data: its taxonomies, and whether its method serves its models."""
     with reporting(json_output):
+        from shoal.anonymize.refusing import refuse_policy
         from shoal.policy.policy import Policy
 
         loaded = Policy.load(policy)
+        refuse_policy(loaded)
         declared = {str(name): str(options["role"]) for name, options in loaded.document["attributes"].items()}
         roles = [f"{n_names} {role}" for role in ROLES if (n_names := list(declared.values()).count(role))]
         document = {"valid": True, "attributes": declared}
@@ -83,9 +86,8 @@ def _add_source_flags(command: Callable[..., None]) -> Callable[..., None]:
 @_add_source_flags
 def init(
     data: DataArgument,
-    file: Annotated[
-        Path | None, typer.Option("--out", "-o", help="New file for the policy; otherwise it is printed.")
-    ] = None,
+    file: Annotated[Path, typer.Option("--out", "-o", help="File for the policy; - prints it.")] = Path("policy.yaml"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     column_type: Annotated[
         list[str] | None,
         typer.Option("--type", help="COLUMN=TYPE, such as sex=category or zip=postcode; may be repeated."),
@@ -101,28 +103,32 @@ def init(
     json_output: JsonOption = False,
     **source: Any,
 ) -> None:
-    """Draft a policy: roles with their evidence, taxonomies, and open questions as comments."""
+    """Write a draft policy: roles with their evidence, taxonomies, and open questions as comments."""
     with reporting(json_output):
         from shoal.policy.drafting import draft_policy
         from shoal.policy.guessing import TYPES
-        from shoal.release.release import write_text
+        from shoal.release.release import write_text, writing
 
-        if file is not None and (file.exists() or file.is_symlink()):
-            raise UsageError(f"{file} exists already; choose another name or remove it first")
+        printed = file == Path("-")
+        if not printed and not overwrite and os.path.lexists(file):
+            raise UsageError(f"{file} exists already; choose another name with -o, or replace it with --overwrite")
         types: dict[str, Any] = {name: kinds[-1] for name, kinds in _pairs(column_type, "--type").items()}
         if unknown := [kind for kind in types.values() if kind not in TYPES]:
             raise UsageError(f"--type: there is no type {unknown[0]!r}; choose one of {', '.join(TYPES)}")
         with bars() as progress:
             options = _read_options(source)
             draft = draft_policy(data, options=options, types=types, group_rare=group_rare, progress=progress)
-        if file is not None:
+        if not printed:
+            if overwrite:
+                with writing(file):
+                    file.unlink(missing_ok=True)
             write_text(file, draft.text)
         if json_output:
-            answer({**draft.as_dict(), "out": None if file is None else str(file)})
+            answer({**draft.as_dict(), "out": None if printed else str(file)})
         else:
-            if file is None:
+            if printed:
                 typer.echo(draft.text, nl=False)
-            _review(draft, data, file)
+            _review(draft, data, None if printed else file)
 
 
 def _read_options(given: dict[str, Any]) -> SourceOptions:
@@ -163,12 +169,11 @@ def _review(draft: Draft, data: str, file: Path | None) -> None:
     for role in ROLES:
         if names := draft.names(role):
             console.print(f"{role:<12}{plain(', '.join(names))}", soft_wrap=True)
-    name = "policy.yaml" if file is None else str(file)
     if not draft.names("quasi"):
         console.print("No quasi attribute was found; declare at least one before you use the policy.")
     console.print(
-        f"The draft has {count_noun(draft.n_questions, 'open question')}. Check every role, answer them, then run\n"
-        f"  shoal audit {hide_address(data)} -p {name}",
+        f"The draft {'' if file is None else f'in {file} '}has {count_noun(draft.n_questions, 'open question')}. Check "
+        f"every role, answer them, then run\n  shoal audit {hide_address(data)} -p {file or 'policy.yaml'}",
         markup=False,
         soft_wrap=True,
     )

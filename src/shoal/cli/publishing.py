@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -11,9 +10,10 @@ import typer
 
 from shoal.cli.console import answer, out, plain, say
 from shoal.core.errors import UsageError
-from shoal.core.wording import count_noun
+from shoal.core.wording import count_noun, percent
 
 if TYPE_CHECKING:
+    from shoal.audit.decision import Decision
     from shoal.core.results import Finding
     from shoal.linking.ledger.records import LedgerOptions
     from shoal.release.release import Release
@@ -80,17 +80,18 @@ def read_ledger_options(
     return None
 
 
-def answer_release(release: Release, folder: Path, more: Mapping[str, Any]) -> None:
+def answer_release(release: Release, more: Mapping[str, Any]) -> None:
     """Print a release as one JSON object, with what one command has *more* to say of it."""
     evidence = release.evidence
     answer(
         {
             "verified": True,
-            "out": str(folder),
+            "out": None if release.folder is None else str(release.folder),
             **release.manifest,
             **more,
             "warnings": evidence["warnings"],
             "findings": evidence["findings"],
+            "decision": release.decision.as_dict(),
             **({"ledger": evidence["ledger"]} if "ledger" in evidence else {}),
             "seconds": evidence["seconds"],
         }
@@ -103,19 +104,34 @@ def show_end(release: Release) -> None:
         earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
         say(f"It is release {entry['number']} in the ledger, about {plain(entry['population'])}, {earlier}.")
         for found in entry["linked"]:
-            if found["l"] is not None:
+            if found["l"] is not None and not found["sensitive"]:
+                say(f"At least {count_noun(found['l'], 'person', 'people')} share the same classes in all of them.")
+            elif found["l"] is not None:
                 values = f"{count_noun(found['l'], 'value')} of {plain(found['sensitive'])}"
                 say(f"Together they leave at least {values} for everybody; the floor is {entry['floor']:,}.")
     for warning in release.evidence["warnings"]:
-        end = "" if warning.endswith("?") else "."
+        end = "" if warning.endswith(("?", ".")) else "."
         say(f"[yellow]Warning:[/] {plain(warning)}{end}")
-    folder = plain(release.folder)
-    say(f"The folder to share is {folder}/public; keep {folder}/internal to yourself.")
-    show_findings(release.findings)
+    if release.folder is not None:
+        folder = plain(release.folder)
+        say(f"The folder to share is {folder}/public; keep {folder}/internal to yourself.")
+    show_decision(release.decision)
+
+
+def show_decision(decision: Decision) -> None:
+    """Print the decision record: verdict, the three risks, and findings."""
+    colour = "green" if decision.ready else "red"
+    out().print()
+    say(f"[bold {colour}]{decision.verdict.capitalize()}.[/] {plain(decision.headline)}")
+    for one in decision.risk:
+        say(f"[bold]{one.kind.capitalize()} risk: {plain(one.figure)}.[/] {plain(one.sentence)}")
+    if decision.reasons:
+        say(f"Not ready because: {plain(' '.join(decision.reasons))}")
+    show_findings(decision.findings)
 
 
 def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
-    """Say what no promise covers: what is open, with its fix, then what the policy accepts; *supposed* says when."""
+    """Print the findings: open ones with their fix, then accepted ones; *supposed* says when."""
     left = [one for one in findings if one.open]
     high = sum(one.severity == "high" for one in left)
     if left:
@@ -125,8 +141,10 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
         )
     else:
         out().print("\n[bold]No open findings.[/] Whether the promises are enough for these data is your decision.")
-    for _, alike in groupby(findings, key=lambda one: (one.id, one.severity, one.accepted)):
-        group = list(alike)
+    groups: dict[tuple[str, str, str | None], list[Finding]] = {}
+    for one in findings:
+        groups.setdefault((one.id, one.severity, one.accepted), []).append(one)
+    for group in groups.values():
         shown = group if len(group) <= MOST_ALIKE else group[:1]
         for one in shown:
             about = f" ({plain(', '.join(one.about))})" if one.about else ""
@@ -134,5 +152,5 @@ def show_findings(findings: Sequence[Finding], supposed: str = "") -> None:
             text = f"{plain(one.text)} {plain(one.fix)}" if one.open else f"accepted: {plain(one.accepted)}"
             say(f"[{colour}]{one.severity}[/] {one.id}{about}: {text}")
         if others := group[len(shown) :]:
-            named = "; ".join(plain(", ".join(other.about)) for other in others)
-            say(f"The same applies to {len(others):,} more (figures in --json): {named}.")
+            named = "; ".join(f"{plain(', '.join(other.about))} {percent(other.share)}" for other in others)
+            say(f"The same applies to {len(others):,} more, each with its share of the records: {named}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -113,6 +113,8 @@ def serve(
                 write_port(port_file, number)
 
         run(chosen, open_migrated(chosen.database, migrating=False), announce)
+        if not json_output:
+            console.say("The agency has stopped.")
 
 
 @work_beside("migrate")
@@ -265,7 +267,8 @@ def request(
     else:
         body["attributes"] = [name.strip() for name in wanted.split(",")]
     made = client.ask("POST", "requests", body=body)
-    return made, f"Request {quote(made['id'])} waits for the agency."
+    lines = [f"Request {quote(made['id'])} waits for the agency.", *_show_shortfall(made)]
+    return made, *lines
 
 
 @ask_service("requests")
@@ -284,12 +287,18 @@ def requests(
     if request is not None:
         body = {"state": "approved" if approve else "refused", "campaign": campaign, "reason": reason}
         made = client.ask("POST", "requests", str(request), "decision", body=body)
-        return made, f"Request {request} of {quote(made['client'])} is {quote(made['state'])}."
+        lines = [f"Request {request} of {quote(made['client'])} is {quote(made['state'])}.", *_show_shortfall(made)]
+        return made, *lines
     found, names = client.list("requests"), ("id", "client", "campaign", "state", "purpose", "reason")
-    table = console.make_table("request", *names[1:])
+    table = console.make_table("request", *names[1:], "not promised")
     for entry in found:
-        table.add_row(*(quote(entry[name] or "") for name in names))
+        table.add_row(*(quote(entry[name] or "") for name in names), " ".join(_show_shortfall(entry)))
     return {"requests": found}, table if found else "There is no request yet."
+
+
+def _show_shortfall(entry: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each number that a client asked for and that the campaign does not promise."""
+    return [f"Not promised: {quote(reason)}." for reason in entry.get("shortfall", ())]
 
 
 @ask_service("contribute")

@@ -42,12 +42,12 @@ def verify(
     master: console.MasterOption = None,
     json_output: console.JsonOption = False,
 ) -> None:
-    """Recompute every guarantee from the written files, with independent code. Exit code 4: do not publish."""
+    """Recompute every guarantee from the written files, independently. Exit code 4: not verified, or incomplete."""
     with console.reporting(json_output):
         from shoal.engines.regions.budget import Budget
         from shoal.policy.policy import Policy
+        from shoal.reports.verifying import verify
         from shoal.sources.opening import open_source
-        from shoal.verify.verifier import verify
 
         try:
             key = None if public_key is None else public_key.read_bytes()
@@ -135,7 +135,8 @@ def show(verification: Verification, *, with_source: bool) -> None:
     """List every guarantee, claim and check with its verdict."""
     table = console.make_table("", "checked", "found")
     for promise in verification.guarantees:
-        table.add_row(_mark(promise.ok), promise.model, console.plain(promise.detail))
+        mark = "[yellow]partly[/]" if promise.partly and promise.ok else _mark(promise.ok)
+        table.add_row(mark, promise.model, console.plain(promise.detail))
     for claim in verification.claims:
         said = f"{parameters_text(claim.parameters)}: {claim.detail}"
         table.add_row("[yellow]claim[/]", claim.model, console.plain(said))
@@ -144,11 +145,17 @@ def show(verification: Verification, *, with_source: bool) -> None:
     for check in verification.checks:
         table.add_row(_mark(check.ok) if check.done else "[yellow]not done[/]", check.name, console.plain(check.detail))
     console.out().print(table)
+    if verification.verdict == "incomplete":
+        console.out().print("[bold yellow]Incomplete[/]: nothing failed, but this was not checked:")
+        for sentence in verification.unchecked:
+            console.out().print(f"- {console.plain(sentence)}")
+        return
     if not verification.verified:
         console.out().print("[bold red]Not verified[/]: do not publish.")
         return
     asked = with_source or any(check.name == "truth" for check in verification.checks)
-    scope = "" if asked else " (whether the rows are true was not checked; give --source)"
+    scope = " as far as public files show" if verification.unshown else ""
+    scope += "" if asked else " (whether the rows are true was not checked; give --source)"
     if verification.claims:
         scope += ", except for what is only claimed"
     elif not verification.guarantees:

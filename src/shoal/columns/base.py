@@ -82,6 +82,11 @@ class Technique(Parameters, ABC):
     keeps_owners: ClassVar[bool] = False  # whether the verifier can still tell whose a row is, so people can be counted
 
     @property
+    def determined(self) -> bool:
+        """Whether a published value follows from the true one alone: then diverse values were diverse before."""
+        return False
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Other columns that it looks at."""
         return ()
@@ -207,6 +212,7 @@ class TreatedSource(ChangedSource):
     entry = "techniques"
     treatments: Mapping[str, Treatment]
     identifiers: frozenset[str] = frozenset()  # columns whose tokens stand for persons
+    true: Mapping[str, str] = field(default_factory=dict)  # further columns: the true values of treated ones
 
     def describe(self) -> dict[str, Any]:
         """Return what everybody may know of each column's treatment."""
@@ -225,9 +231,11 @@ class TreatedSource(ChangedSource):
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
         treated = [name for name in columns if name in self.treatments]
+        given = {name: self.true.get(name, name) for name in columns}
         first_row = 0
-        for batch in self.given.batches(columns, dictionary=[*(coded - set(treated)), *treated]):
-            arrays = dict(zip(columns, batch.columns, strict=True))
+        dictionary = [*treated, *(given[name] for name in coded)]
+        for batch in self.given.batches([*dict.fromkeys(given.values())], dictionary=dictionary):
+            arrays = {name: batch.column(own) for name, own in given.items()}
             for name in treated:
                 arrays[name] = self.treatments[name].apply(arrays[name], first_row)
             yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=columns)
@@ -246,11 +254,13 @@ def treat(
     chance: Chance,
     domains: Mapping[str, NumberDomain] | None = None,
     identifiers: Collection[str] = (),
+    true: Mapping[str, str] | None = None,
 ) -> Source:
     """Return the source with each of these columns treated; without techniques, as it is.
 
     *domains* are numbers that columns may hold, by what the policy declares; *identifiers* are columns whose tokens
-    stand for persons. Techniques look at the columns as they were given, so their order does not matter.
+    stand for persons. Techniques look at the columns as they were given, so their order does not matter. *true* names
+    further columns, which have the given values of others.
     """
     if not techniques:
         return source
@@ -276,8 +286,9 @@ def treat(
         pa.field(field.name, treatments[field.name].kind) if field.name in treatments else field
         for field in source.schema
     ]
+    fields += [source.schema.field(own).with_name(name) for name, own in (true or {}).items()]
     return TreatedSource(
-        source.name, pa.schema(fields), source.n_rows, UNCHANGED, source, treatments, frozenset(identifiers)
+        source.name, pa.schema(fields), source.n_rows, UNCHANGED, source, treatments, frozenset(identifiers), true or {}
     )
 
 

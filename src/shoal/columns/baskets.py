@@ -17,6 +17,7 @@ from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.documents import Parameters
 from shoal.core.errors import InputError, PolicyError, UsageError
 from shoal.core.kernels import find_starts, kernel, pam
+from shoal.core.wording import count_noun
 from shoal.sources.base import DerivedSource, Source, SourceOptions
 from shoal.sources.columns import UNCHANGED, is_text
 from shoal.sources.opening import open_source
@@ -339,7 +340,9 @@ def baskets(
     table = pa.Table.from_batches(list(source.batches([person, item])))
     who, what = (table.column(name).combine_chunks().dictionary_encode() for name in (person, item))
     if who.null_count:
-        raise InputError(f"{source.name} has {who.null_count} rows without a {person!r}; give each row its person")
+        raise InputError(
+            f"{source.name} has {count_noun(who.null_count, 'row')} without a {person!r}; give every row one"
+        )
     names = pc.utf8_trim_whitespace(what.dictionary.cast(pa.string()))
     if pc.any(pc.match_substring(names, separator)).as_py():
         raise InputError(f"items of {item!r} in {source.name} contain {separator!r}; choose another separator")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,7 @@ class Coding(Technique):
     title = "numbers beyond an edge put at the edge"
     roles = ("quasi", "sensitive", "insensitive")
     keeps_owners = True
+    determined: ClassVar[bool] = True
 
     top: int | float | None = Field(default=None, allow_inf_nan=False, description="the largest number published")
     bottom: int | float | None = Field(default=None, allow_inf_nan=False, description="the smallest number published")

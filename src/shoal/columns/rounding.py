@@ -37,6 +37,11 @@ class Rounding(Technique):
     base: int | float = Field(gt=0, allow_inf_nan=False, description="what published numbers are multiples of")
     random: bool = Field(default=False, description="whether to round up or down at random, right in the mean")
 
+    @property
+    def determined(self) -> bool:
+        """Equal numbers stay equal, unless chance decides."""
+        return not self.random
+
     @model_validator(mode="after")
     def _sound(self) -> Self:
         if decimals_of(self.base) > MOST_DECIMALS:

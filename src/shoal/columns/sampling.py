@@ -18,6 +18,7 @@ from shoal.core.documents import Parameters
 from shoal.core.errors import InputError
 from shoal.core.kernels import find_starts
 from shoal.core.randomness import Chance
+from shoal.core.wording import count_noun
 from shoal.sources.base import Source
 from shoal.sources.columns import UNCHANGED
 
@@ -117,6 +118,6 @@ def refuse_nobody(column: str, n_records: int) -> None:
     """Raise if there are records that name nobody: as one person or as many, they could hide what is promised."""
     if n_records:
         raise InputError(
-            f"column {column!r} has no value in {n_records} records, so that nobody can tell whose they are; give each "
-            "record its value, or leave these records out"
+            f"column {column!r} has no value in {count_noun(n_records, 'record')}; give each record its "
+            "value, or leave these records out: it is not known who they are about"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -16,16 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.anonymize.run import Options, Run
-from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Refusal, Trials
-from shoal.attacks.running import attack
+from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Refusal, Trials
+from shoal.attacks.running import attack, record_results
+from shoal.audit.decision import decide
 from shoal.audit.marginals import SourceTables
 from shoal.columns.keys import new_key
-from shoal.compare.cache import DRAWING_BITS, Cache, Memory, default_folder, digest, table_digest
 from shoal.compare.recipes import RECIPES, Base, Recipe
 from shoal.compare.result import RISKS, AnyWeights, Asked, Comparison, Row, read_weights
 from shoal.compare.sweeps import AnyMethods, AnySweep, list_rows, policy_names, read_methods, read_sweep
-from shoal.core.errors import InputError, PolicyError, ShoalError, UnreachableError, UsageError, did_you_mean
+from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError, did_you_mean
 from shoal.core.progress import Progress, Silent, show_progress
+from shoal.core.registry import discover
 from shoal.core.wording import count_noun
 from shoal.linking.linkable import read_columns
 from shoal.policy.encoding import check_columns
@@ -57,7 +57,6 @@ def compare(
     hold_out: float | None = None,
     targets: int = N_TARGETS,
     seed: int | None = None,
-    cache: bool | str | Path = True,
     progress: Progress | None = None,
 ) -> Comparison:
     """Make a release by every policy, or by every technique on one, and tell what each leaves, promises and keeps.
@@ -65,8 +64,7 @@ def compare(
     The same people are aside in all of them: those of a *control* table or, without one, a random share *hold_out* of
     the data, 0.2 if it is not given, who are in no release. *techniques* are "all" or names; *methods* and a *sweep*
     over parameters make several rows of every policy; *weights* rank them. Every release is verified as ever, none is
-    written, and what is found is for the data holder alone. Figures are kept in the folder *cache*, the user's own by
-    default, so that a row is measured once; False keeps nothing.
+    written, and what is found is for the data holder alone.
     """
     if not policies:
         raise UsageError("a comparison needs a policy at least")
@@ -82,29 +80,19 @@ def compare(
         raise UsageError(f"{targets} targets are too few; give at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
     asked = [] if chosen else list_rows(policy_names(policies), loaded, axes, kinds)
-    kept, notes = _open_cache(cache)
     table = _read(data, loaded[0].source)
     for policy in loaded:
         check_columns(policy, open_source(table, policy.source))
     strangers = None if control is None else _read(control, loaded[0].source)
-    about = digest([table_digest(table), None if strangers is None else table_digest(strangers), share])
-    # Drawn once for a table where figures are kept, so that rows of later comparisons are about the same people.
-    drawn = secrets.randbits(DRAWING_BITS) if kept is None or seed is not None else kept.drawing(about)
-    questions = drawn if seed is None else seed
     people = table
     if share:
-        people, strangers = _split_people(table, share, np.random.default_rng(questions))
+        people, strangers = _split_people(table, share, np.random.default_rng(seed))
     bench = Bench.of(loaded, people, strangers, targets=targets, seed=seed)
     with tempfile.TemporaryDirectory(prefix="shoal-compare-") as folder:  # for its owner alone; removed in the end
-        own_key = Path(folder) / "pseudonyms.key"
         if chosen:
-            asked = _by_technique(chosen, loaded[0], bench, own_key)
-        shared = [about, questions, seed is None, targets]
-        memory = Memory(kept, loaded[0], own_key, bench.names, shared)
+            asked = _by_technique(chosen, loaded[0], bench, Path(folder) / "pseudonyms.key")
         with show_progress(progress) as showing:
-            rows = _fill_rows(asked, bench, memory, showing)
-    if kept is not None:
-        kept.tidy()
+            rows = _fill_rows(asked, bench, showing)
     return Comparison(
         rows=tuple(rows),
         records=people.num_rows,
@@ -112,7 +100,7 @@ def compare(
         held_out=share or None,
         targets=targets,
         seed=seed,
-        notes=(*_notes(people, strangers, share), *notes),
+        notes=_notes(people, strangers, share),
         weights=weighed,
     )
 
@@ -127,31 +115,17 @@ def _share(control: object | None, hold_out: float | None) -> float | None:
     return share
 
 
-def _open_cache(wanted: bool | str | Path) -> tuple[Cache | None, tuple[str, ...]]:
-    """Open the folder of figures; the user's own may fail, for a comparison does not need it, and a note says so."""
-    if wanted is False:
-        return None, ()
-    if wanted is not True:
-        return Cache(Path(wanted)), ()
-    try:
-        return Cache(default_folder()), ()
-    except (UsageError, RuntimeError) as error:  # a user without a home
-        return None, (f"nothing is kept for a later comparison: {error}",)
-
-
-def _fill_rows(asked: Sequence[Asked], bench: Bench, memory: Memory, progress: Progress) -> list[Row]:
-    """Return rows with figures of an earlier comparison of the same content, or with new ones, which are kept."""
+def _fill_rows(asked: Sequence[Asked], bench: Bench, progress: Progress) -> list[Row]:
+    """Make, attack and measure the release of every row that has a policy."""
     rows = []
     with progress.step("comparing", len(asked), unit="releases") as step:
         for row, policy in asked:
-            key = None if policy is None else memory.key(policy)
-            found = row if policy is None else memory.look_up(key, row, policy)
-            if found is None and policy is not None:
+            if policy is None:
+                rows.append(row)
+            else:
                 with progress.step(row.name, 1, unit="release") as own:
-                    found = bench.fill(row, policy)
+                    rows.append(bench.fill(row, policy))
                     own.advance(1)
-                memory.keep(key, found, policy)
-            rows.append(found or row)
             step.advance(1)
     return rows
 
@@ -268,13 +242,17 @@ class Bench:
         try:
             release = make_release(self.people, policy, seed=self.seed, tables=tables)
         except ShoalError as error:
-            return replace(row, reason=str(error), unreachable=isinstance(error, UnreachableError))
+            return replace(row, reason=str(error))
         seconds = round(time.perf_counter() - began, 3)
+        found = self._attack(release, policy)
+        kinds = discover("shoal.attacks", Attack)
+        results = record_results(found.values(), lambda each: kinds[each.attack].bears_on)
         return replace(
             row,
+            decision=decide(release.manifest, release.evidence, {"attacks": results}),
             guarantees=tuple(release.guarantees),
             claims=tuple(release.manifest.get("claims", ())),
-            risks=self._attack(release, policy),
+            risks=found,
             marginals=tuple(Marginals.of(each) for each in release.evidence["marginals"]),
             seconds=seconds,
             records=int(release.manifest["rows"]),

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from shoal.attacks.base import Estimate, Refusal, Trials
+from shoal.audit.decision import Decision
 from shoal.columns.base import Verdict
 from shoal.core.errors import UsageError, did_you_mean
-from shoal.core.wording import parameters_text
+from shoal.core.results import SEVERE
+from shoal.core.wording import parameters_text, percent
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
 from shoal.reports.plots import Plot
@@ -23,8 +25,8 @@ RISKS = ("singling-out", "linkability", "inference")
 HEADS = {risk: risk.replace("-", " ") for risk in RISKS}  # of tables and pictures
 KEPT = "marginals"
 SCORES = {KEPT: "release", "shuffled": "shuffled", "fresh": "fresh"}  # as tables call the figures of what is kept
-PARTS = (*RISKS, KEPT)
-DEFAULT_WEIGHTS: Mapping[str, float] = {**dict.fromkeys(RISKS, 1.0), KEPT: float(len(RISKS))}  # risk and kept alike
+PARTS = ("risk", KEPT)
+DEFAULT_WEIGHTS: Mapping[str, float] = dict.fromkeys(PARTS, 1.0)
 MOST_WEIGHT = 1_000_000
 AnyWeights: TypeAlias = str | Mapping[str, float]
 
@@ -33,17 +35,18 @@ AnyWeights: TypeAlias = str | Mapping[str, float]
 class Standing:
     """Where a row stands among the others.
 
-    ``risk`` is the weighted mean of measured risks, each put between 0 and 1, ``kept`` a thousandth of the score of
-    marginals; ``score`` is the weighted mean of 1 less the risk and of what is kept, so a dominated row never has a
-    better score than one that dominates it.
+    ``risk`` is the larger of the identity and attribute risks of the decision record, ``kept`` a thousandth of the
+    score of marginals; ``score`` is the weighted mean of 1 minus the risk and of ``kept``, so a dominated row never
+    has a better score than one that dominates it.
     """
 
-    rank: int  # 1 is best; equal scores share it
+    rank: int  # 1 is best; equal scores share it; a row with a bar is never first
     score: float
     risk: Estimate
     kept: float
     dominated_by: tuple[str, ...]  # rows with no more risk that keep no less, promise no less, and are not equal
     clearly: bool  # whether one of those has all of its risk's interval below this row's
+    bar: str | None = None  # why the row is never first
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it for JSON."""
@@ -56,6 +59,7 @@ class Standing:
             "kept": self.kept,
             "dominated_by": list(self.dominated_by),
             "clearly_dominated": self.clearly,
+            "bar": self.bar,
         }
 
 
@@ -63,14 +67,15 @@ NO_STANDING: Mapping[str, Any] = {
     **dict.fromkeys(("rank", "score", "risk", "risk_low", "risk_high", "kept")),
     "dominated_by": [],
     "clearly_dominated": False,
+    "bar": None,
 }
 
 
 def read_weights(weights: AnyWeights | None) -> dict[str, float]:
     """Read weights as they are typed, or a mapping; parts that are not named keep their usual weight.
 
-    >>> read_weights("inference=2")
-    {'singling-out': 1.0, 'linkability': 1.0, 'inference': 2.0, 'marginals': 3.0}
+    >>> read_weights("risk=2")
+    {'risk': 2.0, 'marginals': 1.0}
     """
     if isinstance(weights, str):
         given: dict[str, Any] = {}
@@ -92,13 +97,9 @@ def read_weights(weights: AnyWeights | None) -> dict[str, float]:
         except (TypeError, ValueError):
             found[name] = math.nan
         if not 0 <= found[name] <= MOST_WEIGHT:
-            raise UsageError(
-                f"the weight of {name} must be a number from 0 to {MOST_WEIGHT:,}; write --weights inference=2"
-            )
-    if not any(found[name] for name in RISKS):
-        raise UsageError(f"all risks have the weight 0; {', '.join(RISKS)}: one needs more")
-    if not found[KEPT]:
-        raise UsageError(f"{KEPT} has weight 0, but it is the only measure of utility; give it more")
+            raise UsageError(f"the weight of {name} must be a number from 0 to {MOST_WEIGHT:,}; write --weights risk=2")
+        if not found[name]:
+            raise UsageError(f"the weight of {name} is 0, but the ranking needs risk and utility; give it more")
     return found
 
 
@@ -114,17 +115,16 @@ class Row:
     parameters: str
     verdict: Verdict | None = None
     reason: str | None = None
-    unreachable: bool = False  # whether the reason is that no release of this table can meet what is asked for
     guarantees: tuple[Mapping[str, Any], ...] = ()
     claims: tuple[Mapping[str, Any], ...] = ()
     risks: Mapping[str, Trials | Refusal] = field(default_factory=dict)
+    decision: Decision | None = None  # with the results of these attacks
     marginals: tuple[Marginals, ...] = ()  # by sizes of sets of columns; none: there was nothing to compare
     seconds: float | None = None
     records: int | None = None
     policy: str | None = None  # the name of the policy that it starts from; None: of a technique
     changes: Mapping[str, Any] = field(default_factory=dict)  # keys of the policy's document that the row has anew
     settings: Mapping[str, Any] = field(default_factory=dict)  # what was swept: method, or parameter by parameter
-    cached: bool = False  # whether it was measured by an earlier comparison
 
     @property
     def promise(self) -> str:
@@ -147,14 +147,34 @@ class Row:
         """The scores of the largest sets of columns, None if there was nothing to compare."""
         return self.marginals[-1] if self.marginals else None
 
-    def estimate(self, part: str) -> Estimate | None:
-        """Return a measured risk with its interval, or what is kept, between 0 and 1; None if it was not measured."""
-        trials = self.trials(part)
-        if part == KEPT and self.kept is not None:
-            return Estimate(*[self.kept.release / 1000] * 3)
-        if trials is None:
+    @property
+    def risk(self) -> Estimate | None:
+        """The larger of the identity and attribute risks; an inconclusive attack counts if it is the only measure."""
+        if self.decision is None:
             return None
-        return Estimate(*(min(max(float(each), 0.0), 1.0) for each in trials.risk.as_dict().values()))
+        attacks = self.decision.attacks or {}
+        found = []
+        for one in self.decision.risk:
+            attack = None if one.kind == "membership" else attacks.get(one.kind)
+            if attack is not None and (one.value is None or one.measures[0].source == attack["name"]):
+                found.append(Estimate(*(max(attack["worst"][end], 0.0) for end in ("value", "low", "high"))))
+            elif one.value is not None and one.kind != "membership":
+                found.append(Estimate(one.value, one.value, one.value))
+        return max(found, key=lambda each: each.value, default=None)
+
+    @property
+    def bar(self) -> str | None:
+        """Why the row is never ranked first: it is above the threshold, or keeps less than shuffled columns."""
+        limit = SEVERE if self.decision is None or self.decision.threshold is None else self.decision.threshold
+        if self.risk is not None and self.risk.value > limit:
+            return f"its risk of {percent(self.risk.value)} is above {percent(limit)}"
+        return "it keeps less than shuffled columns" if self.kept is not None and self.kept.below_shuffled else None
+
+    def estimate(self, part: str) -> Estimate | None:
+        """Return the risk with its interval, or the utility, between 0 and 1; None if it was not measured."""
+        if part == KEPT:
+            return None if self.kept is None else Estimate(*[self.kept.release / 1000] * 3)
+        return self.risk
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
@@ -165,7 +185,6 @@ class Row:
         }
         if self.policy is not None:
             entry |= {"policy": self.policy, "changes": dict(self.changes), "settings": dict(self.settings)}
-        entry["cached"] = self.cached
         if self.reason is not None:
             return entry | {"reason": self.reason}
         return entry | {
@@ -175,6 +194,7 @@ class Row:
                 name: {key: value for key, value in each.as_dict().items() if key != "name"}
                 for name, each in self.risks.items()
             },
+            "decision": None if self.decision is None else self.decision.as_dict(),
             "marginals": [each.as_dict() for each in self.marginals],
             "records": self.records,
             "seconds": self.seconds,
@@ -228,25 +248,24 @@ class Comparison:
         return tuple(row.name if names.count(row.name) == 1 else f"{row.name}, {row.parameters}" for row in self.rows)
 
     def list_weights(self) -> dict[str, float]:
-        """Return the weights above 0 of what was measured in some row; nothing if no risk or nothing kept was."""
-        measured = [part for part in PARTS if any(row.estimate(part) is not None for row in self.rows)]
-        used = {part: self.weights[part] for part in measured if self.weights[part]}
-        return used if any(part in used for part in RISKS) and KEPT in used else {}
+        """Return the weights; nothing if no row has both a risk and a utility."""
+        both = any(all(row.estimate(part) is not None for part in PARTS) for row in self.rows)
+        return dict(self.weights) if both else {}
 
     def standings(self) -> dict[int, Standing]:
-        """Return where each row stands, by its place; rows that cannot be ranked have none.
+        """Return where each row stands, by its place; rows without a risk or a utility have none.
 
-        A part that was measured in no row has no weight. A row in which something was not measured that others are
-        ranked by is left out: what was not seen is not judged. Attacks bound a risk from below only, so a row that
-        promises something is dominated by such rows alone.
+        Attacks bound a risk from below only, so a row that promises something is dominated by such rows alone.
         """
-        used, labels = self.list_weights(), self.labels
-        measured = {place: pair for place, row in enumerate(self.rows) if used and (pair := _weigh(row, used))}
-        of_risk, of_kept = (sum(used.get(part, 0.0) for part in side) for side in (RISKS, (KEPT,)))
+        labels, used = self.labels, self.weights
+        pairs = {place: (row.risk, row.estimate(KEPT)) for place, row in enumerate(self.rows)}
+        measured = {place: (risk, kept.value) for place, (risk, kept) in pairs.items() if risk and kept}
         scores = {
-            place: (of_risk * (1 - risk.value) + of_kept * kept) / (of_risk + of_kept)
+            place: (used["risk"] * (1 - risk.value) + used[KEPT] * kept) / sum(used.values())
             for place, (risk, kept) in measured.items()
         }
+        bars = {place: self.rows[place].bar for place in measured}
+        free = sum(bar is None for bar in bars.values())
         promises = [bool(row.guarantees or row.claims) for row in self.rows]
         found = {}
         for place, (risk, kept) in measured.items():
@@ -258,15 +277,22 @@ class Comparison:
                 and (less.value, more) != (risk.value, kept)
                 and (promises[other] or not promises[place])
             ]
+            alike = [other for other in measured if (bars[other] is None) == (bars[place] is None)]
+            behind = 0 if bars[place] is None else max(free, 1)
             found[place] = Standing(
-                rank=1 + sum(score > scores[place] for score in scores.values()),
+                rank=1 + behind + sum(scores[other] > scores[place] for other in alike),
                 score=scores[place],
                 risk=risk,
                 kept=kept,
                 dominated_by=tuple(labels[other] for other in above),
                 clearly=any(measured[other][0].high < risk.low for other in above),
+                bar=bars[place],
             )
         return found
+
+    def __repr__(self) -> str:
+        """Return how many releases of how many records were compared."""
+        return f"Comparison({len(self.rows)} releases of {self.records:,} records)"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the ranking with its frontier."""
@@ -308,26 +334,10 @@ class Comparison:
         }
 
 
-def _weigh(row: Row, used: Mapping[str, float]) -> tuple[Estimate, float] | None:
-    """Return the weighted means of a row's risks and of what it keeps; None if something was not measured."""
-    values = {part: row.estimate(part) for part in used}
-    found = {part: value for part, value in values.items() if value is not None}
-    if len(found) < len(used):
-        return None
-
-    risks = [part for part in RISKS if part in used]
-
-    def mean(end: str) -> float:
-        total = sum(used[part] * getattr(found[part], end) for part in risks)
-        return float(total / sum(used[part] for part in risks))
-
-    return Estimate(*map(mean, ("value", "low", "high"))), found[KEPT].value
-
-
 def share_text(share: float) -> str:
-    """Write a share with two decimals, and never as -0.00.
+    """Write a share with two decimals; a risk below that of chance is 0.
 
-    >>> share_text(-0.001), share_text(0.5)
+    >>> share_text(-0.5), share_text(0.5)
     ('0.00', '0.50')
     """
-    return f"{round(share, 2) + 0.0:.2f}"
+    return f"{max(share, 0.0):.2f}"

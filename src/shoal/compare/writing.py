@@ -17,8 +17,8 @@ from shoal.reports.plots import plot_style
 from shoal.reports.templates import render
 
 _RISKS = (
-    "Risks: of what would stay hidden, the share that an attack finds; 0 is no more than about people who are not in "
-    "the data, 1 is everything."
+    "Risks: the share of the guesses that chance would miss and that the attack gets right; 0 is no better than for "
+    "people who are not in the data."
 )
 _OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
 SUFFIXES = {"picture": (".svg", ".png"), "frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
@@ -208,9 +208,11 @@ def ranking(found: Comparison) -> list[str]:
         return ["There is no ranking: it needs a risk and something kept that were measured."]
     weights = ", ".join(f"{part} {weight:g}" for part, weight in used.items())
     how = (
-        f"Score: the mean of 1 less each risk and of what is kept, by the weights {weights}. Dominated: another row "
-        "has no more risk and keeps no less, by the measured values, and promises something if this one does; clearly, "
-        "if its risk's interval lies wholly below."
+        f"Score: the mean of 1 minus the risk and of the utility, by the weights {weights}. The risk is the larger of "
+        "the identity and attribute risks of the decision record. A release above the threshold (50% if the policy "
+        "states none), or below shuffled columns, is never first. Dominated: another row has no more risk and keeps "
+        "no less, by the measured values, and promises something if this one does; clearly, if its risk's interval "
+        "lies wholly below."
     )
     lines = [how]
     for place in made:
@@ -227,6 +229,8 @@ def standing_text(stand: Standing | None) -> str:
     """Return where a row stands, in a few words."""
     if stand is None:
         return "no rank"
+    if stand.bar is not None:
+        return f"never first: {stand.bar}"
     if not stand.dominated_by:
         return "on the frontier"
     more = f" and {len(stand.dominated_by) - 1} more" if len(stand.dominated_by) > 1 else ""
@@ -284,7 +288,7 @@ def _draw_risks(axes: Any, rows: list[Row], risk: str) -> None:
         axes.plot([shown], [height], "o", color=colour, markerfacecolor=face, markersize=6, clip_on=False, zorder=3)
     _draw_frame(axes, _LOWEST)
     axes.axvline(0, color=_INK, linewidth=0.8)
-    axes.set_xlabel("share of what would stay hidden")
+    axes.set_xlabel("share of the guesses that chance would miss")
 
 
 def _draw_kept(axes: Any, rows: list[Row]) -> None:

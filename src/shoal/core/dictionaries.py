@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 import numpy as np
@@ -12,6 +13,20 @@ from shoal.core.arrays import CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
 
 MISSING_CODE = 0
+
+
+def fold_text(text: str) -> str:
+    """Return the normal form of a text: compatible letters, case and spaces are alike.
+
+    >>> fold_text(" Lung  Infection"), fold_text("lung infection")
+    ('lung infection', 'lung infection')
+    """
+    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
+
+
+def fold_texts(texts: pa.Array) -> pa.Array:
+    """Return the normal forms of texts, null for null."""
+    return pa.array([None if text is None else fold_text(text) for text in texts.to_pylist()], pa.string())
 
 
 def factor_column(column: pa.Array) -> tuple[CodeArray, pa.Array]:

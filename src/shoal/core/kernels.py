@@ -82,11 +82,6 @@ def _compile(function: F, **options: bool) -> F:
     return cast("F", dispatcher)
 
 
-def is_compiled(function: Any) -> bool:
-    """Whether this machine has compiled a kernel before."""
-    return bool(FunctionCache(function.py_func)._cache_file._load_index())  # noqa: SLF001  numba has no public way to ask
-
-
 @kernel
 def add_codes(key: Keys, indices: NDArray[np.int32], table: Keys) -> None:
     """OR into each row's key the already shifted code of its dictionary index."""
@@ -246,6 +241,24 @@ def tally_shares(first: Ints, order: Ints, values: Codes, records: Ints, tallies
                 tallies[1, value] += 1
                 tallies[2, value] = 0
     return n_filled
+
+
+@kernel
+def count_likeliest(first: Ints, order: Ints, values: Codes, records: Ints, counts: Ints) -> int:
+    """Return how many records have the most frequent value of their class; *counts* are (n_values,) zeros that stay.
+
+    Class c has the items ``order[first[c]:first[c + 1]]``.
+    """
+    found = 0
+    for c in range(len(first) - 1):
+        largest = 0
+        for place in range(first[c], first[c + 1]):
+            counts[values[order[place]]] += records[order[place]]
+            largest = max(largest, counts[values[order[place]]])
+        for place in range(first[c], first[c + 1]):
+            counts[values[order[place]]] = 0
+        found += largest
+    return found
 
 
 @kernel

@@ -8,6 +8,14 @@ from typing import Any, Literal
 
 Severity = Literal["high", "medium", "info"]
 UNLINKED = "unlinked"  # the finding that the ledger alone makes: a release could not be linked with earlier ones
+CLEAR, SEVERE = 0.1, 0.5  # results of attacks from which they are called so, and are medium or high findings
+LITTLE = 0.05  # a risk whose interval ends below this is none
+# the findings that only recorded attacks make, by the risk that they show
+ATTACK_FINDINGS = {
+    "identity": "attack-identity",
+    "attribute": "attack-attribute",
+    "membership": "attack-membership",
+}
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "info")
 
 
@@ -48,11 +56,17 @@ class Finding(Figures):
     text: str
     fix: str
     accepted: str | None = None  # the reason that the policy gives
+    share: float = 1.0  # of the people, whom it concerns
 
     @property
     def open(self) -> bool:
         """Whether nobody accepted it."""
         return self.accepted is None
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The key that sorts findings: open ones first, then the most severe, then by the share of people."""
+        return not self.open, SEVERITIES.index(self.severity), -self.share, self.id, self.about
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Finding:

@@ -10,10 +10,10 @@ from typing import Any
 def parameters_text(parameters: Mapping[str, Any]) -> str:
     """Write parameters as people do; those without a value are left out.
 
-    >>> parameters_text({"l": 4.0, "attribute": None, "distance": "equal"})
+    >>> parameters_text({"l": 4.0, "attribute": None, "harmless": [], "distance": "equal"})
     'l = 4, distance = equal'
     """
-    return ", ".join(f"{name} = {_value(value)}" for name, value in parameters.items() if value is not None)
+    return ", ".join(f"{name} = {_value(value)}" for name, value in parameters.items() if value not in (None, [], ()))
 
 
 def model_text(guarantee: Mapping[str, Any]) -> str:
@@ -109,6 +109,7 @@ _TICKS = re.compile("`+")
 def promise_line(promise: Mapping[str, Any], meaning: str) -> str:
     """Return one promise of a manifest as an item of a list."""
     counted = f", counting people (by {promise['counts']}) and not records" if "counts" in promise else ""
+    counted += ", harmless values aside" if promise["parameters"].get("harmless") else ""
     return f"- **{promise['model']}** ({words(parameters_text(promise['parameters']))}): {meaning}{counted}."
 
 

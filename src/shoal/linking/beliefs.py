@@ -18,7 +18,7 @@ from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError, Histograms
 from shoal.verify.promises import Promise, evaluate, find_model, read_promise
 
-_DISTINCT = "distinct-l-diversity"  # a number of values, which is what the floor is about
+DISTINCT = "distinct-l-diversity"  # a number of values; what several releases leave of it is held to the floor
 _STEPS, _PLAIN_STEPS = 300, 16  # of Newton's method, and of these how many go as far as it says
 _SETTLED = 1e-12
 _LONGEST = 16.0  # step of a logarithm
@@ -33,7 +33,7 @@ class Promised:
 
     @classmethod
     def read(cls, manifest: Mapping[str, Any], sensitive: str) -> list[Promised]:
-        """Return what a release promises about one sensitive attribute by itself, in terms of shares.
+        """Return what a release promises about the values of one sensitive attribute by itself.
 
         Shares of labels are no beliefs in values: what is promised about these is left to the verifier.
         """
@@ -43,7 +43,7 @@ class Promised:
         for one in manifest["guarantees"]:
             model = find_model(one["model"])
             by_labels = model is not None and model.labels and entry.get("labels") is not None
-            if one["model"] == _DISTINCT or by_labels or (model is not None and model.about != "values"):
+            if by_labels or (model is not None and model.about != "values"):
                 continue
             promise = read_promise(one["model"], one["parameters"], None, names)
             if promise.obstacle is not None:

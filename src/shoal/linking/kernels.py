@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,11 +67,6 @@ class Boxes(NamedTuple):
     owner: IntArray  # (n_boxes,) the class that a box is of
 
 
-def stack_counts(releases: Sequence[Boxes], boxes: Iterable[IntArray], n_values: int) -> IntArray:
-    """Return (n_releases, n, n_values) the counts of boxes of several releases."""
-    return np.stack([each.histograms.rows(own, n_values) for each, own in zip(releases, boxes, strict=True)])
-
-
 class BoxIndex(NamedTuple):
     """A tree over boxes, in which those that meet others are found quickly, and the codes of labels with gaps."""
 
@@ -80,6 +74,14 @@ class BoxIndex(NamedTuple):
     bounds: CodeArray  # (n_nodes, 2 n_attributes) the part of space that a node is about
     order: IntArray  # (n_places,) boxes, leaf by leaf; those that a cut goes through are in several
     bits: KeyArray  # (n_uneven_labels, n_words) which codes each label with gaps has
+
+
+class Lookup(NamedTuple):
+    """A release's boxes as people are looked up in them: box i lies within ``outer[start[i]:start[i + 1]]``."""
+
+    tree: BoxIndex
+    start: IntArray  # (n_boxes + 1,)
+    outer: IntArray
 
 
 class Seen(NamedTuple):
@@ -336,24 +338,33 @@ def join_pairs(
 
 
 @kernel
-def sum_for_queries(queries: CodeArray, there: Boxes, index: BoxIndex, sums: IntArray, first: IntArray) -> None:
-    """Add up, for each query, the counts of all boxes that it meets; *first* gets the smallest of them, or -1."""
-    counts = there.histograms
+def resolve_queries(queries: CodeArray, there: Boxes, lookup: Lookup) -> tuple[IntArray, IntArray]:
+    """List for each query the most specific boxes that it meets: those that hold no other box that it meets."""
+    n, n_boxes = queries.shape[0], there.hulls.shape[0]
     even = np.full((1, queries.shape[1] // 2), -1, dtype=np.int32)
     one = np.empty((1, queries.shape[1]), dtype=np.int32)
-    found = np.empty(there.hulls.shape[0], dtype=np.int64)
-    for i in range(queries.shape[0]):
+    found, wider = np.empty(n_boxes, dtype=np.int64), np.full(n_boxes if len(lookup.outer) else 0, -1, dtype=np.int64)
+    start, boxes = np.zeros(n + 1, dtype=np.int64), np.empty(n + n_boxes, dtype=np.int64)
+    for i in range(n):
         one[0] = queries[i]
-        n_found = find_meeting(one, even, 0, there.hulls, there.uneven, index, found)
-        first[i] = found[0] if n_found else -1
-        smallest = np.inf
-        for place in range(n_found):
-            j = found[place]
-            size = 1.0
-            for a in range(queries.shape[1] // 2):
-                size *= there.hulls[j, 2 * a + 1] - there.hulls[j, 2 * a]
-            if size < smallest:
-                first[i], smallest = j, size
+        n_found = find_meeting(one, even, 0, there.hulls, there.uneven, lookup.tree, found)
+        for j in found[:n_found]:
+            wider[lookup.outer[lookup.start[j] : lookup.start[j + 1]]] = i
+        if start[i] + n_found > len(boxes):
+            boxes = np.concatenate((boxes, np.empty(len(boxes) + n_found, dtype=np.int64)))
+        start[i + 1] = start[i]
+        for j in found[:n_found]:
+            if not len(wider) or wider[j] != i:
+                boxes[start[i + 1]] = j
+                start[i + 1] += 1
+    return start, boxes[: start[n]].copy()
+
+
+@kernel
+def sum_boxes(start: IntArray, boxes: IntArray, counts: Histograms, sums: IntArray) -> None:
+    """Add up the counts of boxes, ``boxes[start[i]:start[i + 1]]`` to row i."""
+    for i in range(len(start) - 1):
+        for j in boxes[start[i] : start[i + 1]]:
             for k in range(counts.start[j], counts.start[j + 1]):
                 sums[i, counts.value[k]] += counts.counts[k]
 
@@ -404,13 +415,13 @@ def _holds(hulls: CodeArray, uneven: CodeArray, bits: KeyArray, outer: int, inne
 
 @kernel
 def list_holders(boxes: Boxes, index: BoxIndex) -> tuple[IntArray, IntArray]:
-    """Return pairs of a box and one that holds it wholly, itself among these, box by box."""
+    """Return pairs of a box and a larger one that holds it wholly, box by box."""
     hulls, uneven = boxes.hulls, boxes.uneven
     found = np.empty(hulls.shape[0], dtype=np.int64)
     inner, outer = [0], [0]
     for i in range(hulls.shape[0]):
-        for place in range(find_meeting(hulls, uneven, i, hulls, uneven, index, found)):
-            if _holds(hulls, uneven, index.bits, found[place], i):
+        for j in found[: find_meeting(hulls, uneven, i, hulls, uneven, index, found)]:
+            if _holds(hulls, uneven, index.bits, j, i) and not _holds(hulls, uneven, index.bits, i, j):
                 inner.append(i)
-                outer.append(found[place])
+                outer.append(j)
     return np.array(inner[1:]), np.array(outer[1:])

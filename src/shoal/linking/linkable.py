@@ -43,11 +43,11 @@ class Agreement:
 class Linkable:
     """Boxes over the quasi attributes, and how often each sensitive value may be that of somebody in the box.
 
-    What a release leaves for a person is the sum over all boxes that cover the person's quasi values. A box is an
-    equivalence class of a generalized table. Of a sliced table it is a combination of the parts' values that some
-    bucket has: every entry of the sensitive part that a bucket holds beside them counts once, for any of them may
-    be the person's. In both cases a count is the number of published sensitive values that may be this person's,
-    and is never less than the number of people with these quasi values and that sensitive one.
+    What a release leaves for a person is the sum over the boxes that cover the person's quasi values and hold no other
+    such box. A box is an equivalence class of a generalized table. Of a sliced table it is a combination of the parts'
+    values that some bucket has: every entry of the sensitive part that a bucket holds beside them counts once, for any
+    of them may be the person's. In both cases a count is the number of published sensitive values that may be this
+    person's.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Linkable:
     classes: bool = True  # boxes are classes of people; those of a sliced table may fit one person only
     agreement: Agreement | None = None
     table: IntArray | None = None  # (n_values,) how often each sensitive value is published, if it was counted
+    resolved: bool = True  # all of its quasi-identifiers are known, so people are in their most specific class
 
     @property
     def owner(self) -> IntArray:
@@ -148,13 +149,15 @@ def read_rows(
 def read_generalized(
     name: str, table: pa.Table, manifest: Mapping[str, Any], known: set[str], sensitive: str
 ) -> Linkable:
-    """Return a release whose rows are records with generalized quasi values."""
+    """Return a release whose rows are records with generalized quasi values; without *sensitive*, only class sizes."""
     entries = manifest["attributes"]
     columns = []
     for attribute, entry in entries.items():
         if attribute in known and entry["role"] != "sensitive":
             codes, values = encode_column(table.column(attribute))
             columns.append((read_labels(attribute, entry, values, name), codes))
+    if not sensitive:
+        return read_rows(name, columns, np.zeros(table.num_rows, dtype=np.int32), Candidates.of([None], None, name))
     text, texts = encode_column(table.column(sensitive))
     return read_rows(name, columns, text, Candidates.of(texts, entries[sensitive].get("labels"), name))
 

@@ -98,9 +98,9 @@ def _link_target(
     """
     linkables, chosen = _read(releases, policy, sensitive, lambda quasi: _check_target(target, quasi))
     space = Space.of(linkables, fold=True)
-    sums, first = space.look_up(space.index(), _query(space, target))
-    for each, found in zip(linkables, first, strict=True):
-        if found[0] < 0:
+    sums, found = space.look_up(space.make_lookups(), _query(space, target))
+    for each, own in zip(linkables, found, strict=True):
+        if not len(own.boxes):
             raise UsageError(f"no class of {each.name} covers the target: nobody with these values is in it")
     texts = space.value_texts
     return TargetLinkage(
@@ -209,25 +209,25 @@ def worst_case_l(n_values: int, ls: Sequence[int]) -> int:
 def link_people(space: Space, linkables: Sequence[Linkable], people: Source, floor: int) -> dict[str, Any]:
     """Link for given people; return the entries of a ``PopulationLinkage``."""
     with ThreadPoolExecutor(1) as threads:
-        growing = threads.submit(space.index)
+        growing = threads.submit(space.make_lookups)
         queries, person = space.queries_of(people)
-    indexes = growing.result()
+    lookups = growing.result()
     rows = np.bincount(person, minlength=len(queries)).astype(np.int64)
     distinct = np.zeros(len(queries), dtype=np.int64)
     frequency, entropy = np.zeros(len(queries)), np.zeros(len(queries))
 
-    def measure(block: slice, sums: list[IntArray], _: list[IntArray]) -> None:
+    def measure(block: slice, sums: list[IntArray]) -> None:
         kernels.measure_counts(reduce(np.minimum, sums), distinct[block], frequency[block], entropy[block])
 
-    space.look_up_all(indexes, queries, measure)
+    space.look_up_all(lookups, queries, measure)
     linked = distinct > 0
     if not linked.any():
         raise InputError("nobody of the population can be in all of the releases; are they about the same people?")
     order = np.lexsort((frequency, distinct))
     chosen = order[linked[order]][: 20 * WORST]
-    sums, boxes = space.look_up(indexes, queries[chosen])
+    sums, found = space.look_up(lookups, queries[chosen])
     left = np.minimum.reduce(sums)
-    members = np.stack(boxes, axis=1)
+    members = np.stack([own.boxes[own.start[:-1]] for own in found], axis=1)
     owners = np.stack([each.owner[boxes] for each, boxes in zip(linkables, members.T, strict=True)], axis=1)
     _, unlike = np.unique(owners, axis=0, return_index=True)
     below = linked & (distinct < floor)
@@ -255,9 +255,9 @@ def link_classes(space: Space, linkables: Sequence[Linkable], floor: int) -> dic
     Returns the entries of a ``PopulationLinkage``.
     """
     indexes = space.index()
-    releases, boxes, members = _join_releases(space, indexes, len(linkables) - 1)
-    overlapping = any(new is not old for new, old in zip(releases, space.releases, strict=True))
-    last = releases[-1]
+    boxes, members = _join_releases(space, indexes, len(linkables) - 1)
+    overlapping = any(kernels.any_overlap(*both) for both in zip(space.releases, indexes, strict=True))
+    last = space.releases[-1]
     owners = [each.owner[boxes] for each, boxes in zip(linkables[:-1], members.T, strict=True)]
     boxes = boxes._replace(owner=number_rows(owners, len(members))[0].astype(np.int64))
     seen = _look_at_pairs(boxes, last, indexes[-1], len(space.values), floor)
@@ -293,10 +293,11 @@ def judge_classes(space: Space, linkables: Sequence[Linkable], judge: BeliefJudg
 
     Without people nobody knows how many share the classes: beliefs are judged for one and for all.
     """
-    releases, _, members = _join_releases(space, space.index(), len(linkables))
+    _, members = _join_releases(space, space.index(), len(linkables))
     kept, belief = np.ones(len(members), dtype=np.bool_), 0.0
     for block in space.blocks(len(members)):
-        left = kernels.stack_counts(releases, members[block].T, len(space.values))
+        both = zip(space.releases, members[block].T, strict=True)
+        left = np.stack([each.histograms.rows(own, len(space.values)) for each, own in both])
         fewest = np.ones(len(members[block]), dtype=np.int64)
         kept[block], largest = judge.judge(left, fewest, np.full_like(fewest, _NONE))
         belief = max([belief, *largest])
@@ -305,13 +306,12 @@ def judge_classes(space: Space, linkables: Sequence[Linkable], judge: BeliefJudg
     return _most_people(linkables, members[~kept, :-1], there) if not kept.all() else 0, belief
 
 
-def _join_releases(space: Space, indexes: Sequence[BoxIndex], count: int) -> tuple[list[Boxes], Boxes, IntArray]:
-    """Return the boxes of each release with what holds them, and how those of the first *count* releases meet."""
-    releases = [_add_holders(space, *both) for both in zip(space.releases, indexes, strict=True)]
-    boxes, members = releases[0], np.arange(len(releases[0].hulls))[:, None]
-    for each, index in zip(releases[1:count], indexes[1:count], strict=True):
+def _join_releases(space: Space, indexes: Sequence[BoxIndex], count: int) -> tuple[Boxes, IntArray]:
+    """Return how the boxes of the first *count* releases meet, and the members of each combination."""
+    boxes, members = space.releases[0], np.arange(len(space.releases[0].hulls))[:, None]
+    for each, index in zip(space.releases[1:count], indexes[1:count], strict=True):
         boxes, members = _join(space, boxes, members, each, index)
-    return releases, boxes, members
+    return boxes, members
 
 
 def _look_at_pairs(boxes: Boxes, there: Boxes, index: BoxIndex, n_values: int, floor: int) -> Seen:
@@ -345,18 +345,6 @@ def _split(sequence: IntArray, owner: IntArray) -> list[IntArray]:
     of = owner[sequence]
     edges = np.searchsorted(of, of[np.arange(1, _PARTS) * len(of) // _PARTS])
     return [part for part in np.split(sequence, np.unique(edges)) if len(part)]
-
-
-def _add_holders(space: Space, boxes: Boxes, index: BoxIndex) -> Boxes:
-    """Add to what each box leaves what others do that hold it wholly: whoever is in it is in these too.
-
-    Boxes of which no two overlap are returned as they are.
-    """
-    if not kernels.any_overlap(boxes, index):
-        return boxes
-    inner, outer = kernels.list_holders(boxes, index)
-    counts = boxes.histograms.merge(outer, inner, len(boxes.hulls), len(space.values))
-    return boxes._replace(histograms=counts)
 
 
 def _join(space: Space, boxes: Boxes, members: IntArray, each: Boxes, index: BoxIndex) -> tuple[Boxes, IntArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,10 +53,13 @@ def read_linkables(
 
     An attribute that is quasi in one release is one that an adversary knows: where another release publishes it as
     insensitive, it is used to find the person there as well. *known* may choose among the quasi attributes: those that
-    nobody asks about must not be read, since combinations of a bucket that differ only there are one.
+    nobody asks about must not be read, since combinations of a bucket that differ only there are one. If *sensitive* is
+    empty, classes are read without values.
     """
     opened = [_open(release, policy) for release in releases]
-    chosen = linkable.choose_sensitive([each.of_role("sensitive") for each in opened], sensitive)
+    chosen = ""
+    if sensitive != "":
+        chosen = linkable.choose_sensitive([each.of_role("sensitive") for each in opened], sensitive)
     quasi = dict.fromkeys(name for each in opened for name in each.of_role("quasi") if name != chosen)
     if not quasi:
         raise UsageError("the releases have no quasi attribute, so nobody can be looked for in them")
@@ -68,7 +71,9 @@ def read_linkables(
     refuse_common_tokens(ours)
     _refuse_unlike_baskets(opened, {*names, chosen})
     with ThreadPoolExecutor(2) as threads:  # each takes the memory of its rows
-        return list(threads.map(lambda each: _read(each, policy, names, chosen), opened)), chosen
+        read = list(threads.map(lambda each: _read(each, policy, names, chosen), opened))
+    whole = [names >= {*each.of_role("quasi")} - {chosen} for each in opened]
+    return [replace(each, resolved=known) for each, known in zip(read, whole, strict=True)], chosen
 
 
 def _refuse_unlike_baskets(opened: Sequence[_Opened], names: set[str]) -> None:
@@ -140,12 +145,12 @@ def _read(opened: _Opened, policy: Policy | None, known: set[str], sensitive: st
         if opened.folder is None:
             raise UsageError(f"{opened.name} is by a plan, which is in its folder; give the folder")
         agreed = linkable.read_plan(opened.name, opened.folder, manifest)
+        own = sensitive or agreed.sensitive
         return linkable.read_agreed_classes(
-            opened.name, linkable.read_columns(source, [CLASS, *wanted, sensitive]), manifest, agreed, known, sensitive
+            opened.name, linkable.read_columns(source, [CLASS, *wanted, own]), manifest, agreed, known, own
         )
-    return linkable.read_generalized(
-        opened.name, linkable.read_columns(source, [*wanted, sensitive]), manifest, known, sensitive
-    )
+    columns = [*wanted, sensitive] if sensitive else wanted
+    return linkable.read_generalized(opened.name, linkable.read_columns(source, columns), manifest, known, sensitive)
 
 
 def read_foreign(name: str, table: pa.Table, quasi: Sequence[str], sensitive: str, policy: Policy) -> linkable.Linkable:
@@ -226,19 +231,25 @@ def explain_changes(manifest: Mapping[str, Any], names: Collection[str]) -> dict
 
 
 def refuse_common_tokens(releases: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise if two releases, each a name and a manifest, have tokens that are the same for the same person.
-
-    The manifest does not tell the key, so that pseudonyms of the same domain count as being of one.
-    """
+    """Raise if two releases, each a name and a manifest, have tokens that are the same for the same person."""
     for (first, one), (second, other) in combinations(releases, 2):
-        known = dict(_lasting(one))
-        for column, tokens in _lasting(other):
-            for own, same in known.items():
-                if same == tokens:
-                    raise InputError(
-                        f"{first} and {second} have tokens that are the same for the same value (columns {own!r} and "
-                        f"{column!r}): whoever has both puts a person's rows together, and no class hides them"
-                    )
+        for reason in find_common_tokens(one, other).values():
+            raise InputError(f"{first} and {second} have {reason}")
+
+
+def find_common_tokens(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of the other release whose tokens one release has as well, and the disclosure in words.
+
+    A manifest does not name the key, so pseudonyms of the same domain count as having the same key.
+    """
+    known = list(_lasting(one))
+    return {
+        column: f"tokens that are the same for the same value (columns {own!r} and {column!r}): anyone who has both "
+        "releases joins a person's rows, and no class hides them"
+        for column, tokens in _lasting(other)
+        for own, same in known
+        if same == tokens
+    }
 
 
 def _lasting(manifest: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -112,9 +112,7 @@ class PopulationLinkage(Figures):
 
     With a population, people are its rows, and ``exact`` is true. Without, they are the published records:
     ``people_below`` is the most people who can be in all releases and in classes that fall below the floor together.
-    If classes of a release overlap, ``exact`` is then false: of the other classes that somebody may be in, only those
-    that hold the person's own wholly are taken into account, so l may be less than what anybody is left with, and
-    never is more.
+    If classes of a release overlap, ``exact`` is then false: l may be less than what anyone is left with, never more.
     """
 
     releases: tuple[str, ...]

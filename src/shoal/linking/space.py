@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
+from shoal.core.dictionaries import fold_text, fold_texts
 from shoal.core.errors import InputError, UsageError
-from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree, sum_for_queries
+from shoal.core.kernels import gather_entries
+from shoal.linking import kernels
+from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Lookup
 from shoal.linking.linkable import ABSENT, Linkable, LinkColumn, read_columns
 from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
@@ -25,7 +27,39 @@ from shoal.verify.covers import CoverError, Covers, read_covers
 MOST_WORDS = 2**26
 _BLOCK = 2**22  # counts that are held at a time
 _NEAR = 2**16  # and that stay in the processor's cache meanwhile
-TakeBlock: TypeAlias = Callable[[slice, list[IntArray], list[IntArray]], None]
+TakeBlock: TypeAlias = Callable[[slice, list[IntArray]], None]
+
+
+class Candidacy(NamedTuple):
+    """The boxes of one release that people may be in: query i in ``boxes[start[i]:start[i + 1]]``."""
+
+    start: IntArray  # (n_queries + 1,)
+    boxes: IntArray
+
+    @classmethod
+    def join(cls, parts: Sequence[Candidacy]) -> Candidacy:
+        """Return the queries of several parts one after the other."""
+        sizes = np.concatenate([np.diff(part.start) for part in parts])
+        return cls(np.append(0, np.cumsum(sizes)), np.concatenate([part.boxes for part in parts]))
+
+    @property
+    def query(self) -> IntArray:
+        """(n_boxes,) the query that each entry belongs to."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+    def number_unions(self, owner: IntArray) -> CodeArray:
+        """Return (n_queries,) a number for the set of classes that each query may be in, by the class of each box."""
+        words = np.random.default_rng(0).integers(2**64, size=int(owner.max()) + 1, dtype=np.uint64)
+        added = np.append(np.uint64(0), np.cumsum(words[owner[self.boxes]]))  # sums modulo 2**64 differ as sets do
+        sums = added[self.start[1:]] - added[self.start[:-1]]
+        return np.asarray(np.unique(sums, return_inverse=True)[1].reshape(-1), dtype=np.int32)
+
+    def count_values(self, histograms: Histograms, queries: IntArray, n_values: int) -> IntArray:
+        """Return (n, n_values) the counts that boxes leave to some of the queries."""
+        sums = np.zeros((len(queries), n_values), dtype=np.int64)
+        place, entry = gather_entries(self.start, queries)
+        kernels.sum_boxes(np.searchsorted(place, np.arange(len(queries) + 1)), self.boxes[entry], histograms, sums)
+        return sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +73,7 @@ class Space:
     bits: KeyArray  # (n_uneven_labels, n_words) which codes each label with gaps has
     tables: IntArray  # (n_releases, n_values) how often each release has each value
     folded: frozenset[str] = frozenset()  # attributes whose values are compared in their normal form
+    resolved: tuple[bool, ...] = ()  # (n_releases,) whether people are resolved to their most specific class
 
     @classmethod
     def of(cls, linkables: Sequence[Linkable], *, fold: bool = False) -> Space:
@@ -85,7 +120,8 @@ class Space:
             if each.table is not None:
                 np.add.at(table, common, each.table)
             releases.append(Boxes(hulls, uneven, counts, each.owner))
-        return cls(names, covers, values, tuple(releases), bits, tables, folded)
+        resolved = tuple(each.resolved for each in linkables)
+        return cls(names, covers, values, tuple(releases), bits, tables, folded, resolved)
 
     def codes(self, attribute: int, values: pa.Array) -> CodeArray:
         """Return (n,) the codes of values, null for missing ones."""
@@ -94,7 +130,7 @@ class Space:
         known = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
         values = values.drop_null()
         if self.attributes[attribute] in self.folded:
-            values = pa.array([fold_text(text) for text in values.cast(pa.string()).to_pylist()], pa.string())
+            values = fold_texts(values.cast(pa.string()))
         codes[known] = cover.places(values)
         return codes
 
@@ -107,26 +143,48 @@ class Space:
     def index(self) -> list[BoxIndex]:
         """Return an index of each release's boxes."""
         with ThreadPoolExecutor() as threads:
-            return list(threads.map(lambda each: BoxIndex(*grow_tree(each.hulls), self.bits), self.releases))
+            return list(threads.map(lambda each: BoxIndex(*kernels.grow_tree(each.hulls), self.bits), self.releases))
 
-    def look_up(self, indexes: Sequence[BoxIndex], queries: CodeArray) -> tuple[list[IntArray], list[IntArray]]:
-        """Return of each release (n_queries, n_values) the counts that it leaves, and its smallest box."""
+    def make_lookups(self) -> list[Lookup]:
+        """Return each release's boxes as people are looked up in them.
+
+        If boxes lie within others, a person is resolved to the inner one (docs/adr/0061-transparent-reader.md). Of a
+        release whose quasi-identifiers are not all known, any box that covers a person may be the person's.
+        """
+        found = []
+        for each, tree, resolved in zip(self.releases, self.index(), self.resolved, strict=True):
+            inner = outer = np.empty(0, dtype=np.int64)
+            if resolved and kernels.any_overlap(each, tree):
+                inner, outer = kernels.list_holders(each, tree)
+            found.append(Lookup(tree, np.searchsorted(inner, np.arange(len(each.hulls) + 1)), outer))
+        return found
+
+    def look_up(self, lookups: Sequence[Lookup], queries: CodeArray) -> tuple[list[IntArray], list[Candidacy]]:
+        """Return of each release (n_queries, n_values) the counts that it leaves, and the boxes that they are of."""
         sums = [np.zeros((len(queries), len(self.values)), dtype=np.int64) for _ in self.releases]
-        boxes = [np.empty(len(queries), dtype=np.int64) for _ in self.releases]
-        for each, index, counts, box in zip(self.releases, indexes, sums, boxes, strict=True):
-            sum_for_queries(queries, each, index, counts, box)
-        return sums, boxes
+        found = [
+            Candidacy(*kernels.resolve_queries(queries, *both)) for both in zip(self.releases, lookups, strict=True)
+        ]
+        for each, own, counts in zip(self.releases, found, sums, strict=True):
+            kernels.sum_boxes(own.start, own.boxes, each.histograms, counts)
+        return sums, found
 
-    def look_up_all(self, indexes: Sequence[BoxIndex], queries: CodeArray, take: TakeBlock) -> None:
-        """Look up many queries in threads; *take* is given each block of them with what ``look_up`` returns."""
+    def look_up_all(self, lookups: Sequence[Lookup], queries: CodeArray, take: TakeBlock) -> list[Candidacy]:
+        """Look up many queries in threads; *take* is given each block of them with the counts that are left."""
+
+        def look_up(block: slice) -> list[Candidacy]:
+            sums, found = self.look_up(lookups, queries[block])
+            take(block, sums)
+            return found
+
         with ThreadPoolExecutor() as threads:
-            blocks = self.blocks(len(queries), _NEAR)
-            list(threads.map(lambda block: take(block, *self.look_up(indexes, queries[block])), blocks))
+            blocks = list(threads.map(look_up, self.blocks(len(queries), _NEAR)))
+        return [Candidacy.join(parts) for parts in zip(*blocks, strict=True)]
 
     def blocks(self, n_queries: int, most: int = _BLOCK) -> list[slice]:
         """Return runs of queries whose counts are held at a time."""
         size = max(1, most // len(self.values))
-        return [slice(begin, begin + size) for begin in range(0, n_queries, size)]
+        return [slice(begin, begin + size) for begin in range(0, max(n_queries, 1), size)]
 
     def queries_of(self, source: Source, columns_of: Mapping[str, str] | None = None) -> tuple[CodeArray, CodeArray]:
         """Return the distinct quasi values of a population as queries, and which of them each of its rows has.
@@ -145,15 +203,6 @@ class Space:
         people, first = number_rows(columns, table.num_rows)
         low = np.stack([codes[first] for codes in columns], axis=1)
         return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
-
-
-def fold_text(text: str) -> str:
-    """Return the normal form of a text: compatible letters, case and spaces are alike.
-
-    >>> fold_text(" Lung  Infection"), fold_text("lung infection")
-    ('lung infection', 'lung infection')
-    """
-    return " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
 
 
 def fold_name(name: str) -> str:

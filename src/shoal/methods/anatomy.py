@@ -15,7 +15,7 @@ from shoal.core.arrays import IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.kernels import same_rows
 from shoal.core.progress import Progress
-from shoal.methods.base import Method
+from shoal.methods.base import SHOWS_VALUES, Method
 from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, Pieces, SlicedPlan
@@ -68,22 +68,20 @@ class Anatomy(Method):
             judges = isinstance(model, ValueModel) and model.judges_beliefs
             if not judges or model.relative_to_whole or model.knows_values:
                 return f"buckets of different values cannot serve {model.name}; use slicing with alpha: 1, or mondrian"
-        return None
+        return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:
         """Return the buckets as a plan of two parts."""
         with progress.step("dealing", problem.cells.n_records, unit="records") as step:
             counts, (leaves,) = problem.cells.counts, problem.cells.codes[len(problem.quasi) :]
             by_value = kernels.sum_groups(leaves.astype(np.int32), counts, problem.sensitive[0].taxonomy.n_leaves)
-            most, size, n_buckets, _ = _choose_deal(problem, by_value)
+            size, n_buckets = _choose_deal(problem, by_value)
             cell = np.repeat(np.arange(problem.cells.n_cells), counts)[rng.permutation(int(counts.sum()))]
             order = rng.permutation(len(by_value)).astype(np.int32)
-            first, ordered = kernels.group_items(order[leaves[cell]], len(by_value))
-            rank = np.arange(len(ordered)) - np.repeat(first[:-1], np.diff(first))
-            kept = ordered[rank < most * n_buckets]  # without the surplus of a value
-            bucket = (np.arange(len(kept)) % n_buckets).astype(np.int32)
+            _, ordered = kernels.group_items(order[leaves[cell]], len(by_value))
+            bucket = (np.arange(len(ordered)) % n_buckets).astype(np.int32)
             step.advance(problem.cells.n_records)
-        pieces = Pieces(cell[kept], bucket, np.ones(len(kept), dtype=np.int64))
+        pieces = Pieces(cell[ordered], bucket, np.ones(len(ordered), dtype=np.int64))
         plan = SlicedPlan.of_pieces(_parts(problem), counts, pieces, n_buckets)
         return replace(plan, warnings=(_QUASI_ARE_EXACT,) if size > 1 else (_QUASI_ARE_EXACT, _NOTHING_IS_HIDDEN))
 
@@ -95,16 +93,14 @@ def _parts(problem: Problem) -> tuple[Part, Part]:
 
 
 class _Deal(NamedTuple):
-    """Buckets of *size* records or more, each value at most *most* times in each; what is too many is withheld."""
+    """A number of buckets, with *size* records or more in each."""
 
-    most: int
     size: int
     n_buckets: int
-    n_withheld: int
 
 
 def _choose_deal(problem: Problem, by_value: IntArray) -> _Deal:
-    """Return the deal that withholds the fewest records, of such that of the smallest buckets; or raise."""
+    """Return the smallest buckets that hold all records, or raise; withheld records would all have the same values."""
     asked = [(requirement.model, requirement.whole(problem.cells.counts)) for requirement in problem.requirements]
 
     def hold(bucket: IntArray) -> bool:
@@ -114,17 +110,13 @@ def _choose_deal(problem: Problem, by_value: IntArray) -> _Deal:
     if not hold(present):
         models, name = ", ".join(model.subject for model, _ in asked), problem.sensitive[0].name
         raise UnreachableError(f"{models}: even a bucket with all {present.sum()} values of {name!r} does not reach it")
-    deals = []
     for most in range(1, min(int(by_value.max()), _MOST_OF_A_VALUE) + 1):
-        deals.append(_deal(by_value, most, hold))
-        if not deals[-1].n_withheld:
-            break
-    best = min(deals, key=lambda deal: deal.n_withheld)
-    if best.n_withheld <= problem.max_withheld:
-        return best
+        deal = _deal(by_value, most, hold)
+        if by_value.max() <= most * deal.n_buckets:
+            return deal
     if hold(by_value):
-        return _Deal(int(by_value.max()), int(by_value.sum()), 1, 0)
-    raise UnreachableError(_reason(problem, by_value, deals[0], best))
+        return _Deal(int(by_value.sum()), 1)
+    raise UnreachableError(_reason(problem, by_value, _deal(by_value, 1, hold).size))
 
 
 def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> _Deal:
@@ -137,8 +129,7 @@ def _deal(by_value: IntArray, most: int, hold: Callable[[IntArray], bool]) -> _D
         return hold(np.clip(size - most * np.arange(len(by_value)), 0, most))
 
     size = bisect_left(range(1, most * n_present), True, key=hold_always) + 1
-    n_buckets = _number_of_buckets(by_value, size, most)
-    return _Deal(most, size, n_buckets, int(np.maximum(by_value - most * n_buckets, 0).sum()))
+    return _Deal(size, _number_of_buckets(by_value, size, most))
 
 
 def _number_of_buckets(by_value: IntArray, size: int, most: int = 1) -> int:
@@ -154,11 +145,10 @@ def _number_of_buckets(by_value: IntArray, size: int, most: int = 1) -> int:
     return bisect_left(numbers, True, key=lambda n: int(np.minimum(by_value, most * n).sum()) < n * size)
 
 
-def _reason(problem: Problem, by_value: IntArray, once: _Deal, best: _Deal) -> str:
-    n_records, most, l, name = int(by_value.sum()), int(by_value.max()), once.size, problem.sensitive[0].name
-    allowed = f"{problem.max_withheld:,} may be withheld" if problem.max_withheld else "none may be withheld"
+def _reason(problem: Problem, by_value: IntArray, l: int) -> str:
+    n_records, most, name = int(by_value.sum()), int(by_value.max()), problem.sensitive[0].name
     return (
         f"anatomy: a bucket needs {l} different values of {name!r}, but the most frequent one has {most:,} of "
-        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable, or withholding "
-        f"{best.n_withheld:,} records would do ({allowed})"
+        f"{n_records:,} records, more than 1/{l}; buckets of {n_records // most} are reachable"
+        + (f"; {SHOWS_VALUES}" if problem.max_withheld else "")
     )

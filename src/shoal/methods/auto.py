@@ -16,7 +16,8 @@ from shoal.core.arrays import FloatArray
 from shoal.core.errors import ShoalError, UnreachableError
 from shoal.core.progress import Progress, Silent, Step
 from shoal.core.registry import discover
-from shoal.methods.base import AnyPlan, Method, make_plan
+from shoal.core.wording import join_words
+from shoal.methods.base import AnyPlan, Method, failing_as_one_class, make_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 from shoal.utility.marginals import score_marginals
@@ -67,8 +68,7 @@ class Auto(Method):
         trials = tuple(_try_method(method, problem, rng.spawn(1)[0], self.time_budget, weights) for method in able)
         scored = [trial for trial in trials if trial.score is not None]
         if not scored:
-            reasons = "; ".join(f"{trial.method.name}: {trial.reason}" for trial in trials)
-            raise UnreachableError(f"no method keeps the promises of the policy; {reasons}")
+            raise UnreachableError(f"no method can satisfy the policy on this table. {_say_why(problem, trials)}")
         best = max(scored, key=lambda trial: trial.score or 0.0)  # the first of equal ones
         return Choice(best.method, trials, problem.cells.n_records)
 
@@ -129,6 +129,16 @@ def _try_method(
         return Trial(method, largest.release)
     except ShoalError as error:
         return Trial(method, reason=str(error))
+
+
+def _say_why(problem: Problem, trials: Sequence[Trial]) -> str:
+    """Say what to change: each model that the whole table as one class fails, or else each reason of the methods."""
+    if blocking := dict.fromkeys(reason for *_, reason in failing_as_one_class(problem)):
+        return "\n".join(["Change in privacy:", *blocking])
+    methods: dict[str, dict[str, None]] = {}
+    for trial in trials:
+        methods.setdefault(trial.reason, {})[trial.method.name] = None
+    return "\n".join(["The methods refuse:", *(f"{join_words([*names])}: {why}" for why, names in methods.items())])
 
 
 def _read(method: Method, problem: Problem, plan: AnyPlan) -> AnyPlan:

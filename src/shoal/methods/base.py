@@ -16,13 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
-from shoal.models.base import ClassHistograms, TableModel, Whole
+from shoal.models.base import ClassHistograms, TableModel, ValueModel, Whole
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem, Requirement
 from shoal.plan.slices import SlicedPlan
 from shoal.plan.synthetic import SyntheticPlan
 
 AnyPlan: TypeAlias = Plan | SlicedPlan | SyntheticPlan
+SHOWS_VALUES = (
+    "records cannot be withheld instead: a reader who sees who is absent would learn the values of the withheld people"
+)
 Labels = Annotated[
     Literal["levels", "ranges"],
     Field(
@@ -51,6 +54,9 @@ class Method(BaseModel, ABC):
     counts_people: ClassVar[bool] = False  # whether it can count people instead of records
     sees_all_classes: ClassVar[bool] = False  # whether it judges models of all classes together itself
     by_hand: ClassVar[bool] = False  # whether it needs choices of an analyst, so that auto does not try it
+    # Whether each finer group that satisfies the models becomes a class, or a class is divided if some set of finer
+    # groups satisfies them all: a reader who knows the method asks why it was not (docs/adversaries.md). None: neither.
+    divides: ClassVar[Literal["each", "some"] | None] = None
     generalizes_values: ClassVar[bool] = False  # whether it generalizes sensitive values where nothing else helps
 
     @property
@@ -68,6 +74,12 @@ class Method(BaseModel, ABC):
         for model in (requirement.model for requirement in problem.requirements):
             if model.of_parts and not self.makes_parts:
                 return f"{model.name} is about the parts of a sliced table, and there are none; ask for k-anonymity"
+        changed = next((one.model for one in problem.requirements if one.of_true_values), None)
+        if changed is not None and (self.form not in ("classes", "plain") or self.generalizes_values):
+            return (
+                f"{changed.subject} must also hold for the values before the technique of the sensitive column, which "
+                "this method cannot count; leave out the technique, or use mondrian"
+            )
         return None
 
     @abstractmethod
@@ -75,7 +87,21 @@ class Method(BaseModel, ABC):
         """Return a plan whose classes or buckets meet every requirement, or raise UnreachableError."""
 
 
+def refuse_method(method: Method, problem: Problem) -> None:
+    """Raise if a method cannot serve the models, the roles or its parameters."""
+    refusal = method.refuses(problem)
+    if refusal is not None:
+        raise UnreachableError(f"method {method.name}: {refusal}")
+
+
 def make_plan(method: Method, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
+    """Return a plan that meets every requirement, also for the people that it withholds."""
+    from shoal.methods.withholding import hide_withheld  # loads the measure of what plans lose
+
+    return hide_withheld(lambda asked: _plan_classes(method, asked, rng, progress), problem)
+
+
+def _plan_classes(method: Method, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
     """Plan so that each class meets its requirements, and all of them together those of all classes.
 
     Classes that are large enough meet any model of all classes together. A method that looks at classes one by one is
@@ -115,11 +141,15 @@ def make_plan(method: Method, problem: Problem, rng: np.random.Generator, progre
 def refuse_unreachable(problem: Problem, n_withheld: int) -> None:
     """Raise if some requirement fails for the whole table as one class, and also without any *n_withheld* records.
 
-    Classes that meet a model which unions cannot break meet it together, so what they leave out of the table would
-    have made the rest of it hold as one class.
+    Classes that meet a model which unions cannot break meet it together. Withheld people must meet models of values as
+    well, so withholding never makes such a model reachable.
     """
     for requirement, whole, reason in failing_as_one_class(problem):
-        if not (n_withheld and _holds_without(requirement, whole, n_withheld)):
+        if not n_withheld:
+            raise UnreachableError(reason)
+        if isinstance(requirement.model, ValueModel):
+            raise UnreachableError(f"{reason}; {SHOWS_VALUES}")
+        if not _holds_without(requirement, whole, n_withheld):
             raise UnreachableError(reason)
 
 
@@ -141,32 +171,10 @@ def failing_as_one_class(problem: Problem) -> Iterator[tuple[Requirement, Whole,
 
 
 def _holds_without(requirement: Requirement, whole: Whole, n_withheld: int) -> bool:
-    """Whether the table can hold as one class without *n_withheld* records, taken where they are most frequent.
-
-    No other choice leaves values more evenly spread, so what fails then fails with every choice; but a class must not
-    become smaller than the model allows.
-    """
+    """Whether the table can hold as one class without *n_withheld* records; it must stay as large as the model asks."""
     size = max(whole.size - n_withheld, min(requirement.model.smallest_class, whole.size))
-    counts, unit = (None, 1) if whole.counts is None else flatten(whole.counts, whole.size - size)
     people = None if whole.population is None else np.array([whole.population], dtype=np.int64)
-    rest = ClassHistograms(
-        np.array([size * unit], dtype=np.int64), None if counts is None else counts[np.newaxis, :], people, unit
-    )
-    return bool(requirement.model.holds(rest, whole)[0])
-
-
-def flatten(counts: IntArray, n_fewer: int) -> tuple[IntArray, int]:
-    """Return counts with so many records fewer, taken from the largest evenly, in parts of a record; and the parts.
-
-    >>> counts, parts = flatten(np.array([9, 2, 6, 1]), 6)
-    >>> counts.tolist(), parts
-    ([9, 4, 9, 2], 2)
-    """
-    largest = np.sort(counts)[::-1]
-    above = np.cumsum(largest) - n_fewer  # records that the k largest keep
-    following = np.append(largest[1:], 0)
-    n_cut = int(np.argmax(above >= following * np.arange(1, len(counts) + 1))) + 1
-    return np.minimum(counts * n_cut, above[n_cut - 1]), n_cut
+    return bool(requirement.model.holds(ClassHistograms(np.array([size]), None, people), whole)[0])
 
 
 def find_blocking(failures: Iterable[Sequence[tuple[Requirement, float]]]) -> tuple[int, float] | None:

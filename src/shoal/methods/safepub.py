@@ -48,6 +48,18 @@ class SafePub(Method):
         default={}, description="the level of its taxonomy at which each attribute is published, 0 if not named"
     )
 
+    def refuses(self, problem: Problem) -> str | None:
+        """Refuse undeclared values, and a level at which a sensitive attribute has one value only."""
+        self._generalize(find_domains(problem))
+        for attribute in problem.sensitive:
+            tree, level = attribute.taxonomy, self.levels.get(attribute.name, 0)
+            if 0 < level <= tree.height and len(np.unique(tree.lo[tree.node_at(level)])) == 1:
+                return (
+                    f"levels: level {level} of the sensitive attribute {attribute.name!r} is a single value for all "
+                    "records; choose a lower level, or leave it out with the role drop"
+                )
+        return super().refuses(problem)
+
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002
         """Draw records, by the operating system, and keep those of whose published values k were drawn."""
         domains = self._generalize(find_domains(problem))

@@ -8,11 +8,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from shoal.core.arrays import FloatArray
-from shoal.models.base import SIMILARITY, ClassHistograms, Curve, ValueModel, Whole, number, round_up
+from shoal.models.base import SIMILARITY, ClassHistograms, Curve, DisclosureModel, Whole, number, round_up
 from shoal.models.exact import fraction, largest_counts, quotient
 
 
-class AlphaKAnonymity(ValueModel):
+class AlphaKAnonymity(DisclosureModel):
     """Every class has k records, and no sensitive value has more than the share alpha of them.
 
     Wong, Li, Fu and Wang, "(alpha, k)-anonymity", KDD 2006; in its general form, for every sensitive value.
@@ -34,18 +34,25 @@ class AlphaKAnonymity(ValueModel):
     k: int = Field(ge=1, description="minimum number of records per class")
 
     @property
-    def curve(self) -> Curve:
+    def bounds(self) -> Curve:
         """A limit on the most frequent value, and k records."""
         return Curve((fraction(self.alpha),), records=self.k)
 
-    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    @property
+    def smallest_class(self) -> int:
+        """At least k records, also of harmless values."""
+        return self.k if self.harmless else super().smallest_class
+
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the share of the most frequent value, whatever the size."""
-        return quotient(largest_counts(self.values_of(classes)), classes.sizes, if_zero=math.inf)
+        return quotient(
+            largest_counts(self.values_of(self.harmful_of(classes, whole))), classes.sizes, if_zero=math.inf
+        )
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:
         """Say that there are fewer than k records, or which share the most frequent value has."""
         if whole.size < self.k:
-            return f"k = {self.k} but the table has only {whole.size} records"
+            return f"k = {self.k} but the number of records is {whole.size}; ask for at most that"
         return (
             f"alpha = {number(self.alpha)} but the most frequent value has a share of "
             f"{round_up(reached, 4)} of the whole table; ask for at least that"

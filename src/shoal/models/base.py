@@ -6,15 +6,17 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.dictionaries import fold_text
 from shoal.models.exact import at_most, distinct_values, largest_sums
 from shoal.taxonomies.tree import Taxonomy
 
@@ -275,6 +277,13 @@ class ValueModel(PrivacyModel):
                 return False
         return True
 
+    def holds_true(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether the true values of groups satisfy the model, whatever is published of them.
+
+        The transparent reader counts people by their true values (docs/adr/0061-transparent-reader.md).
+        """
+        return self.holds(classes, whole)
+
     def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether distributions given as rounded shares meet the requirement; in doubt they do not.
 
@@ -288,7 +297,7 @@ class ValueModel(PrivacyModel):
                 return np.zeros(len(shares), dtype=np.bool_)
             return self.model_copy(update={self.bounded_by: bound}).holds(ClassHistograms.of_shares(shares), whole)
         counts = self.values_of(ClassHistograms.of_shares(shares))
-        margin = int(SHARE_MARGIN * SHARE_UNITS) + counts.shape[1]  # no count is off by more than one
+        margin = margin_of(shares)
         rising = np.sort(counts, axis=1)
         rarer = np.cumsum(rising, axis=1) - rising
         given = np.clip(margin - rarer, 0, rising)
@@ -296,6 +305,69 @@ class ValueModel(PrivacyModel):
         rising -= given
         rising[:, -1] += given.sum(axis=1)
         return self.holds(ClassHistograms(rising.sum(axis=1), rising), whole)
+
+
+class DisclosureModel(ValueModel):
+    """A requirement on the values that may harm people; ``docs/models.md`` defines each with harmless ones."""
+
+    harmless: tuple[str, ...] | None = Field(default=None, description="values that may have any frequency")
+
+    @model_validator(mode="after")
+    def _of_one_attribute(self) -> Self:
+        if self.harmless and len(self.attributes) > 1:
+            raise ValueError("joint values have no names: leave out harmless, or name one attribute")
+        return self
+
+    @property
+    def knows_values(self) -> bool:
+        """Harmless values are given by their names."""
+        return bool(self.harmless) or self.relative_to_whole
+
+    @property
+    def bounds(self) -> Curve | None:
+        """The requirement on harmful values as a curve, if it is one."""
+        return None
+
+    @property
+    def curve(self) -> Curve | None:
+        """The requirement as a curve, if all values are harmful."""
+        return None if self.knows_values else self.bounds
+
+    def find_harmful(self, whole: Whole) -> BoolArray:
+        """Return (n_values,) whether each value is harmful; without their names, all are. A missing one always is."""
+        if not self.harmless or whole.taxonomy is None:
+            return np.ones(len(self.values_of(whole)), dtype=np.bool_)
+        return _find_harmful(whole.taxonomy.leaf_labels, whole.taxonomy.missing, self.harmless)
+
+    def harmful_of(self, classes: ClassHistograms, whole: Whole) -> ClassHistograms:
+        """Return the classes with the counts of their harmful values only."""
+        counts = self.values_of(classes)
+        return replace(classes, counts=counts[:, self.find_harmful(whole)]) if self.harmless else classes
+
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether the harmful values of each class stay under the curve."""
+        return (
+            super().holds(classes, whole) if self.bounds is None else self.bounds.judge(self.harmful_of(classes, whole))
+        )
+
+    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether rounded distributions hold; with harmless values, all shares rise by a margin."""
+        if not self.harmless or self.bounded_by is not None:
+            return super().holds_surely(shares, whole)
+        classes = ClassHistograms.of_shares(shares)
+        counts = self.values_of(classes)
+        return self.holds(replace(classes, counts=np.where(counts > 0, counts + margin_of(shares), 0)), whole)
+
+
+def margin_of(shares: FloatArray) -> int:
+    """Return the counts by which a distribution given as shares may be off: one for each value, and the rounding."""
+    return int(SHARE_MARGIN * SHARE_UNITS + shares.shape[1])
+
+
+@lru_cache(maxsize=16)
+def _find_harmful(labels: tuple[str, ...], missing: int | None, harmless: tuple[str, ...]) -> BoolArray:
+    folded = frozenset(map(fold_text, harmless))
+    return np.array([value == missing or fold_text(label) not in folded for value, label in enumerate(labels)])
 
 
 class PopulationModel(PrivacyModel):
@@ -332,7 +404,6 @@ class TableModel(PrivacyModel):
 
     sees = "sizes"
     achieved_is = "at most"
-    merges_together: ClassVar[bool] = True  # whether merging some classes of a table that holds never breaks it
 
     @property
     def enough(self) -> int:

@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
+from shoal.models.base import PRESENCE, ClassHistograms, DisclosureModel, Whole
 from shoal.models.exact import RATIO_ERROR, at_most, extreme_products, fraction, products, quotient, row_blocks
 
 
-class BetaLikeness(ValueModel):
+class BetaLikeness(DisclosureModel):
     """No value's share in a class exceeds its share in the table by more than beta times the latter.
 
     Cao and Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5(11), 2012. With p the
@@ -40,7 +40,8 @@ class BetaLikeness(ValueModel):
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether c N <= (1 + beta) C n for every value, exactly."""
-        counts, whole_counts = self.values_of(classes), self.values_of(whole)
+        harmful = self.find_harmful(whole)
+        counts, whole_counts = self.values_of(classes)[:, harmful], self.values_of(whole)[harmful]
         limit = 1 + fraction(self.beta)
         # (n_values,) what p / q may be by the logarithm, less than by any error of floating point
         surely = (1.0 + np.log(whole.size / np.maximum(whole_counts, 1))) * (1.0 - RATIO_ERROR)
@@ -55,7 +56,8 @@ class BetaLikeness(ValueModel):
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest (p - q) / q, 0 where no share grows, enhanced or not."""
-        given = self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
+        harmful = self.find_harmful(whole)
+        given = self.values_of(classes)[:, harmful], classes.sizes, self.values_of(whole)[harmful], whole.size
         inside, outside = extreme_products(*given, grown=True)
         gained = quotient(inside - outside, outside, if_zero=math.inf)
         return np.where(classes.sizes > 0, np.maximum(gained, 0.0), math.inf)

@@ -11,11 +11,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import ClassHistograms, Curve, ValueModel, Whole, number, round_up
+from shoal.core.dictionaries import fold_text
+from shoal.models.base import ClassHistograms, Curve, DisclosureModel, Whole, number, round_up
 from shoal.models.exact import at_most, fraction, largest_counts, quotient, row_blocks
 
 
-class ConfidenceBounding(ValueModel):
+class ConfidenceBounding(DisclosureModel):
     """No harmful sensitive value has more than the share *most* of a class.
 
     Wang, Fung and Yu, "Handicapping attacker's confidence: an alternative to k-anonymization", Knowledge and
@@ -44,9 +45,9 @@ class ConfidenceBounding(ValueModel):
     )
 
     @model_validator(mode="after")
-    def _of_one_attribute(self) -> Self:
-        if len(self.attributes) > 1 and self.knows_values:
-            raise ValueError("joint values have no names: leave out harmless and separator, or name one attribute")
+    def _separate_one_attribute(self) -> Self:
+        if len(self.attributes) > 1 and self.separator is not None:
+            raise ValueError("joint values have no items: leave out separator, or name one attribute")
         return self
 
     @property
@@ -55,9 +56,9 @@ class ConfidenceBounding(ValueModel):
         return bool(self.harmless) or self.separator is not None
 
     @property
-    def curve(self) -> Curve | None:
-        """A limit on the most frequent value, where all values are harmful."""
-        return None if self.knows_values else Curve((fraction(self.most),))
+    def bounds(self) -> Curve:
+        """A limit on the most frequent value."""
+        return Curve((fraction(self.most),))
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether c <= most n for every harmful value or item, exactly."""
@@ -87,7 +88,7 @@ class ConfidenceBounding(ValueModel):
         if whole.taxonomy is None:
             raise TypeError(f"{self.subject} needs the names of the values; only codes were given")
         tree = whole.taxonomy
-        harmful = _harmful(tree.leaf_labels, tree.missing, frozenset(self.harmless), self.separator)
+        harmful = _harmful(tree.leaf_labels, tree.missing, frozenset(map(fold_text, self.harmless)), self.separator)
         largest = np.zeros(len(counts), dtype=np.int64)
         if len(harmful.first):
             for rows in row_blocks(counts):
@@ -105,14 +106,11 @@ class _Harmful(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _harmful(labels: tuple[str, ...], missing: int | None, harmless: frozenset[str], separator: str | None) -> _Harmful:
-    """Look into the values; one that is missing could be anything, and counts as an item of its own."""
+    """Look into the values; a missing one could be anything, and counts as an item. Spellings of an item are one."""
     values_of: dict[str | None, list[int]] = {}
     for value, label in enumerate(labels):
-        items: set[str | None] = {label}
-        if value == missing:
-            items = {None}
-        elif separator is not None:
-            items = {item for part in label.split(separator) if (item := part.strip())}
+        parts = [label] if separator is None else [part for part in label.split(separator) if part.strip()]
+        items: set[str | None] = {None} if value == missing else set(map(fold_text, parts))
         for each in items - harmless:
             values_of.setdefault(each, []).append(value)
     sizes = np.array([len(values) for values in values_of.values()], dtype=np.int64)

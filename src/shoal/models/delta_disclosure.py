@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import PRESENCE, ClassHistograms, ValueModel, Whole
+from shoal.models.base import PRESENCE, ClassHistograms, DisclosureModel, Whole
 from shoal.models.exact import RATIO_ERROR, extreme_products
 
 
-class DeltaDisclosure(ValueModel):
+class DeltaDisclosure(DisclosureModel):
     """Every value's share in a class is within a factor of exp(delta) of its share in the table.
 
     Brickell and Shmatikov, "The cost of privacy", KDD 2008: |ln(p / q)| < delta, strictly, for every value
@@ -44,7 +44,8 @@ class DeltaDisclosure(ValueModel):
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the largest |ln(p / q)|, infinity where a value of the table is absent."""
-        given = self.values_of(classes), classes.sizes, self.values_of(whole), whole.size
+        harmful = self.find_harmful(whole)
+        given = self.values_of(classes)[:, harmful], classes.sizes, self.values_of(whole)[harmful], whole.size
         low, high = (extreme_products(*given, grown=grown).ratio() for grown in (False, True))
         with np.errstate(divide="ignore"):  # ln 0 is the minus infinity that is meant
             reached = np.maximum(np.log(high), -np.log(low))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray
-from shoal.models.base import RULED_OUT, ClassHistograms, Curve, ValueModel, Whole
-from shoal.models.exact import distinct_values
+from shoal.core.wording import count_noun
+from shoal.models.base import RULED_OUT, ClassHistograms, Curve, DisclosureModel, Whole
+from shoal.models.exact import distinct_values, largest_sums
 
 
-class DistinctLDiversity(ValueModel):
+class DistinctLDiversity(DisclosureModel):
     """Every class has at least l different sensitive values.
 
     Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007; named there as the
@@ -35,7 +37,7 @@ class DistinctLDiversity(ValueModel):
     l: int = Field(ge=1, description="minimum number of different sensitive values per class")
 
     @property
-    def curve(self) -> Curve:
+    def bounds(self) -> Curve:
         """Only the number of different values counts."""
         return Curve(distinct=self.l)
 
@@ -43,10 +45,20 @@ class DistinctLDiversity(ValueModel):
         """Return (n_classes,) whether l values have a share: however small it is, rounding does not make one."""
         return self.holds(ClassHistograms.of_shares(shares), whole)
 
-    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
-        """Return (n_classes,) how many values occur."""
-        return distinct_values(self.values_of(classes)).astype(float)
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether l values occur, or harmless ones only."""
+        return np.asarray(self.reach(classes, whole) >= self.l)
+
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) how many values occur; the table's records if all of them are harmless."""
+        counts = self.values_of(classes)
+        if not self.harmless:
+            return distinct_values(counts).astype(float)
+        # people may have several values: as many are sure as it takes to give everybody one
+        sure = 1.0 + (largest_sums(counts, counts.shape[1]) < classes.sizes[:, np.newaxis]).sum(axis=1)
+        some = counts[:, self.find_harmful(whole)].any(axis=1)
+        return np.where(classes.sizes > 0, np.where(some, sure, whole.size), 0.0)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
         """Say how many values there are."""
-        return f"l = {self.l} but only {reached:.0f} values occur"
+        return f"l = {self.l}, but there are only {count_noun(int(reached), 'value')}; ask for at most {reached:.0f}"

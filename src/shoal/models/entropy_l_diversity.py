@@ -10,16 +10,26 @@ import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.models.base import SKEWNESS, ClassHistograms, ValueModel, Whole, number, round_down
-from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, row_blocks
+from shoal.models.base import (
+    SHARE_UNITS,
+    SKEWNESS,
+    ClassHistograms,
+    DisclosureModel,
+    Whole,
+    margin_of,
+    number,
+    round_down,
+)
+from shoal.models.exact import at_most, distinct_values, fraction, largest_counts, quotient, row_blocks
 
 LARGEST_SETTLED = 5000  # records of a class, after division by the common divisor of its counts
 
 
-class EntropyLDiversity(ValueModel):
+class EntropyLDiversity(DisclosureModel):
     """The entropy of every class's sensitive values is at least that of l equally frequent values.
 
     Machanavajjhala et al., "l-diversity: privacy beyond k-anonymity", TKDD 1(1), 2007, Definition 4.1.
+    With harmless values, it bounds the mean of -ln p over the records with harmful ones (docs/models.md).
 
     Floating point decides only where its error bound permits. Other classes are settled by integers, and
     refused where these would be too large.
@@ -43,31 +53,52 @@ class EntropyLDiversity(ValueModel):
     @property
     def smallest_class(self) -> int:
         """Records of n have at most n different values, and these an exp(entropy) of n at most."""
-        return math.ceil(fraction(self.l))
+        return 1 if self.harmless else math.ceil(fraction(self.l))
 
-    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002
-        """Return (n_classes,) whether n ln n - sum c ln c >= n ln l."""
-        counts, sizes = self.values_of(classes), classes.sizes
-        n_values = counts.shape[1]
+    def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether exp(entropy) is at least l."""
+        return self._judge(self._count_harmful(classes, whole), classes.sizes)
+
+    def _judge(self, counts: IntArray, sizes: IntArray) -> BoolArray:
+        """Return (n_classes,) whether the sum of c ln (n / c) over harmful values is at least that of c ln l."""
+        n_values, harmful = counts.shape[1], counts.sum(axis=1)
         size = np.maximum(sizes, 1).astype(np.float64)
         log_size, log_l = np.log(size), math.log(self.l)
-        margin = size * log_size - _sum_of_logs(counts) - size * log_l
+        margin = harmful * (log_size - log_l) - _sum_of_logs(counts)
         # A logarithm is off by at most 4 units in the last place, and a sum of m terms loses at most m more.
-        bound = (n_values + 16) * 2.0**-52 * size * (log_size + log_l + 1)
+        bound = (n_values + 16) * 2.0**-52 * harmful * (log_size + log_l + 1)
         verdict = margin > bound
-        uniform, distinct = _uniform(counts, sizes)
-        verdict[uniform] = at_most(np.ones_like(distinct), 1 / fraction(self.l), distinct)[uniform]
+        largest = largest_counts(counts)
+        uniform = largest * distinct_values(counts) == harmful
+        verdict[uniform] = at_most(largest, 1 / fraction(self.l), sizes)[uniform]
         in_doubt = np.flatnonzero((np.abs(margin) <= bound) & ~uniform)
-        verdict[in_doubt] = _settle(counts[in_doubt], fraction(self.l))
+        verdict[in_doubt] = _settle(counts[in_doubt], sizes[in_doubt], fraction(self.l))
         return np.asarray(verdict & (sizes > 0), dtype=np.bool_)
 
-    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
-        """Return (n_classes,) exp(entropy)."""
-        counts, sizes = self.values_of(classes), classes.sizes
-        size = np.maximum(sizes, 1).astype(np.float64)
-        uniform, distinct = _uniform(counts, sizes)
-        reached = np.where(uniform, distinct, np.exp(np.log(size) - _sum_of_logs(counts) / size))
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) exp(entropy); the table's records if all values are harmless."""
+        counts, sizes = self._count_harmful(classes, whole), classes.sizes
+        largest, harmful = largest_counts(counts), counts.sum(axis=1)
+        mean = np.exp(np.log(np.maximum(sizes, 1)) - _sum_of_logs(counts) / np.maximum(harmful, 1))
+        uniform = largest * distinct_values(counts) == harmful
+        reached = np.where(uniform, quotient(sizes, largest, if_zero=whole.size), mean)
         return np.where(sizes > 0, reached, 0.0)
+
+    def holds_surely(self, shares: FloatArray, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether rounded distributions hold, harmful shares at the worse end of the margin."""
+        if not self.harmless:
+            return super().holds_surely(shares, whole)
+        classes, margin = ClassHistograms.of_shares(shares[:, self.find_harmful(whole)]), margin_of(shares)
+        counts, sizes = self.values_of(classes), np.full(len(shares), SHARE_UNITS)
+        rare = counts < SHARE_UNITS / (math.e * self.l)  # up to there, p ln (1 / p l) rises
+        worse = np.where(rare, np.maximum(counts - margin, 0), np.where(counts, counts + margin, 0))
+        return self._judge(worse, sizes)
+
+    def _count_harmful(self, classes: ClassHistograms, whole: Whole) -> IntArray:
+        """Return (n_classes, n_harmful) counts; of classes in which people have several values, the largest only."""
+        counts = self.values_of(self.harmful_of(classes, whole))
+        several = self.values_of(classes).sum(axis=1) > classes.sizes
+        return np.where(several[:, np.newaxis] & (counts < largest_counts(counts)[:, np.newaxis]), 0, counts)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
         """Say which l the whole table has."""
@@ -83,29 +114,24 @@ def _sum_of_logs(counts: IntArray) -> FloatArray:
     return result
 
 
-def _uniform(counts: IntArray, sizes: IntArray) -> tuple[BoolArray, IntArray]:
-    """Return (n_classes,) whether all values that occur are equally frequent, and how many they are."""
-    distinct = distinct_values(counts)
-    return largest_counts(counts) * distinct == sizes, distinct
-
-
-def _settle(counts: IntArray, l: Fraction) -> BoolArray:
-    """Return (n_classes,) whether n^n >= l^n prod c^c, in integers; False where they would be too large.
+def _settle(counts: IntArray, sizes: IntArray, l: Fraction) -> BoolArray:
+    """Return (n_classes,) whether n^h >= l^h prod c^c with h = sum c, in integers; False if they would be too large.
 
     Entropy depends on shares only, so counts are divided by their common divisor, and classes with the same
     shares are settled once.
     """
     if not len(counts):
         return np.zeros(0, dtype=np.bool_)
-    divisor = np.maximum(np.gcd.reduce(counts, axis=1), 1)
-    shares, place = np.unique(np.sort(counts // divisor[:, np.newaxis], axis=1), axis=0, return_inverse=True)
-    verdicts = np.array([_as_diverse(row[row > 0].tolist(), l) for row in shares], dtype=np.bool_)
+    table = np.column_stack([np.sort(counts, axis=1), sizes])
+    divisor = np.maximum(np.gcd.reduce(table, axis=1), 1)
+    shares, place = np.unique(table // divisor[:, np.newaxis], axis=0, return_inverse=True)
+    verdicts = np.array([_as_diverse(row[:-1].tolist(), int(row[-1]), l) for row in shares], dtype=np.bool_)
     return verdicts[place.reshape(-1)]
 
 
-def _as_diverse(counts: list[int], l: Fraction) -> bool:
-    n = sum(counts)
+def _as_diverse(counts: list[int], n: int, l: Fraction) -> bool:
+    harmful = sum(counts)
     if not 0 < n <= LARGEST_SETTLED:
         return False
     product = math.prod(count**count for count in counts)
-    return bool((n * l.denominator) ** n >= l.numerator**n * product)
+    return bool((n * l.denominator) ** harmful >= l.numerator**harmful * product)

@@ -150,8 +150,8 @@ def extreme_products(
     (array([1.5]), array([0.5]))
     """
     if not len(whole_counts):
-        nothing = np.zeros(len(sizes), dtype=np.int64)
-        return Products(nothing, nothing)
+        same = np.ones(len(sizes), dtype=np.int64)
+        return Products(same, same)
     absent = np.flatnonzero(whole_counts == 0)
     # a value that the class has and the table lacks outweighs everything
     weights = np.where(whole_counts > 0, 1.0 / np.maximum(whole_counts, 1), 1e300)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from shoal.core.arrays import FloatArray
+from shoal.core.wording import count_noun
 from shoal.models.base import SAYS_NOTHING_OF_VALUES, ClassHistograms, Curve, PrivacyModel, Whole
 
 
@@ -42,4 +43,4 @@ class KAnonymity(PrivacyModel):
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
         """Say how many records there are."""
-        return f"k = {self.k} but the table has only {whole.size} records"
+        return f"k = {self.k} but the table has only {count_noun(whole.size, 'record')}; ask for at most that"

@@ -18,7 +18,6 @@ from shoal.core.errors import ShoalError, UsageError
 from shoal.core.results import Figures
 
 Estimator = Literal["zayatz", "pitman", "snb"]
-Rule = Literal["dankar", "pitman", "snb", "zayatz"]  # dankar: which of the three, by the rule
 SMALL_FRACTION = 0.1  # up to here the rule takes Pitman's model
 _LOWEST, _HIGHEST = 1e-3, 1 - 1e-6  # of Pitman's alpha: at its edges there is no solution
 _LARGEST_THETA = 1e10
@@ -144,19 +143,6 @@ def estimate_uniqueness(sizes: IntArray, fraction: float) -> PopulationUniquenes
     return PopulationUniqueness(
         fraction, spectrum.n, spectrum.population, spectrum.times(1), tuple(estimates.values()), chosen, reason
     )
-
-
-def estimate_share(sizes: IntArray, fraction: float, model: Rule) -> float | None:
-    """Return the estimated share of the population that is unique, by one model or the rule; None: no estimate.
-
-    >>> estimate_share(np.repeat([1, 2, 3, 4], [60, 20, 8, 4]), 0.2, "zayatz")
-    0.22232131887388415
-    """
-    if model == "dankar":
-        return estimate_uniqueness(sizes, fraction).share
-    spectrum = Spectrum.of(sizes, fraction)
-    found = _estimate(model, _ESTIMATORS[model], spectrum).population_uniques
-    return None if found is None else found / spectrum.population
 
 
 def check_fraction(fraction: float) -> None:

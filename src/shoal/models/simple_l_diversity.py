@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from shoal.core.arrays import FloatArray
-from shoal.models.base import RULED_OUT, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, round_down
+from shoal.models.base import RULED_OUT, SKEWNESS, ClassHistograms, Curve, DisclosureModel, Whole, number, round_down
 from shoal.models.exact import fraction, largest_counts, quotient
 
 
-class SimpleLDiversity(ValueModel):
+class SimpleLDiversity(DisclosureModel):
     """No sensitive value has more than 1/l of a class: a guess is right with probability 1/l at most.
 
     Tian and Zhang, "Extending l-diversity for better data anonymization", Definition 1.
@@ -32,13 +33,14 @@ class SimpleLDiversity(ValueModel):
     l: float = Field(ge=1, allow_inf_nan=False, description="the most frequent value has at most 1/l of a class")
 
     @property
-    def curve(self) -> Curve:
+    def bounds(self) -> Curve:
         """One limit, on the most frequent value."""
         return Curve((1 / fraction(self.l),))
 
-    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
-        """Return (n_classes,) n / r1."""
-        return quotient(classes.sizes, largest_counts(self.values_of(classes)), if_zero=0.0)
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
+        """Return (n_classes,) n / r1; the table's records if all values are harmless."""
+        largest = largest_counts(self.values_of(self.harmful_of(classes, whole)))
+        return np.where(classes.sizes > 0, quotient(classes.sizes, largest, if_zero=whole.size), 0.0)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
         """Say which l the most frequent value allows."""

@@ -53,6 +53,13 @@ class TCloseness(ValueModel):
         default="equal", description="the distance between two values: equal for all, by rank, or by the taxonomy"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _compare_all_values(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and raw.get("harmless"):
+            raise ValueError("'harmless' has no meaning for a distance between distributions; use beta-likeness")
+        return raw
+
     @model_validator(mode="after")
     def _joint_values_have_no_order(self) -> Self:
         if self.distance != "equal" and isinstance(self.attribute, tuple) and len(self.attribute) > 1:

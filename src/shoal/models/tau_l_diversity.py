@@ -9,14 +9,14 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from shoal.core.arrays import FloatArray
-from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, Curve, ValueModel, Whole, number, round_up
-from shoal.models.exact import fraction, largest_sums
+from shoal.core.arrays import BoolArray, FloatArray
+from shoal.models.base import SIMILARITY, SKEWNESS, ClassHistograms, Curve, DisclosureModel, Whole, number, round_up
+from shoal.models.exact import at_most, fraction, largest_sums
 
 _ROUNDING = 1e-14
 
 
-class TauLDiversity(ValueModel):
+class TauLDiversity(DisclosureModel):
     """The k most frequent values of a class have at most the share psi(k) of it, for every k.
 
     Tian and Zhang, "Extending l-diversity for better data anonymization", Definition 4. The curve psi runs
@@ -92,20 +92,34 @@ class TauLDiversity(ValueModel):
         return self.limits.index(1) + 1
 
     @property
-    def curve(self) -> Curve:
+    def bounds(self) -> Curve:
         """The limits as far as they are below 1, which the last of them reaches."""
         limits = self.limits
         needed = limits.index(1) + 1
         return Curve(limits[: needed - 1], needed)
 
-    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
+    def holds_true(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
+        """Return (n_classes,) whether every value has at most max(tau, its share in the whole table).
+
+        Labels hide values from the curve, but not from a reader who knows the method and the base rates.
+
+        >>> classes = ClassHistograms.of([[3, 1, 0], [2, 2, 0], [7, 2, 1]])
+        >>> TauLDiversity(tau=0.5, l=2).holds_true(classes, Whole.of([7, 2, 1]))
+        array([False,  True,  True])
+        """
+        harmful = self.find_harmful(whole)
+        counts, usual = self.values_of(classes)[:, harmful], self.values_of(whole)[harmful]
+        capped = at_most(counts, fraction(self.tau), classes.sizes[:, np.newaxis])
+        return np.asarray((capped | (counts * whole.size <= usual * classes.sizes[:, np.newaxis])).all(axis=1))
+
+    def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:
         """Return (n_classes,) the smallest tau that holds with this l.
 
         A curve of one's own is drawn nearer to 1, or away from it, by one factor: 1 - psi(k) stays in
         proportion. For the straight line this is the straight line from the other tau.
         """
         weights = self._weights()
-        sums = largest_sums(self.values_of(classes), len(weights))
+        sums = largest_sums(self.values_of(self.harmful_of(classes, whole)), len(weights))
         size = np.maximum(classes.sizes, 1)
         # F(k) <= 1 - (1 - tau) w(k), so 1 - tau <= (1 - F(k)) / w(k)
         room = np.ones(len(size), dtype=np.float64)
@@ -119,7 +133,7 @@ class TauLDiversity(ValueModel):
     def explain_shortfall(self, whole: Whole, reached: float) -> str:
         """Say whether l or tau fails on the whole table, and the nearest requirement that can be met."""
         occurring = int(np.count_nonzero(self.values_of(whole)))
-        if occurring >= self.values_needed:
+        if self.harmless or occurring >= self.values_needed:
             return (
                 f"tau = {number(self.tau)} with l = {self.l} but the most frequent values have too large a share of "
                 f"the whole table; with this l, ask for a tau of at least {round_up(reached, 4)}"

@@ -148,6 +148,7 @@ class Plan:
     population: Mapping[str, IntArray] = field(default_factory=dict)  # (n_classes,) people under each label
     targets: Targets | None = None  # only where sensitive values are generalized
     levels: Mapping[str, int] = field(default_factory=dict)  # full-domain only: attribute -> level, 0 = original
+    recoded: Mapping[str, int] = field(default_factory=dict)  # the same of values that are not suppressed
     search: Mapping[str, Any] = field(default_factory=dict)  # what the method tells of its search; stays internal
     warnings: tuple[str, ...] = ()  # what the data holder should know; no record's values
 
@@ -170,6 +171,10 @@ class Plan:
     def n_classes(self) -> int:
         """Number of classes."""
         return len(self.lo)
+
+    def find_level(self, name: str) -> int | None:
+        """Return the level that was chosen for all values of an attribute, or for all that are not suppressed."""
+        return self.levels.get(name, self.recoded.get(name))
 
     def warn(self, *warnings: str) -> Plan:
         """Return the plan with more that the data holder should know."""

@@ -6,7 +6,7 @@ Requirements may count people instead of records, and judge generalized sensitiv
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -28,6 +28,8 @@ class Attribute:
     name: str
     taxonomy: Taxonomy
     weight: float = 1.0
+    has_variants: bool = False  # whether records spell a sensitive value in several ways, all of them under one leaf
+    value_weights: Mapping[str, float] | None = None  # of labels, in the order of the sweep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,7 @@ class Requirement:
     table: Whole | None = None
     counts: str | None = None  # the policy's key of the people that it is about; None: records
     people: People | None = None  # whose records the cells are, if people are counted
+    of_true_values: bool = False  # whether it is about values before a technique, which are not published
 
     @property
     def merge_monotone(self) -> bool:
@@ -145,10 +148,14 @@ class Problem:
     def may_generalize(self, place: int) -> bool:
         """Whether values of a sensitive attribute may be generalized: models ask about it, and all define what then is.
 
-        Of joint values of several attributes none does.
+        Of joint values of several attributes none does. A label would list every spelling of a value.
         """
         name = self.sensitive[place].name
+        if self.sensitive[place].has_variants:
+            return False
         asked = [one for one in self.requirements if one.place == place or name in one.model.attributes]
+        if any(one.model.knows_values for one in asked):
+            return False
         return bool(asked) and all(
             one.place == place and isinstance(one.model, ValueModel) and one.model.judges_induced for one in asked
         )

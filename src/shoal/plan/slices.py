@@ -85,13 +85,6 @@ class SlicedPlan:
         shown = np.flatnonzero((bucket >= 0) & (records > 0))
         return Pieces(cell[shown], bucket[shown], records[shown])
 
-    @cached_property
-    def lists(self) -> tuple[kernels.Pairs, ...]:
-        """Of each part, its values and their buckets."""
-        cell, bucket, records = self.pieces.cell, self.pieces.bucket, self.pieces.records
-        columns = [(part.values[cell], part.n_values) for part in self.parts]
-        return tuple(kernels.count_pairs(*column, bucket, self.n_buckets, records) for column in columns)
-
     def count_linked(self) -> int:
         """Return how many records are in buckets that link the quasi values of their parts."""
         cell, bucket = self.pieces.cell, self.pieces.bucket

@@ -11,6 +11,7 @@ import numpy as np
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import PolicyError
 from shoal.core.kernels import pack, same_rows
+from shoal.core.wording import count_noun
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.plan.cells import Cells
 from shoal.plan.counted import SeenValues
@@ -59,8 +60,28 @@ def bind_models(
     return tuple(
         counting
         for number, model in enumerate(models)
-        for requirement in _bind(model, number, sensitive, cells, people, whole)
+        for requirement in bind_model(model, number, sensitive, cells, people, whole)
         for counting in _by_people(_in_whole(_look_up_weights(requirement, seen, sensitive), whole), units or {})
+    )
+
+
+def bind_true_values(
+    models: Sequence[PrivacyModel],
+    sensitive: tuple[Attribute, ...],
+    cells: Cells,
+    changed: Mapping[str, tuple[Attribute, AnyIntArray]],
+) -> tuple[Requirement, ...]:
+    """Bind models of values to *changed* attributes as they were before techniques, which no label may stand for."""
+    quasi = cells.codes[: len(cells.codes) - len(sensitive)]
+    published = zip(sensitive, cells.codes[len(quasi) :], strict=True)
+    true = [changed.get(attribute.name, (attribute, codes)) for attribute, codes in published]
+    before = Cells((*quasi, *(codes for _, codes in true)), cells.counts)
+    return tuple(
+        replace(requirement, place=None, of_true_values=True)
+        for number, model in enumerate(models)
+        if changed and isinstance(model, ValueModel)
+        for requirement in bind_model(model, number, tuple(attribute for attribute, _ in true), before, {}, None)
+        if not changed.keys().isdisjoint(requirement.model.attributes)
     )
 
 
@@ -79,7 +100,7 @@ def _by_people(requirement: Requirement, units: Mapping[str, AnyIntArray]) -> li
     return found or [requirement]
 
 
-def _bind(
+def bind_model(
     model: PrivacyModel,
     number: int,
     sensitive: tuple[Attribute, ...],
@@ -148,8 +169,8 @@ def _look_up_weights(requirement: Requirement, seen: SeenValues, sensitive: tupl
     foreign = [text for text in given if text not in known]
     if foreign:
         raise PolicyError(
-            f"{requirement.model.subject}: weights has {len(foreign)} values that {attribute.name!r} does not have "
-            f"({_some(foreign)})"
+            f"{requirement.model.subject}: weights has {count_noun(len(foreign), 'value')} that "
+            f"{attribute.name!r} does not have ({_some(foreign)})"
         )
     weights = [Fraction(0)] * attribute.taxonomy.n_leaves
     if attribute.taxonomy.missing is not None:

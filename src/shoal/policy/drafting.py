@@ -11,8 +11,10 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from shoal.core.arrays import IntArray
+from shoal.core.dependence import SCREENED, determines
 from shoal.core.dictionaries import encode_columns
 from shoal.core.errors import InputError, did_you_mean
 from shoal.core.progress import Progress, Silent
@@ -32,8 +34,14 @@ LINKING = (
     "must records be linkable with your other tables? If so, add technique: {pseudonym: {key: linking.key}} to "
     "this column (shoal key new linking.key makes the key); otherwise the column is left out."
 )
+DETERMINES = (
+    "it determines {}, or follows from it: published unchanged, it would undo the generalization of that column"
+)
+LEFT_OUT = f"left out, because {guessing.MOST_QUASI} quasi columns are better known or more informative"
+NEEDED = "do users need {}? Others could know it, so it is left out now; if they do, make it quasi in place of another."
 ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
 WIDTH = 110
+_PUBLISHED: tuple[Role, Role] = ("quasi", "insensitive")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./%-]*")
 _MEANS_SOMETHING = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
 
@@ -145,27 +153,22 @@ def draft_from_profiles(
         said.get(profile.name) or (look.type if look else guessing.guess_type(profile))
         for profile, look in zip(profiles, looks, strict=True)
     ]
-    guesses = _choose_roles(profiles, kinds, looks)
+    guesses = _hide_determined(source, profiles, kinds, _choose_roles(profiles, kinds, looks))
     columns = tuple(
         replace(_column(profile, kind, guess, source.meaning(profile.name), group_rare), look=look)
         for profile, kind, guess, look in zip(profiles, kinds, guesses, looks, strict=True)
     )
     pairs = list(zip(profiles, columns, strict=True))
     secret = [profile for profile, column in pairs if column.role == "sensitive"]
-    weights = [profile for profile, column in pairs if column.type == "weight" and column.role == "insensitive"]
-    weights = [profile for profile in weights if profile.lowest >= 0 < profile.highest and not profile.n_missing]
-    if weights:
-        columns = tuple(_as_weight(column) if column.name == weights[0].name else column for column in columns)
-    people = [profile for profile, column in pairs if column.role == "identifier" and column.type == "key"]
-    by_look = {column.name: column.look for column in columns}
-    people = [profile for profile in people if guessing.names_people(profile, by_look[profile.name])]
-    people.sort(key=lambda profile: -profile.n_distinct)
+    weights = [profile for profile, column in pairs if column.type == "weight" and not profile.n_missing]
+    weight = next((profile.name for profile in weights if profile.lowest >= 0 < profile.highest), None)
+    question = (f"{guessing.WEIGHTS} To publish them, write publish: as-is.",)
+    columns = tuple(replace(one, role="weight", questions=question) if one.name == weight else one for one in columns)
+    people = _find_people(pairs)
     diverse = [ask_diversity(profile.name, count_records(profile)) for profile in secret]
-    one_each = False
-    if people and secret:
-        by_people = _ask_by_people(source, people[0].name, secret)
-        one_each = any(mine.choice is None is not all_.choice for mine, all_ in zip(by_people, diverse, strict=True))
-        diverse = diverse if one_each else by_people
+    by_people = _ask_by_people(source, people[0].name, secret) if people and secret else diverse
+    one_each = any(mine.choice is None is not all_.choice for mine, all_ in zip(by_people, diverse, strict=True))
+    diverse = diverse if one_each else by_people
     models = [ask_k_anonymity(people[0].n_distinct if people else profiles[0].n_rows), *diverse]
     reading = chosen.model_dump(exclude_defaults=True)
     policy: dict[str, Any] = {
@@ -190,36 +193,76 @@ def draft_from_profiles(
     return Draft(name, profiles[0].n_rows, columns, every, policy, text)
 
 
-def _as_weight(column: DraftColumn) -> DraftColumn:
-    question = "may users of the data have the weights? They are left out now; to publish them, write publish: as-is."
-    return replace(column, role="weight", questions=(*column.questions, question))
+def _find_people(pairs: Sequence[tuple[ColumnProfile, DraftColumn]]) -> list[ColumnProfile]:
+    """Return the keys of people who have several records, or of companies if no key is one of people."""
+    keys = [(profile, column.look) for profile, column in pairs if column.role == "identifier"]
+    people = [profile for profile, look in keys if guessing.names_people(profile, look)]
+    if not any(read_vocabulary().find_unit(profile.name) == "person" for profile, _ in keys):
+        people = people or [profile for profile, _ in keys if guessing.names_people(profile, unit="firm")]
+    return sorted(people, key=lambda profile: -profile.n_distinct)
 
 
 def _choose_roles(
     profiles: Sequence[ColumnProfile], kinds: Sequence[guessing.ColumnType], looks: Sequence[Look | None]
 ) -> list[guessing.Guess[Role]]:
-    """Guess all roles; of more than a dozen quasi, those stay that outsiders know best and that tell most."""
+    """Guess all roles; of too many quasi columns those stay that outsiders know best and that are most informative."""
     known = [guessing.guess_role(*column) for column in zip(profiles, kinds, looks, strict=True)]
     careful = not any(guess is not None and guess.choice == "quasi" for guess in known)
     guesses = [
-        guessing.guess_unknown_role(profile, careful=careful)
-        if guess is None or (careful and guess.choice == "insensitive" and kind != "weight")
+        guessing.guess_unknown_role(profile, kind, careful=careful)
+        if guess is None or (careful and guess.choice == "insensitive")
         else guess
         for profile, kind, guess in zip(profiles, kinds, known, strict=True)
     ]
 
     def rank(place: int) -> tuple[int, float]:
-        topics = read_vocabulary().find_topics(profiles[place].name)
         records = profiles[place].records
         shares = records / max(int(records.sum()), 1)
-        known_by = next((number for number, topic in enumerate(guessing.QUASI) if topic in topics), len(guessing.QUASI))
-        return known_by, float((shares * np.log(shares)).sum())
+        return guessing.find_quasi_topic(profiles[place].name), float((shares * np.log(shares)).sum())
 
     quasi = sorted((place for place, guess in enumerate(guesses) if guess.choice == "quasi"), key=rank)
     for place in quasi[guessing.MOST_QUASI :]:
-        reason = f"{guesses[place].reason}; a dozen others are better known or more informative"
-        guesses[place] = guessing.Guess("insensitive", reason, guesses[place].questions)
+        guesses[place] = _leave_out(profiles[place].name, guesses[place].reason)
     return guesses
+
+
+def _leave_out(name: str, reason: str) -> guessing.Guess[Role]:
+    return guessing.Guess("identifier", f"{reason}; {LEFT_OUT}", (NEEDED.format(scalar(name)),))
+
+
+def _hide_determined(
+    source: Source,
+    profiles: Sequence[ColumnProfile],
+    kinds: Sequence[guessing.ColumnType],
+    guesses: list[guessing.Guess[Role]],
+) -> list[guessing.Guess[Role]]:
+    """Make columns quasi that determine a quasi column or follow from one; beyond the limit they are left out.
+
+    A column that determines quasi columns of several topics, such as sex and birth, is a key of people or other units.
+    """
+    places = {profile.name: place for place, profile in enumerate(profiles) if kinds[place] != "weight"}
+    quasi, unchanged = ([name for name in places if guesses[places[name]].choice == role] for role in _PUBLISHED)
+    if not quasi or not unchanged:
+        return guesses
+    names, rng, share = [*quasi, *unchanged], np.random.default_rng(0), SCREENED / profiles[0].n_rows
+    batches = source.batches(names, dictionary=names)
+    some = (batch.filter(pa.array(rng.random(batch.num_rows) < share)) for batch in batches)
+    codes = dict(zip(names, encode_columns(some)[1], strict=True))
+    found, n_quasi = list(guesses), len(quasi)
+    for name in unchanged:
+        determined = [one for one in quasi if determines(codes[name], codes[one])]
+        related = determined or [one for one in quasi if determines(codes[one], codes[name])]
+        guess, about = guesses[places[name]], {guessing.find_quasi_topic(one) for one in determined}
+        if len(about) > 1 and guessing.UNKNOWN in guess.reason:
+            reason = f"it determines {', '.join(map(scalar, determined))}, as a key does"
+            found[places[name]] = guessing.Guess("identifier", reason, (guessing.REPEATS.format("unit"),))
+        elif related:
+            reason = f"{guess.reason}; {DETERMINES.format(scalar(related[0]))}"
+            found[places[name]] = guessing.Guess("quasi", reason, guess.questions)
+            if n_quasi >= guessing.MOST_QUASI:
+                found[places[name]] = _leave_out(name, reason)
+            n_quasi += 1
+    return found
 
 
 def _column(
@@ -236,13 +279,15 @@ def _column(
         taxonomy = None  # sensitive values are published as they are, and these are too many to compare
     elif role.choice == "sensitive" and kind in guessing.CODES and profile.kind == "whole":
         taxonomy = guessing.Guess({"flat": {}}, "codes, not quantities")
+    elif role.choice == "sensitive" and kind == "ordered":
+        taxonomy = guessing.guess_quasi_taxonomy(profile, kind)
     if taxonomy is None:
         question = (
             f"which taxonomy fits it? It looks {role.choice}, but none could be made for {guessing.how_many(profile)}; "
             "it is left out now."
         )
         return DraftColumn(profile.name, kind, "identifier", role.reason, None, (question,), meaning)
-    if role.choice == "identifier" and kind in ("category", "number"):
+    if role.choice == "identifier" and LEFT_OUT not in role.reason and kind in ("category", "number", "prefix"):
         kind = guessing.type_of_names(profile)
     if role.choice == "identifier" and kind == "key" and profile.exact and profile.n_distinct == profile.n_rows:
         taxonomy = guessing.Guess(None, questions=(LINKING,))
@@ -276,6 +321,8 @@ def _table_questions(
         )
     if chosen.missing != [""] or chosen.missing_in:
         asked.append("do the entries missing and missing_in under source really mean that a value is missing?")
+    if chosen.encoding in ("cp1252", "latin-1"):
+        asked.append(f"are letters with accents right? The file does not declare its encoding; {chosen.encoding} fits.")
     if chosen.decimal_comma:
         asked.append("are the columns under decimal_comma really numbers with a decimal comma?")
     if any(profile.n_missing for profile in profiles):

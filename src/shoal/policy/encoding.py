@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +13,22 @@ import pyarrow as pa
 from shoal.columns.sampling import refuse_nobody
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, PolicyError, ShoalError, did_you_mean
+from shoal.core.dictionaries import fold_texts
+from shoal.core.errors import InputError, PolicyError, ShoalError, TaxonomyError, did_you_mean
 from shoal.plan.cells import Cells
 from shoal.plan.counted import CountedCells, SeenValues
 from shoal.plan.problem import Attribute, Problem
-from shoal.policy.binding import WholeTable, bind_models
+from shoal.policy.binding import WholeTable, bind_model, bind_models, bind_true_values
 from shoal.policy.policy import Policy
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
-from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.builders.listed import FileTaxonomy, FlatTaxonomy, GroupsTaxonomy, TreeTaxonomy
+from shoal.taxonomies.construct import from_parents
 from shoal.taxonomies.fitting import default_builder, find_uncovered
 from shoal.taxonomies.parse import days, decimal_numbers
 from shoal.taxonomies.tree import Taxonomy
+
+_ANY_TREE = replace(from_parents([str(n) for n in range(300)], range(-1, 299)), declared=False)  # of unknown values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,15 +43,16 @@ class Encoding:
 def check_columns(policy: Policy, source: Source) -> None:
     """Raise unless policy and source name the same columns."""
     columns = source.schema.names
-    absent = [name for name in policy.attributes if name not in columns]
-    undeclared = [name for name in columns if name not in policy.attributes]
+    declared = (*policy.attributes, *policy.dropped)
+    absent = [name for name in declared if name not in columns]
+    undeclared = [name for name in columns if name not in declared]
     if absent:
         names = "; ".join(f"column {name!r} is not in {source.name}{did_you_mean(name, columns)}" for name in absent)
         raise InputError(names)
     if undeclared:
         raise PolicyError(
             f"{source.name} has columns that the policy does not declare: {', '.join(undeclared)}; "
-            "give each a role (identifier if it must not be published)"
+            "give each a role (identifier if it names people, drop to leave it out)"
         )
 
 
@@ -75,6 +81,25 @@ class Region:
     whole: WholeTable
 
 
+def outline_problem(policy: Policy) -> Problem:
+    """Return the problem as far as it is known before there are records; trees of the data have one value."""
+    attributes = []
+    for name in (*policy.names("quasi"), *policy.names("sensitive")):
+        builder, tree = policy.attributes[name].taxonomy, _ANY_TREE
+        try:
+            tree = tree if builder is None else _taxonomy(policy, name, pa.array([], pa.string()), [])
+        except TaxonomyError:
+            if isinstance(builder, FileTaxonomy | GroupsTaxonomy | TreeTaxonomy):  # others may need the values
+                raise
+        attributes.append(Attribute(name, tree))
+    n_quasi, one = len(policy.names("quasi")), np.ones(1, dtype=np.int64)
+    quasi, sensitive = tuple(attributes[:n_quasi]), tuple(attributes[n_quasi:])
+    cells = Cells(tuple(np.zeros(1, dtype=np.int32) for _ in attributes), one)
+    people = {getattr(model, "population", ""): one for model in policy.privacy}
+    bound = (bind_model(model, n, sensitive, cells, people, None) for n, model in enumerate(policy.privacy))
+    return Problem(quasi, sensitive, cells, tuple(chain.from_iterable(bound)), carried=policy.names("insensitive"))
+
+
 def encode(counted: CountedCells, policy: Policy, populations: Mapping[str, CountedCells] | None = None) -> Encoding:
     """Build taxonomies from what was counted and the policy, and bind the models to the cells."""
     return encode_cells(counted, policy, make_trees(counted, policy, populations), populations)
@@ -85,12 +110,12 @@ def make_trees(
 ) -> tuple[Tree, ...]:
     """Make the trees of the quasi attributes and of the sensitive ones from the values of records that are not dropped.
 
-    Of a table larger than memory the values of dropped records count too.
+    Columns of true values follow them. Of a table larger than memory the values of dropped records count too.
     """
     names = (*policy.names("quasi"), *policy.names("sensitive"))
     if policy.missing == "drop" and isinstance(seen, CountedCells):
         seen = seen.only(_complete_cells(seen, names))
-    return tuple(_tree(seen, policy, populations or {}, name) for name in names)
+    return tuple(_tree(seen, policy, populations or {}, name) for name in (*names, *policy.true_values))
 
 
 def encode_cells(
@@ -102,7 +127,8 @@ def encode_cells(
 ) -> Encoding:
     """Look the counted cells up in trees that are there already, and bind the models to them."""
     populations = populations or {}
-    n_quasi = len(policy.names("quasi"))
+    n_quasi, n_own = len(policy.names("quasi")), len(trees) - len(policy.true_values)
+    trees, true = trees[:n_own], trees[n_own:]
     names = [tree.attribute.name for tree in trees]
     kept = _complete_cells(counted, names) if policy.missing == "drop" else None
     which = slice(None) if kept is None else kept
@@ -124,7 +150,12 @@ def encode_cells(
     units = {key: counted.codes(counted.columns.index(name))[which] for key, name in policy.counted_units.items()}
     for key, persons in units.items():
         refuse_nobody(policy.counted_units[key], int(counts[persons == 0].sum()))
+    changed = {}
+    for tree, (column, name) in zip(true, policy.true_values.items(), strict=True):
+        leaf = counted.translate(counted.columns.index(column), tree.leaf)[which]
+        changed[name] = replace(tree.attribute, name=name), np.pad(leaf, (0, cells.n_cells - len(leaf)))
     requirements = bind_models(policy.privacy, sensitive, cells, people, seen, whole, units)
+    requirements += bind_true_values(policy.privacy, sensitive, cells, changed)
     n_records = int(counts.sum())
     budget = int(Fraction(str(policy.max_withheld)) * n_records)
     numbers = tuple(_numbers(counted, attribute, which) for attribute in quasi) if policy.method.averages else ()
@@ -156,14 +187,27 @@ def _tree(seen: SeenValues, policy: Policy, populations: Mapping[str, CountedCel
     taxonomy = _taxonomy(policy, name, values, [found for found, _ in others])
     _check_leaves(policy, name, taxonomy, seen, values)
     hidden = policy.method.draws_rows  # whether values are missing must not show in the domain then
-    has_missing = (bool(used[0]) or hidden) and policy.missing != "drop"
+    has_missing = (bool(used[0]) or hidden) and (policy.missing != "drop" or name in policy.true_values)
     if has_missing or any(codes[0] for _, codes in others):
         taxonomy = taxonomy.with_missing()
-    leaf = _leaves(taxonomy, seen.dictionaries[column].values, used)
-    if policy.attributes[name].role == "sensitive":
-        leaf = leaf.astype(np.int32)
+    leaf, quasi = _leaves(taxonomy, seen.dictionaries[column].values, used), policy.attributes[name].role == "quasi"
+    if not quasi:
+        spelled = None if policy.method.draws_rows else seen.dictionaries[column].values
+        leaf = _merge_spellings(leaf.astype(np.int32), spelled, used)
     one_to_one = len(kernels.occurring(leaf[used])) == int(used.sum())
-    return Tree(Attribute(name, taxonomy, policy.attributes[name].weight), leaf, one_to_one)
+    variants = not quasi and not one_to_one
+    own = policy.attributes[name]
+    return Tree(Attribute(name, taxonomy, own.weight, variants, own.value_weights), leaf, one_to_one)
+
+
+def _merge_spellings(leaf: CodeArray, values: pa.Array | None, used: BoolArray) -> CodeArray:
+    """Return (n_codes,) leaves, the first of them for all texts of one normal form: to models they are one value."""
+    if values is None or not pa.types.is_string(values.type):
+        return leaf
+    form = np.append(len(values), np.asarray(fold_texts(values).dictionary_encode().indices))  # missing: one by itself
+    first = np.full(len(values) + 1, np.iinfo(np.int32).max, dtype=np.int32)
+    np.minimum.at(first, form[used], leaf[used])
+    return np.where(used, first[form], leaf)
 
 
 def _numbers(counted: CountedCells, attribute: Attribute, which: IntArray | slice) -> FloatArray | None:
@@ -190,8 +234,8 @@ def _taxonomy(policy: Policy, name: str, values: pa.Array, others: list[pa.Array
             raise InputError(message) from None
     try:
         if builder is None:
-            sensitive = policy.attributes[name].role == "sensitive"
-            builder = FlatTaxonomy() if sensitive else default_builder(values.type, values)
+            quasi = policy.attributes[name].role == "quasi"
+            builder = default_builder(values.type, values) if quasi else FlatTaxonomy()
         return builder.build(every)
     except ShoalError as error:
         raise type(error)(f"column {name!r}: {error}") from None

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Generic, Literal, TypeVar, get_args
 
+import numpy as np
 from pydantic import ValidationError
 
 from shoal.core.errors import ShoalError
@@ -21,14 +23,20 @@ from shoal.policy.identifying import Look
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, fold, read_vocabulary, words
 from shoal.taxonomies.builders import TaxonomyBuilder
-from shoal.taxonomies.parse import texts
+from shoal.taxonomies.parse import texts, whole_numbers
 
 NEARLY_UNIQUE = 0.9  # distinct values over records
 LONG_TEXT = 40  # characters, on average
 FEW_CODES = 30  # distinct whole numbers up to which they may be codes
 FEW_TEXTS = 12  # distinct texts up to which nobody needs groups
 FEW_CONTACTS = 10  # a column of telephones or addresses has more values
+FEW_RECORDS = 20  # of one unit, on average: values with fewer records may be keys
 MOST_QUASI = 12
+REPEATS = (
+    "do several records belong to one person, household or company? If so, a class of k records may be fewer than k of "
+    "them: declare this column as {}, and they are counted."
+)
+WEIGHTS = "may users of the data have these weights? They are left out now."
 UNKNOWN = "its name says nothing"
 DAYS = (
     "which days can occur at all? There is no min and max, so the domain is taken from the data: whole decades "
@@ -45,20 +53,19 @@ MOST_CATEGORIES = 20_000
 FARTHEST = 2**53
 OLDEST = 119  # whole numbers from 0 to 119 are cut evenly by every width below
 YEARS = (1880, 2040)
-_BAND = re.compile(
-    r"[\[(]?\s*[<>]?=?\s*\d+\s*(-|–|to|bis|a|,)\s*\d+\s*[\])]?|[<>]=?\s*\d+|\d+\s*(\+|and over|or more|plus)"
-)
+_BOUND = re.compile(r"(?:0|[1-9]\d*)(?:[.,]\d{3})*(?:[.,]\d+)?")  # of a class; 007 is three numbers
 _CODE = re.compile(r"[A-Z]{0,2}\d{1,6}([.-]?\d{1,4}){0,3}[A-Z]?")
 _PREFIXED = re.compile(r"[A-Z]\d{2}([.]?\d{1,4})?|\d{3}([.]\d{1,2})?|[EV]\d{2,3}([.]\d{1,2})?")
 
 # What others could know of a person comes first where there are more quasi-identifiers than anybody can keep.
 QUASI = ("sex", "age", "birth", "postal", "place", "origin", "family", "work", "schooling", "home", "date", "body")
-SENSITIVE = frozenset({"health", "wealth", "belief", "marks"})
+SENSITIVE = frozenset({"health", "event", "wealth", "belief", "marks"})
 INSENSITIVE = frozenset({"amount", "technical"})
 _COUNTING = frozenset({"num", "number", "n", "count", "nombre", "anzahl", "nb"})
 _KEYS = re.compile("id|no|nr|nbr|number|num|key|ref|identifier|.*nummer|.*nr")
 _CODED = ("code", "sex", "origin", "place", "family", "home", "work", "belief")  # topics whose few numbers are codes
 _OF_BODIES = frozenset({"kg", "lb", "g", "birth", "body"})
+_BODIES = (2, 250)  # kilograms
 
 ColumnType = Literal[
     "key", "text", "date", "year", "month", "weekday", "age", "postcode", "prefix", "truth", "ordered", "category",
@@ -66,6 +73,15 @@ ColumnType = Literal[
 ]  # fmt: skip
 TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
 CODES = frozenset({"truth", "ordered", "category", "weekday"})  # values that have no distance
+
+# Whole numbers by their topic and their range: the type, and the intervals.
+_BOUNDED: tuple[tuple[str, tuple[int, int], ColumnType, dict[str, Any]], ...] = (
+    ("age", (0, OLDEST), "age", {"min": 0, "max": OLDEST, "widths": [5, 10, 20, 40], "open": "high"}),
+    ("month", (0, 12), "month", {"min": 1, "max": 12, "widths": [3, 6]}),
+    ("weekday", (0, 7), "weekday", {}),
+    ("day", (1, 31), "number", {"min": 1, "max": 31, "edges": [[6, 11, 16, 21, 26], [11, 21]]}),
+    ("hour", (0, 23), "number", {"min": 0, "max": 23, "widths": [3, 6, 12]}),
+)
 
 T = TypeVar("T", covariant=True)
 
@@ -91,8 +107,10 @@ def guess_type(column: ColumnProfile) -> ColumnType:
     >>> guess_type(sexes)
     'category'
     """
-    if column.kind in ("date", "truth"):
-        return "date" if column.kind == "date" else "truth"
+    if column.kind == "truth":
+        return "truth"
+    if column.kind == "date" or column.mixed_formats:
+        return "date"
     if column.kind == "empty":
         return "text"
     if "postal" in read_vocabulary().find_topics(column.name):
@@ -112,7 +130,7 @@ def _type_of_texts(column: ColumnProfile) -> ColumnType:
         return "month"
     if len(plain) > 2 and plain <= known.texts["weekdays"]:
         return "weekday"
-    if plain and (find_scale(few) or sum(map(bool, map(_BAND.fullmatch, few))) > 0.7 * len(few)):
+    if plain and find_order(few):
         return "ordered"
     coded = bool(few) and all(map(_PREFIXED.fullmatch, few)) and len(few) > 4
     if coded and (any("." in text for text in few) or "health" in known.find_topics(column.name)):
@@ -130,20 +148,12 @@ def _type_of_numbers(column: ColumnProfile) -> ColumnType:
     topics = read_vocabulary().find_topics(column.name)
     low, high, n = column.lowest, column.highest, column.n_distinct
     whole = column.kind == "whole"
-    if (
-        "weight" in topics
-        and not words(column.name) & _OF_BODIES
-        and not ("body" in topics and 20 <= low <= high <= 300)
-    ):
+    if "weight" in topics and not _weighs_people(column, topics):
         return "weight"
-    if whole and "age" in topics and 0 <= low <= high <= OLDEST:
-        return "age"
+    if bounded := _find_bounds(column):
+        return bounded[1]
     if whole and YEARS[0] <= low <= high <= YEARS[1] and n > 1 and not topics & {"amount", "wealth"}:
         return "year"
-    if whole and 0 <= low <= high <= 12 and "month" in topics:
-        return "month"
-    if whole and 0 <= low <= high <= 7 and "weekday" in topics:
-        return "weekday"
     if not whole or column.leading_zeros:
         return "category" if column.leading_zeros and whole else "number"
     if "nomenclature" in topics and _has_stems(column):
@@ -160,6 +170,22 @@ def _type_of_numbers(column: ColumnProfile) -> ColumnType:
     gaps = high - low + 1 > n
     few = n == 2 or (low == 1 and high <= 7) or (n <= FEW_TEXTS and (gaps or low >= 100))
     return "category" if few or not topics.isdisjoint(_CODED) else "number"
+
+
+def _weighs_people(column: ColumnProfile, topics: frozenset[str]) -> bool:
+    """Whether weights are kilograms, by the name's unit, or by their range if no word is about a survey's weights."""
+    like = "body" in topics and _BODIES[0] <= column.lowest <= column.highest <= _BODIES[1]
+    return bool(words(column.name) & _OF_BODIES) or (like and "calibration" not in topics)
+
+
+def _find_bounds(column: ColumnProfile, kind: str = "") -> tuple[str, ColumnType, dict[str, Any]] | None:
+    """Return topic, type and intervals of numbers that are ages or parts of a date, by name or *kind*, and range."""
+    topics = read_vocabulary().find_topics(column.name) | {kind}
+    for topic, (first, last), found, intervals in _BOUNDED:
+        part = topic in topics and not (found == "number" and "quantity" in topics)  # day, but not items per day
+        if part and column.kind == "whole" and first <= column.lowest <= column.highest <= last:
+            return topic, found, dict(intervals)
+    return None
 
 
 def _has_stems(column: ColumnProfile) -> bool:
@@ -193,13 +219,35 @@ def type_of_names(column: ColumnProfile) -> ColumnType:
     return "key" if digits > len(some) / 2 and not column.wordy else "text"
 
 
-def find_scale(values: Collection[str]) -> tuple[str, ...] | None:
-    """Return the values in the order of a scale that is known to have them all, if there are three or more."""
+def find_order(values: Collection[str]) -> tuple[str, ...] | None:
+    """Return three or more values in the order of a known scale, or of the bounds of classes; None without an order.
+
+    >>> find_order(["5000 o más", "de 2000 a 4999", "menos de 2000"])
+    ('menos de 2000', 'de 2000 a 4999', '5000 o más')
+    """
     plain = {fold(value): value for value in values}
+    if not 2 < len(plain) == len(values):
+        return None
     for scale in read_vocabulary().scales:
-        if len(plain) > 2 and plain.keys() <= set(scale):
+        if plain.keys() <= set(scale):
             return tuple(plain[step] for step in scale if step in plain)
-    return None
+    found = sorted((bounds, value) for text, value in plain.items() if (bounds := _find_class(text)))
+    apart = all(one[1] <= other[0] for (one, _), (other, _) in pairwise(found))
+    return tuple(value for _, value in found) if len(found) == len(plain) and apart else None
+
+
+def _find_class(text: str) -> tuple[float, float] | None:
+    """Return the bounds of a class that is written with one or two numbers, or with a word for none."""
+    text = text.replace(",", " - ") if text.startswith(("[", "(")) else text  # [0,10)
+    known, numbers = read_vocabulary().texts, _BOUND.findall(text)
+    around = frozenset(re.findall(r"[^\W\d_]+|[<>]=?|[^\w\s]", _BOUND.sub(" ", text)))
+    if not around <= known["below"] | known["above"] | known["between"]:
+        return (-math.inf, -math.inf) if text in known["nothing"] else None
+    ends = [float(re.sub(r"[.,](?=\d{3}\b)", "", number).replace(",", ".")) for number in numbers]
+    if len(ends) == 1 and around:
+        below, above = around & known["below"], around & known["above"]
+        return (-math.inf if below else ends[0], ends[0] if below else math.inf) if below or above else None
+    return (ends[0], ends[-1]) if len(ends) in (1, 2) and ends[0] <= ends[-1] else None
 
 
 def _names_records(column: ColumnProfile) -> bool:
@@ -219,9 +267,11 @@ def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None
     """Guess one column's role by what its values look like, its name and its type; None if nothing says what it is."""
     if column.kind == "empty":
         return Guess("identifier", "no record has a value", ("is this column needed at all? It is left out now.",))
+    if column.mixed_formats:
+        return _ask_formats(column)
     topics = read_vocabulary().find_topics(column.name)
     if kind == "weight":
-        return Guess("insensitive", f"a weight of records, by its name ({how_many(column)})")
+        return Guess("identifier", f"a weight of records, by its name ({how_many(column)})", (WEIGHTS,))
     identity = _by_identity(column, kind, topics)
     if look is not None:
         reasons = (identity.reason if identity and identity.choice == look.role else "", look.evidence)
@@ -235,8 +285,10 @@ def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None
         return Guess("identifier", f"free text ({how_many(column)})", (question,))
     if topics & SENSITIVE == {"health"} and words(column.name) & _COUNTING:
         return Guess("insensitive", f"a count, by its name ({how_many(column)})")
-    if topics & SENSITIVE or (kind == "prefix" and not topics & frozenset(QUASI)):
-        return Guess("sensitive", f"by its {'name' if topics & SENSITIVE else 'codes'} ({how_many(column)})")
+    elsewhere = "event" in topics and topics & frozenset(QUASI) and kind != "truth"  # the place of an accident
+    secret = topics & SENSITIVE - ({"event"} if elsewhere else frozenset())
+    if secret or (kind == "prefix" and not topics & frozenset(QUASI)):
+        return Guess("sensitive", f"by its {'name' if secret else 'codes'} ({how_many(column)})")
     if column.n_distinct == 1:
         return Guess("insensitive", "every record has the same value")
     if topics & frozenset(QUASI) or kind in ("age", "postcode", "weekday", "month"):
@@ -244,6 +296,12 @@ def guess_role(column: ColumnProfile, kind: ColumnType, look: Look | None = None
     if topics & INSENSITIVE:
         return Guess("insensitive", f"by its name ({how_many(column)})")
     return None
+
+
+def find_quasi_topic(name: str) -> int:
+    """Return the place of a column's topic among those of quasi columns; their number if it has none."""
+    topics = read_vocabulary().find_topics(name)
+    return next((place for place, topic in enumerate(QUASI) if topic in topics), len(QUASI))
 
 
 def how_many(column: ColumnProfile) -> str:
@@ -255,35 +313,58 @@ def how_many(column: ColumnProfile) -> str:
 def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]) -> Guess[Role] | None:
     if "person" in topics or ("contact" in topics and column.n_distinct > FEW_CONTACTS):
         return Guess("identifier", f"its name suggests that it identifies a person ({how_many(column)})")
+    unit, about = read_vocabulary().find_unit(column.name), topics & (SENSITIVE | frozenset(QUASI))
     last = fold(re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", column.name.rstrip("_ "))[-1])
-    ends = _KEYS.fullmatch(last) is not None
-    told = ends or ("key" in topics and not topics & (SENSITIVE | frozenset(QUASI)))
-    if kind == "key" and (told or not topics & (SENSITIVE | frozenset(QUASI) | INSENSITIVE)):
-        named = "by its name, and " if told else ""
-        return Guess("identifier", f"{named}nearly every record has its own value ({how_many(column)})")
-    if (
-        told
-        and (kind != "number" or ends or not words(column.name) & _COUNTING)
-        and (column.distinct_share >= 0.1 or (ends and "people" in topics))
-        and column.n_distinct > FEW_CONTACTS
-    ):
-        question = (
-            "do several records belong to one person? If so, a class of k records may be fewer than k people: "
-            "declare this column as unit, so that people are counted."
-        )
-        asked = () if names_people(column) else (question,)
-        return Guess("identifier", f"by its name, with {how_many(column)}", asked)
-    return None
+    ends = unit is not None or _KEYS.fullmatch(last) is not None
+    told = ends or ("key" in topics and not about)
+    key = kind == "key" and (told or not about | topics & INSENSITIVE)
+    count = kind == "number" and not ends and words(column.name) & _COUNTING
+    many = (column.distinct_share >= 0.1 or unit) and column.n_distinct > FEW_CONTACTS
+    if not key and (not told or not many or count):
+        return None
+    own = "nearly every record has its own value" if column.distinct_share >= NEARLY_UNIQUE else "its values repeat"
+    counted = column.n_unique == column.n_distinct or names_people(column)
+    asked = () if counted else (REPEATS.format("household" if unit == "household" else "unit"),)
+    return Guess("identifier", f"{'by its name, and ' if told else ''}{own} ({how_many(column)})", asked)
 
 
-def names_people(column: ColumnProfile, look: Look | None = None) -> bool:
+def _ask_formats(column: ColumnProfile) -> Guess[Role]:
+    found = column.mixed_formats | {"no format": int(column.records.sum()) - sum(column.mixed_formats.values())}
+    read = ", ".join(f"{form or 'ISO 8601'} ({n:,} records)" for form, n in found.items() if n)
+    question = (
+        f"which format do the dates of {column.name} have? Found: {read}. Write all of them in one format, then make "
+        "the column quasi; it is left out now."
+    )
+    return Guess("identifier", f"dates in several formats ({how_many(column)})", (question,))
+
+
+def names_people(column: ColumnProfile, look: Look | None = None, unit: str = "person") -> bool:
     """Whether an identifier is a key of people of whom some have several records, and every record has one."""
-    known = "people" in read_vocabulary().find_topics(column.name) or (look is not None and look.person)
+    known = read_vocabulary().find_unit(column.name) == unit or (look is not None and look.person)
     return known and column.exact and column.n_distinct < column.n_rows and not column.n_missing
 
 
-def guess_unknown_role(column: ColumnProfile, *, careful: bool) -> Guess[Role]:
+def _repeats_as_keys(column: ColumnProfile) -> bool:
+    """Whether whole numbers look like keys of units with a few records each.
+
+    They have about the same number of records, and are counted from 0 or 1, are all equally long, or are so far apart
+    that quantities would rarely repeat: of N numbers below R, about N^2 / 2R do.
+    """
+    n, n_records, span = column.n_distinct, int(column.records.sum()), column.highest - column.lowest + 1
+    if column.kind != "whole" or not FEW_CODES < n <= n_records <= FEW_RECORDS * n:
+        return False
+    most = int(column.records.max()) * n / n_records  # times the average
+    sequence, long = column.lowest in (0, 1) and span == n, len(column.lengths) == 1 and column.lowest >= 1000
+    step = int(np.gcd.reduce(np.diff(np.sort(whole_numbers(column.values)[0]))))  # amounts may all be rounded
+    scattered = n_records - n > max(n_records / 10, 5 * n_records**2 * step / span)
+    return (most <= 3 and sequence) or (most <= 5 and (long or scattered))
+
+
+def guess_unknown_role(column: ColumnProfile, kind: ColumnType, *, careful: bool) -> Guess[Role]:
     """Guess the role of a column of which the name says nothing; if *careful*, others are thought to know it."""
+    if kind != "year" and _repeats_as_keys(column):
+        reason = f"whole numbers that repeat like keys, {column.records.mean():.1f} records each ({how_many(column)})"
+        return Guess("identifier", reason, (REPEATS.format("unit"),))
     if column.kind == "text" and column.distinct_share >= NEARLY_UNIQUE:
         question = "does it identify a person? If not, make it quasi, with a taxonomy."
         reason = f"text that differs in nearly every record ({how_many(column)})"
@@ -335,10 +416,8 @@ def _candidates(column: ColumnProfile, kind: ColumnType) -> list[Guess[Options]]
     found: list[Guess[Options] | None] = []
     if kind == "date":
         found.append(_dates(column))
-    if kind in ("postcode", "prefix") or (column.digits_only and column.leading_zeros):
+    if kind in ("postcode", "prefix") or (column.digits_only and column.leading_zeros and kind in CODES):
         found.append(_mask(column, kind))
-    if kind == "month":
-        found.append(Guess({"intervals": {"min": 1, "max": 12, "widths": [3, 6]}}, "months, in quarters"))
     if column.kind in ("whole", "decimal") and kind not in CODES:
         found.append(_intervals(column, kind))
     if column.exact and column.n_distinct <= MOST_CATEGORIES:
@@ -347,7 +426,7 @@ def _candidates(column: ColumnProfile, kind: ColumnType) -> list[Guess[Options]]
 
 
 def _flat(column: ColumnProfile, kind: ColumnType) -> Guess[Options]:
-    scale = find_scale(column.values.to_pylist()) if kind == "ordered" and column.kind == "text" else None
+    scale = find_order(column.values.to_pylist()) if kind == "ordered" and column.kind == "text" else None
     if scale is not None:
         return Guess({"flat": {"values": list(scale)}}, "a scale, in its order")
     question = (
@@ -392,6 +471,8 @@ def _dates(column: ColumnProfile) -> Guess[Options] | None:
     parameters: dict[str, Any] = {"levels": ["month", "quarter", "year", "decade"]}
     questions = [DAYS]
     form = column.date_formats[0]
+    if "%H" in form or "%I" in form or (not form and max(column.lengths, default=0) > len("2024-01-01")):
+        questions.append("may the time of day be dropped? The taxonomy has days and longer spans only.")
     if form:
         parameters["format"] = form
         if len(column.date_formats) > 1:
@@ -402,9 +483,8 @@ def _dates(column: ColumnProfile) -> Guess[Options] | None:
 def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
     if not max(abs(column.lowest), abs(column.highest)) < FARTHEST / 4:
         return None
-    if kind == "age":
-        ages = {"min": 0, "max": OLDEST, "widths": [5, 10, 20, 40], "open": "high"}
-        return Guess({"intervals": ages}, "ages")
+    if (bounded := _find_bounds(column, kind)) and bounded[2]:
+        return Guess({"intervals": bounded[2]}, f"{bounded[0]}s")
     if kind == "year":
         first, last = (int(year) // 50 * 50 for year in (column.lowest, column.highest))
         years = {"min": first, "max": last + 49, "widths": [5, 10, 50], "open": "both"}

@@ -13,26 +13,32 @@ from shoal.columns.base import Technique
 from shoal.columns.baskets import ItemOptions
 from shoal.columns.sampling import Sampling
 from shoal.core.documents import Parameters, load_with_lines, read_text
+from shoal.core.errors import UsageError
 from shoal.core.registry import discover
-from shoal.core.results import UNLINKED, Finding
+from shoal.core.results import ATTACK_FINDINGS, UNLINKED, Finding
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.sources.base import SourceOptions
 from shoal.taxonomies.builders import TaxonomyBuilder
 
 Role = Literal["identifier", "quasi", "sensitive", "insensitive"]
-WrittenRole = Literal["identifier", "quasi", "sensitive", "insensitive", "weight"]  # of a policy's document
+WrittenRole = Literal["identifier", "quasi", "sensitive", "insensitive", "weight", "drop"]  # of a policy's document
 FINDINGS = (  # what can be found, and so be accepted
     "above-threshold",
+    *ATTACK_FINDINGS.values(),
     "below-shuffled",
     "constant-parts",
-    "decodable-labels",
+    "determined-quasi",
     "empty-promise",
     "isolating-columns",
     "lone-records",
+    "method-reveals",
+    "near-one-value-classes",
     "no-promise",
     "one-value-classes",
     "repeated-people",
+    "singled-out",
+    "spelling-variants",
     UNLINKED,
     "unprotected-sensitive",
 )
@@ -53,6 +59,7 @@ class AttributePolicy:
     items: ItemOptions | None = None
     technique: Technique | None = None
     same_as: str | None = None
+    value_weights: Mapping[str, float] | None = None
 
     def sensitive_names(self, name: str) -> tuple[str, ...]:
         """Return the sensitive attributes that a column of this name gives."""
@@ -88,6 +95,8 @@ class Policy:
     accept: tuple[Acceptance, ...] = ()  # findings that the data holder accepts
     max_generalized: Mapping[str, float] = field(default_factory=dict)  # shares, by sensitive attributes
     release: ReleaseOptions = field(default_factory=lambda: ReleaseOptions())  # what reports say about it
+    true_values: Mapping[str, str] = field(default_factory=dict)  # columns of a treated source: whose true values
+    dropped: tuple[str, ...] = ()  # columns of role drop, which are not read and no attributes
 
     @property
     def units(self) -> dict[str, str]:
@@ -122,7 +131,12 @@ class Policy:
 
         if isinstance(policy, Mapping):
             return PolicyReader("policy", {}, folder or Path()).policy(policy)
-        path = Path(policy)
+        try:
+            path = Path(policy)
+        except TypeError:
+            draft = "; review the draft's text, or give draft.policy" if hasattr(policy, "text") else ""
+            given = type(policy).__name__
+            raise UsageError(f"a policy is a file or a mapping, and this is of type {given}{draft}") from None
         document, lines = load_with_lines(read_text(path), path.name)
         return PolicyReader(path.name, lines, path.parent).policy(document)
 
@@ -132,7 +146,8 @@ class AttributeOptions(Parameters):
 
     role: WrittenRole = Field(
         description="identifier: never published; quasi: known to others; sensitive: to be protected; "
-        "insensitive: published unchanged; weight: how many people in the population a survey record represents"
+        "insensitive: published unchanged; weight: how many people in the population a survey record represents; "
+        "drop: left out of the release"
     )
     publish: Literal["none", "rounded", "as-is"] | None = Field(
         default=None, description="whether a survey weight is published: none is usual; rounded needs a technique"
@@ -142,6 +157,10 @@ class AttributeOptions(Parameters):
         gt=0,
         allow_inf_nan=False,
         description="how much the detail of a quasi attribute matters; under sweep, also of a sensitive one",
+    )
+    value_weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = Field(
+        default=None,
+        description="how much values and groups of a quasi attribute count in the order of sweep, by their labels",
     )
     description: str | None = Field(default=None, description="what the column means, for the data dictionary")
     same_as: str | None = Field(default=None, description="what earlier releases in the ledger call the column")
@@ -175,6 +194,9 @@ class ReleaseOptions(Parameters):
     purpose: str | None = Field(default=None, description="what they may be used for")
     threshold: float | None = Field(
         default=None, gt=0, le=1, description="largest acceptable chance of finding a known person's record, like 0.09"
+    )
+    high_above: float = Field(
+        default=0.01, ge=0, lt=1, description="share of the people above which a finding about them is high"
     )
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from shoal.columns.base import find_domain, treat
+from shoal.columns.base import find_domain, list_changed, treat
 from shoal.columns.baskets import NONE, UnfoldedSource, unfold_column
 from shoal.columns.sampling import sample
 from shoal.columns.tokens import refuse_repeated
 from shoal.core.randomness import Chance
+from shoal.models.base import ValueModel
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.sources.base import Source
+from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.builders.listed import FlatTaxonomy
+from shoal.taxonomies.tree import free_label
 
 
 def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Policy, Source]:
@@ -21,7 +24,8 @@ def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Polic
     An identifier whose values became tokens is insensitive from here on. If classes of records are promised anything,
     no identifier may have the same token twice: the records of a class could else be one person's. With a seed,
     another policy draws anew: noise of two widths would else be taken off by comparing both releases, and tokens of
-    two releases would be the same.
+    two releases would be the same. Models of values must hold for true values too, if chance or another record decided
+    a sensitive value: the source keeps such values in further columns.
     """
     chance = chance_of(policy, chance)
     if policy.sample is not None:
@@ -37,7 +41,15 @@ def change_source(policy: Policy, source: Source, chance: Chance) -> tuple[Polic
         name: replace(attribute, role="insensitive") if name in shown else attribute
         for name, attribute in policy.attributes.items()
     }
-    return replace(policy, attributes=attributes), treat(policy.techniques, source, chance, domains, tokens)
+    true = {}  # columns that are counted and never published
+    for name, technique in list_changed(policy.techniques).items():
+        asked = any(isinstance(model, ValueModel) and name in (model.attributes or [name]) for model in policy.privacy)
+        if asked and attributes[name].role == "sensitive" and not technique.determined:
+            column, declared = free_label(f"true {name}", source.schema.names), attributes[name].taxonomy
+            taxonomy = None if isinstance(declared, IntervalsTaxonomy) else declared  # true numbers may be finer
+            attributes[column], true[column] = AttributePolicy("identifier", taxonomy), name
+    treated = treat(policy.techniques, source, chance, domains, tokens, true)
+    return replace(policy, attributes=attributes, true_values=true), treated
 
 
 def chance_of(policy: Policy, chance: Chance, purpose: str = "") -> Chance:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from shoal.core.arrays import IntArray
+from shoal.core.arrays import BoolArray, IntArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.progress import Progress
 from shoal.sources.base import Source, SourceOptions
@@ -31,6 +31,12 @@ from shoal.taxonomies.parse import days, decimal_numbers, texts, whole_numbers
 
 MOST_DISTINCT = 100_000  # distinct values of a column are counted exactly up to here
 FORMATS = ("", "%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y")  # of dates; "" is ISO
+_RARE_FORMATS = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%d %b %Y", "%b %d, %Y", "%d %B %Y", "%d-%b-%Y")
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", ", %H:%M", "T%H:%M:%S")
+_DATE_LIKE = r"^[0-9]{1,4}[-./ ]([0-9]{1,2}|[A-Za-z]{3,9})[-./ ][0-9]{2,4}\b|^[A-Za-z]{3,9} [0-9]{1,2}, [0-9]{4}\b"
+_EARLIEST = -354_285  # days from 1970 back to the year 1000
+_DATED = 0.9  # share of the records whose texts are dates if the column holds dates
+_OLD = range(90, 97)  # ages: if 99 has many more records than any of these, it means missing
 _FEW = 1000  # values that are looked at before the rest
 _MOST_THREADS = 8
 _LEADING_ZERO = "^0[0-9]"
@@ -64,6 +70,7 @@ class ColumnProfile:
     whole: bool = True
     decimal: bool = True
     date_formats: tuple[str, ...] = FORMATS  # that fit every value
+    mixed_formats: dict[str, int] = field(default_factory=dict)  # records by format, if no format fits every value
     lowest: float = math.inf  # of numbers, or of days since 1970
     highest: float = -math.inf
     lengths: set[int] = field(default_factory=set)  # the shortest and the longest of each batch
@@ -131,12 +138,28 @@ class ColumnProfile:
     def _look_at_dates(self, values: pa.Array) -> None:
         fitting = []
         for form in self.date_formats:
-            number, valid = days(values, form or None)
+            number, valid = _read_days(values, form)
             if valid.all():
                 fitting.append(form)
                 if not self.decimal:
                     self._widen(number.min(), number.max())
         self.date_formats = tuple(fitting)
+
+    def find_formats(self) -> None:
+        """Read texts as dates with a time of day, in rarer formats, or in several formats."""
+        values, records = texts(self.values), self.records
+        like = pc.match_substring_regex(values, _DATE_LIKE).to_numpy(zero_copy_only=False)
+        if records[like].sum() < _DATED * records.sum():
+            return
+        forms = ("", *(day + time for day in (*FORMATS[1:], *_RARE_FORMATS) for time in _TIMES))
+        share = {form: _read_days(values[:_FEW], form)[1].mean() for form in forms}
+        self.date_formats = tuple(form for form in forms if self.exact and share[form] == 1)
+        self._look_at_dates(values)
+        for form in sorted(filter(share.get, forms), key=lambda form: -share[form]) if not self.date_formats else ():
+            valid = _read_days(values, form)[1]
+            if valid.any():
+                self.mixed_formats[form] = int(records[valid].sum())
+            values, records = values.filter(pa.array(~valid)), records[~valid]
 
     def _widen(self, low: float, high: float) -> None:
         self.lowest, self.highest = min(self.lowest, float(low)), max(self.highest, float(high))
@@ -187,6 +210,12 @@ class ColumnProfile:
         return next(iter(self.lengths)) if len(self.lengths) == 1 else None
 
 
+def _read_days(values: pa.Array, form: str) -> tuple[IntArray, BoolArray]:
+    """Read dates in one format; a text whose year has two digits does not fit a format with four."""
+    number, valid = days(values, form or None)
+    return number, valid & (number >= _EARLIEST) if is_text(values.type) else valid
+
+
 def profile_source(
     data: object, options: SourceOptions, progress: Progress
 ) -> tuple[Source, SourceOptions, tuple[ColumnProfile, ...]]:
@@ -220,6 +249,8 @@ def profile_columns(source: Source, progress: Progress) -> tuple[ColumnProfile, 
         for batch in source.batches(dictionary=source.schema.names):
             deque(pool.map(ColumnProfile.see, profiles, batch.columns), maxlen=0)  # the first error is raised here
             step.advance(batch.num_rows)
+        written = [one for one in profiles if one.kind == "text" and is_text(one.arrow_type)]
+        deque(pool.map(ColumnProfile.find_formats, written), maxlen=0)
     return profiles
 
 
@@ -283,6 +314,9 @@ def find_markers(counts: Mapping[str, int], name: str = "") -> frozenset[str]:
         lone = set()
     if lone:
         return frozenset(words)
+    if "age" in read_vocabulary().find_topics(name):
+        usual = max((n for text, n in rest.items() if numbers[text] in _OLD), default=1)
+        words |= {text for text, n in rest.items() if numbers[text] == 99 and n > 2 * usual}
     return frozenset(words) | _find_odd_numbers(numbers, rest)
 
 
@@ -346,6 +380,7 @@ class Vocabulary:
     """What the words of a column's name say, and texts that are no ordinary values."""
 
     columns: dict[str, re.Pattern[str]]  # by what such columns are about
+    units: dict[str, re.Pattern[str]]  # names of keys, by what they identify
     texts: dict[str, frozenset[str]]  # that mean missing, yes or no, months, weekdays
     scales: tuple[tuple[str, ...], ...]
 
@@ -358,6 +393,15 @@ class Vocabulary:
         found = words(name)
         return frozenset(topic for topic, known in self.columns.items() if any(map(known.fullmatch, found)))
 
+    def find_unit(self, name: str) -> str | None:
+        """Return the kind of unit that a column identifies if its whole name is the name of a key.
+
+        >>> [read_vocabulary().find_unit(name) for name in ("custid", "id_menage", "patient age")]
+        ['person', 'household', None]
+        """
+        letters = re.sub(r"[\W\d_]", "", fold(name))
+        return next((unit for unit, known in self.units.items() if known.fullmatch(letters)), None)
+
 
 @cache
 def read_vocabulary() -> Vocabulary:
@@ -365,6 +409,7 @@ def read_vocabulary() -> Vocabulary:
     listed = yaml.safe_load(resources.files("shoal.policy").joinpath("vocabulary.yaml").read_text("utf-8"))
     return Vocabulary(
         {topic: _compile(known) for topic, known in listed["columns"].items()},
+        {unit: _compile_unit(known, listed["keys"]) for unit, known in listed["units"].items()},
         {kind: frozenset(map(fold, known)) for kind, known in listed["texts"].items()},
         tuple(tuple(map(fold, scale)) for scale in listed["scales"]),
     )
@@ -375,22 +420,34 @@ def _compile(known: str) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(word).replace(r"\*", ".*") for word in plain))
 
 
+def _compile_unit(known: str, keys: dict[str, str]) -> re.Pattern[str]:
+    """Match a unit between words for a key; a word with + before it is a unit only next to one of these."""
+    key, ending = (f"(?:{'|'.join(keys[part].split())})" for part in ("affixes", "endings"))
+    free = "|".join(word for word in known.split() if word[0] != "+") or "(?!)"
+    bound = "|".join(word[1:] for word in known.split() if word[0] == "+") or "(?!)"
+    return re.compile(f"{key}*(?:{free}){ending}?{key}*|{key}+(?:{bound}){key}*|(?:{bound}){key}+")
+
+
 def fold(text: str) -> str:
     """Return a text without case, accents and blanks around it.
 
     >>> fold(" Größe "), fold("Sí")
     ('grosse', 'si')
     """
-    apart = unicodedata.normalize("NFKD", text.strip().casefold())
+    plain = text.strip().casefold()
+    if plain.isascii():
+        return plain
+    apart = unicodedata.normalize("NFKD", plain)
     return "".join(character for character in apart if not unicodedata.combining(character)).replace("ł", "l")
 
 
 def words(name: str) -> frozenset[str]:
-    """Return the words of a column's name, and the name as one word.
+    """Return the words of a column's name, and the name as one word, both with and without an e for an umlaut.
 
     >>> sorted(words("Date_of-birthDay")), sorted(words("diag_1"))
     (['birth', 'birthday', 'date', 'dateofbirthday', 'day', 'of'], ['1', 'diag', 'diag1'])
     """
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", name)
     pieces = [piece for piece in re.split(r"[\W_]+", name) if piece]
-    return frozenset(fold(word) for word in [*parts, *pieces, "".join(pieces)])
+    found = [fold(word) for word in [*parts, *pieces, "".join(pieces)]]
+    return frozenset([*found, *(re.sub("([aou])e", r"\1", word) for word in found)])  # ae for an umlaut

@@ -55,9 +55,9 @@ _TAXONOMY = _Kind(
 
 def _choose_role(options: AttributeOptions) -> Role:
     """Return what becomes of an attribute: a survey weight is left out unless the policy says how it is published."""
-    if options.role != "weight":
-        return options.role
-    return "insensitive" if options.publish in ("rounded", "as-is") else "identifier"
+    if options.role == "weight":
+        return "insensitive" if options.publish in ("rounded", "as-is") else "identifier"
+    return "identifier" if options.role == "drop" else options.role
 
 
 class PolicyReader:
@@ -71,6 +71,7 @@ class PolicyReader:
         self._lines = lines
         self._folder = folder
         self._problems: list[str] = []
+        self._dropped: list[str] = []
 
     def policy(self, document: Any) -> Policy:
         if not isinstance(document, Mapping):
@@ -104,6 +105,7 @@ class PolicyReader:
             document=document,
             folder=self._folder,
             sample=sample,
+            dropped=tuple(self._dropped),
             survey_weight=next(
                 (str(name) for name, options in document["attributes"].items() if options.get("role") == "weight"), None
             ),
@@ -133,12 +135,16 @@ class PolicyReader:
             technique = None
             if options.get("technique") is not None:
                 technique = self._component(_TECHNIQUE, options["technique"], (*here, "technique"))
-            if valid is not None:
+            if valid is not None and valid.role == "drop":
+                for key in (key for key in (*self.NESTED, "publish") if key in options):
+                    self._note((*here, key), "is of no use for a column that is left out")
+                self._dropped.append(str(name))
+            elif valid is not None:
                 if valid.role in ("identifier", "insensitive", "weight") and builder is not None:
                     self._note(here, f"an attribute of role {valid.role} has no use for a taxonomy")
                 if items is not None and (valid.role != "quasi" or builder is not None):
                     self._note(here, "an attribute with items has the role quasi and no taxonomy")
-                own = valid.weight, valid.description, items, technique, valid.same_as
+                own = valid.weight, valid.description, items, technique, valid.same_as, valid.value_weights
                 self._check_weight(valid, technique, here)
                 attribute = AttributePolicy(_choose_role(valid), builder, *own)
                 self._check_technique(attribute, (*here, "technique"))

@@ -14,7 +14,6 @@ from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.plan.counted import CountedCells, SeenValues
 from shoal.plan.problem import Attribute
 from shoal.taxonomies.parse import texts
-from shoal.taxonomies.scales import tiles_to_name
 from shoal.taxonomies.tree import Cover, Taxonomy, free_label
 from shoal.utility.information import relative_widths
 
@@ -43,21 +42,23 @@ class PublishedColumn:
         return cls(np.append(np.arange(len(values), dtype=np.int32), np.int32(-1)), values)
 
     @classmethod
-    def of_ranges(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray, shown: IntArray) -> PublishedColumn:
+    def of_ranges(cls, attribute: Attribute, lo: CodeArray, hi: CodeArray, level: int | None = None) -> PublishedColumn:
         """Label each distinct range of a quasi attribute, from leaf *lo* to below *hi*; numbers are the ranges' places.
 
-        *shown*, ascending, are the leaves that published records have: no others are listed under the name of a group.
+        If one *level* was chosen for all values, a label is that of the level, even if its group has a single value. A
+        cover lists every value that the policy declares under a group, whether records have it or not: a list of the
+        values that occur would show who is in the table.
         """
         taxonomy = attribute.taxonomy
         distinct, which = np.unique(key_ranges(taxonomy, lo, hi), return_inverse=True)
         ranges = list_ranges(taxonomy, distinct)
-        labels = [taxonomy.label(low, high) for low, high in ranges]
+        labels = [taxonomy.label(low, high, level) for low, high in ranges]
         order = sorted(range(len(labels)), key=labels.__getitem__)
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         entry = {
             **describe_values(attribute, "quasi"),
-            "labels": {labels[i]: _cover(taxonomy, *ranges[i], shown) for i in order},
+            "labels": {labels[i]: taxonomy.cover(*ranges[i], level) for i in order},
             **_describe_domain(taxonomy, {labels[i]: ranges[i] for i in order}),
         }
         return cls(rank[which.reshape(-1)], pa.array([labels[i] for i in order], pa.string()), entry)
@@ -183,17 +184,6 @@ def _describe_domain(taxonomy: Taxonomy, ranges: Mapping[str, tuple[int, int]]) 
     of_labels = zip(ranges, (hi - lo).tolist(), widths, strict=True)
     labels = {label: [leaves, width] for label, leaves, width in of_labels}
     return {"domain": {"leaves": taxonomy.n_leaves, "labels": labels}}
-
-
-def _cover(taxonomy: Taxonomy, lo: int, hi: int, shown: IntArray) -> Cover:
-    """Return what a leaf range covers; of listed values those that its label names and those that are published."""
-    cover = taxonomy.cover(lo, hi)
-    if len(cover.get("values", ())) < 2:
-        return cover
-    named = {tile for tile in tiles_to_name(taxonomy, lo, hi) if taxonomy.is_leaf(tile)}
-    listed = named.union(shown[np.searchsorted(shown, lo) : np.searchsorted(shown, hi)].tolist())
-    values = [value for leaf, value in enumerate(cover["values"], lo) if leaf in listed]
-    return cover | {"values": values} if values else cover
 
 
 def spell_leaves(attribute: Attribute, seen: SeenValues) -> dict[int, str]:

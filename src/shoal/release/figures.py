@@ -1,4 +1,4 @@
-"""Figures of what a plan publishes: promises that it reaches, levels of taxonomies, shares of sensitive values.
+"""Figures of what a plan publishes: promises that it reaches, changes of columns, shares of sensitive values.
 
 Those of regions add up.
 """
@@ -15,67 +15,72 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.models.base import PrivacyModel, TableModel
+from shoal.models.base import PrivacyModel, TableModel, ValueModel
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.problem import Problem
 from shoal.plan.slices import SlicedPlan
 from shoal.policy.policy import Policy
 from shoal.release.columns import key_ranges, list_ranges
-from shoal.release.forms.base import find_form
+from shoal.release.forms.base import Form, find_form
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.base import Pool
+from shoal.utility.information import find_exact_leaves, find_nodes, find_suppressed
+
+CHANGES = ("unchanged", "generalized", "suppressed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelTally:
-    """How many records publish a node so many steps above the original values, and how many a range that is no node.
+class ColumnTally:
+    """How many records have a column's value unchanged, generalized and suppressed; tallies of regions add up."""
 
-    Tallies of the same attribute add up, region by region.
-    """
-
-    nodes: IntArray  # (n_levels + 1,) records; 0 steps: the original value
-    ranges: int
+    records: IntArray  # (3,)
 
     @classmethod
-    def of(cls, taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray, records: AnyIntArray) -> Self:
-        """Count leaf ranges, each with so many records.
+    def of(
+        cls, taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray, records: AnyIntArray, level: int | None = None
+    ) -> Self:
+        """Count leaf ranges, each with so many records; *level* is the one that was chosen for all values, if any."""
+        nodes = find_nodes(taxonomy, lo, hi, level)
+        exact = (nodes >= 0) & (nodes < taxonomy.n_leaves) & find_exact_leaves(taxonomy)[lo]
+        change = np.where(exact, 0, np.where(find_suppressed(taxonomy, lo, hi, nodes), 2, 1))
+        return cls(np.rint(np.bincount(change, weights=records, minlength=3)).astype(np.int64))
 
-        Steps are those of a full-domain generalization: the fewest that bring a value of the range there.
-
-        >>> from shoal.taxonomies.files import from_nested
-        >>> tree = from_nested({"any": {"hemal": ["hepatitis", "anemia"], "other": ["phthisis", "flu"]}})
-        >>> found = LevelTally.of(tree, np.array([0, 0, 1, 0]), np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
-        >>> found.nodes.tolist(), found.ranges
-        ([5, 6, 8], 7)
-        """
-        nodes = taxonomy.lowest_nodes(lo, hi)
-        whole = (taxonomy.lo[nodes] == lo) & (taxonomy.hi[nodes] == hi)
-        steps = np.where(nodes < taxonomy.n_leaves, 0, taxonomy.height - taxonomy.level[nodes])
-        counted = np.bincount(steps[whole], weights=records[whole], minlength=taxonomy.height + 1)
-        return cls(np.rint(counted).astype(np.int64), int(records[~whole].sum()))
-
-    def __add__(self, other: LevelTally) -> LevelTally:
+    def __add__(self, other: ColumnTally) -> ColumnTally:
         """Take the records of both."""
-        return LevelTally(self.nodes + other.nodes, self.ranges + other.ranges)
+        return ColumnTally(self.records + other.records)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return ``nodes``, a list from the original values up, and ``ranges``."""
-        return {"nodes": self.nodes.tolist(), "ranges": self.ranges}
+    def shares(self) -> dict[str, float]:
+        """Return the share of each change."""
+        return dict(zip(CHANGES, (self.records / max(self.records.sum(), 1)).tolist(), strict=True))
 
 
-def plan_levels(problem: Problem, plan: Plan) -> dict[str, LevelTally]:
-    """Return the levels that a plan publishes of every attribute; those of a kept sensitive value are 0."""
-    found = {
-        one.name: LevelTally.of(one.taxonomy, plan.lo[:, place], plan.hi[:, place], plan.sizes)
-        for place, one in enumerate(problem.quasi)
-    }
-    records = plan.sizes if plan.targets is None else plan.targets.records
-    nothing = np.full((len(records), len(problem.sensitive)), KEPT, dtype=np.int32)
-    lo, hi = (nothing, nothing) if plan.targets is None else (plan.targets.lo, plan.targets.hi)
-    lo, hi = np.where(lo == KEPT, 0, lo), np.where(lo == KEPT, 1, hi)  # a leaf, whichever it is
-    for place, one in enumerate(problem.sensitive):
-        found[one.name] = LevelTally.of(one.taxonomy, lo[:, place], hi[:, place], records)
+def count_suppressed_rows(problem: Problem, plan: Plan) -> int:
+    """Return how many published records have every quasi-identifier suppressed."""
+    hidden = np.ones(plan.n_classes, dtype=np.bool_)
+    for place, one in enumerate(problem.quasi):
+        ends = plan.lo[:, place], plan.hi[:, place]
+        hidden &= find_suppressed(one.taxonomy, *ends, find_nodes(one.taxonomy, *ends, plan.find_level(one.name)))
+    return int(plan.sizes[hidden].sum())
+
+
+def tally_columns(problem: Problem, plan: Plan, form: type[Form]) -> dict[str, ColumnTally]:
+    """Return the tally of every quasi attribute, unless values are published as they are, and of generalized ones.
+
+    Averages of a class suppress no value.
+    """
+    found = {}
+    for place, one in enumerate(() if form.as_they_are else problem.quasi):
+        ends = plan.lo[:, place], plan.hi[:, place]
+        tally = ColumnTally.of(one.taxonomy, *ends, plan.sizes, plan.find_level(one.name))
+        unchanged, generalized, suppressed = tally.records
+        averaged = ColumnTally(np.array([unchanged, generalized + suppressed, 0]))
+        found[one.name] = tally if form.generalizes else averaged
+    if plan.targets is not None:
+        for place, one in enumerate(problem.sensitive):
+            lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
+            lo, hi = np.where(lo == KEPT, 0, lo), np.where(lo == KEPT, 1, hi)  # a leaf, whichever it is
+            found[one.name] = ColumnTally.of(one.taxonomy, lo, hi, plan.targets.records)
     return found
 
 
@@ -95,21 +100,40 @@ class ShareTally:
     lowest: FloatArray  # (n_values,) share in these
     highest: FloatArray  # (n_values,)
     n_classes: int
+    likeliest: int  # records that have the most frequent true value of their class
+    true_counts: IntArray  # (n_leaves,) records of each true value
 
     @classmethod
-    def of(cls, keys: IntArray, number: CodeArray, class_of: CodeArray, records: IntArray, n_classes: int) -> Self:
+    def of(
+        cls,
+        keys: IntArray,
+        number: CodeArray,
+        class_of: CodeArray,
+        records: IntArray,
+        n_classes: int,
+        true: tuple[CodeArray, int] | None = None,
+    ) -> Self:
         """Count items, each so many records of a class that publish the key at its number; class -1 is none.
+
+        *true* has the true values of the items and their number, if labels are published instead of some.
 
         >>> keys, item = np.array([1, 12]), np.array([[0, 0, 3], [1, 0, 1], [0, 1, 2], [0, -1, 9]], dtype=np.int32)
         >>> found = ShareTally.of(keys, *item.T, 2)
         >>> found.keys.tolist(), found.records.tolist(), found.lowest.tolist(), found.highest.tolist()
         ([1, 12], [5, 1], [0.75, 0.25], [1.0, 0.25])
+        >>> found.likeliest, found.true_counts.tolist()
+        (5, [5, 1])
         """
+        own, n_values = (number, len(keys)) if true is None else true
+        shown = class_of >= 0
+        true_counts = np.bincount(own[shown], records[shown], n_values).astype(np.int64)
         first, order = kernels.group_items(class_of, n_classes)
         tallies, shares = np.zeros((3, len(keys)), dtype=np.int64), np.repeat([[1.0], [0.0]], len(keys), axis=1)
         n_filled = kernels.tally_shares(first, order, number, records, tallies, shares)
+        likeliest = kernels.count_likeliest(first, order, own, records, np.zeros(n_values, dtype=np.int64))
         (records, classes, _), (lowest, highest), there = tallies, shares, np.flatnonzero(tallies[0])
-        return cls(keys[there], records[there], classes[there], lowest[there], highest[there], n_filled)
+        figures = keys[there], records[there], classes[there], lowest[there], highest[there]
+        return cls(*figures, n_filled, likeliest, true_counts)
 
     def __add__(self, other: ShareTally) -> ShareTally:
         """Take the classes of both."""
@@ -122,12 +146,15 @@ class ShareTally:
             classes[at] += one.classes
             lowest[at] = np.minimum(lowest[at], one.lowest)
             highest[at] = np.maximum(highest[at], one.highest)
-        return ShareTally(keys, records, classes, lowest, highest, self.n_classes + other.n_classes)
+        likeliest, true_counts = self.likeliest + other.likeliest, self.true_counts + other.true_counts
+        n_classes = self.n_classes + other.n_classes
+        return ShareTally(keys, records, classes, lowest, highest, n_classes, likeliest, true_counts)
 
     def as_dict(self, taxonomy: Taxonomy) -> dict[str, Any]:
         """Return the most frequent ``values``, each with its share in the ``whole``, and how many ``more`` there are.
 
-        ``lowest`` and ``highest`` are the shares in classes; a class without the value counts as 0.
+        ``lowest`` and ``highest`` are the shares in classes; a class without the value counts as 0. ``likeliest`` is
+        the share of records that have the most frequent true value of their class, ``most_frequent`` of the table.
         """
         shown = np.lexsort((self.keys, -self.records))[:MOST_VALUES]
         total, ranges = int(self.records.sum()), list_ranges(taxonomy, self.keys)
@@ -140,7 +167,12 @@ class ShareTally:
             }
             for at in shown.tolist()
         ]
-        return {"values": values, "more": len(self.keys) - len(shown)}
+        return {
+            "values": values,
+            "more": len(self.keys) - len(shown),
+            "likeliest": self.likeliest / total,
+            "most_frequent": int(self.true_counts.max()) / total,
+        }
 
 
 def class_shares(problem: Problem, plan: Plan, place: int) -> ShareTally:
@@ -148,7 +180,7 @@ def class_shares(problem: Problem, plan: Plan, place: int) -> ShareTally:
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
     number = problem.cells.codes[len(problem.quasi) + place][cell].astype(np.int32)
     taxonomy = problem.sensitive[place].taxonomy
-    keys = _leaf_keys(taxonomy)
+    keys, true = _leaf_keys(taxonomy), (number, taxonomy.n_leaves)
     if plan.targets is not None:
         lo, hi = plan.targets.lo[:, place], plan.targets.hi[:, place]
         keys, which = np.unique(
@@ -157,7 +189,7 @@ def class_shares(problem: Problem, plan: Plan, place: int) -> ShareTally:
         which = which.reshape(-1).astype(np.int32)
         ranged = np.append(lo != KEPT, False)[target]
         number = np.where(ranged, np.append(which[taxonomy.n_leaves :], np.int32(0))[target], which[number])
-    return ShareTally.of(keys, number, class_of, records, plan.n_classes)
+    return ShareTally.of(keys, number, class_of, records, plan.n_classes, true)
 
 
 def bucket_shares(problem: Problem, plan: SlicedPlan, place: int) -> ShareTally:
@@ -210,7 +242,8 @@ def measure_guarantees(problem: Problem, plan: Plan, policy: Policy) -> tuple[Gu
     Where people are counted, a model has a guarantee for each way to count them.
     """
     reached: dict[tuple[int, str | None], Guarantee] = {}
-    for requirement, classes, whole in judge_plan(problem, plan):
+    published = tuple(requirement for requirement in problem.requirements if not requirement.of_true_values)
+    for requirement, classes, whole in judge_plan(replace(problem, requirements=published), plan):
         model, place = policy.privacy[requirement.number], (requirement.number, requirement.counts)
         if isinstance(model, TableModel):
             worst = model.reach_together(plan.sizes)
@@ -241,9 +274,12 @@ class Findings:
     published: tuple[IntArray, ...]  # the leaves of each attribute that some published record has, ascending
     kept: tuple[IntArray, ...]  # the leaves of each sensitive attribute that some published record keeps, ascending
     ranges: tuple[IntArray, ...]  # the keys of what is published of each attribute, ascending; none: its values
-    levels: Mapping[str, LevelTally]  # by attributes that have labels
+    columns: Mapping[str, ColumnTally]  # by attributes that have labels or averages
+    n_suppressed: int  # published records with every quasi-identifier suppressed
     shares: Mapping[str, ShareTally]  # by sensitive attributes
-    labelled: tuple[pa.RecordBatch, ...]  # rows with generalized values, if labels are defended
+    labelled: tuple[pa.RecordBatch, ...]  # rows with generalized values
+    revealed: int  # people whose records were moved because of their values, or are counted with such people
+    guessed: int = 0  # people about whom the minimality reader breaks a model, estimated region by region
 
     @classmethod
     def of(
@@ -255,7 +291,7 @@ class Findings:
         labelled: tuple[pa.RecordBatch, ...],
     ) -> Findings:
         """Take all of it from the plan of a table or region; *quasi* are the ranges that its classes publish."""
-        places, generalizes = range(len(problem.sensitive)), find_form(policy.method.form).generalizes
+        places, form = range(len(problem.sensitive)), find_form(policy.method.form)
         cell, class_of, _, _ = plan.pieces(problem.cells.counts)
         shown = class_of >= 0
         return cls(
@@ -271,16 +307,19 @@ class Findings:
             published=tuple(_find_leaves(codes, cell, shown) for codes in problem.cells.codes),
             kept=tuple(find_kept_leaves(plan, place, problem) for place in places),
             ranges=(*quasi, *(find_ranges(plan, place, problem) for place in places)),
-            levels=plan_levels(problem, plan) if generalizes else {},
+            columns=tally_columns(problem, plan, form),
+            n_suppressed=count_suppressed_rows(problem, plan) if form.generalizes else 0,
             shares={one.name: class_shares(problem, plan, place) for place, one in enumerate(problem.sensitive)},
             labelled=labelled,
+            revealed=plan.search.get("people_revealed", 0),
         )
 
-    def measure_region(self, problem: Problem, plan: Plan, sizes_before: IntArray) -> Findings:
+    def measure_region(self, policy: Policy, problem: Problem, plan: Plan, sizes_before: IntArray) -> Findings:
         """Return the same with what is left of a region, whose classes by the values as they were have these sizes."""
         utility = Pool()
         utility.add(problem, plan)
-        return replace(self, utility=utility, sizes_before=count_sizes(sizes_before))
+        guessed = estimate_guessed(policy, problem, plan)
+        return replace(self, utility=utility, sizes_before=count_sizes(sizes_before), guessed=guessed)
 
     def __add__(self, other: Findings) -> Findings:
         """Take the regions of both."""
@@ -300,9 +339,12 @@ class Findings:
             published=_unite(self.published, other.published),
             kept=_unite(self.kept, other.kept),
             ranges=_unite(self.ranges, other.ranges),
-            levels=_add_tallies(self.levels, other.levels),
+            columns=_add_tallies(self.columns, other.columns),
+            n_suppressed=self.n_suppressed + other.n_suppressed,
             shares=_add_tallies(self.shares, other.shares),
             labelled=(*self.labelled, *other.labelled),
+            revealed=self.revealed + other.revealed,
+            guessed=self.guessed + other.guessed,
         )
 
 
@@ -312,7 +354,7 @@ def count_sizes(sizes: IntArray) -> Counter[int]:
     return Counter(dict(zip(found.tolist(), times.tolist(), strict=True)))
 
 
-T = TypeVar("T", LevelTally, ShareTally)
+T = TypeVar("T", ColumnTally, ShareTally)
 
 
 def _unite(one: Sequence[IntArray], other: Sequence[IntArray]) -> tuple[IntArray, ...]:
@@ -346,3 +388,13 @@ def find_ranges(plan: Plan, place: int, problem: Problem) -> IntArray:
     ranged = lo != KEPT
     keys = key_ranges(problem.sensitive[place].taxonomy, lo[ranged], hi[ranged])
     return np.unique(keys).astype(np.int64)
+
+
+def estimate_guessed(policy: Policy, problem: Problem, plan: Plan) -> int:
+    """Estimate about how many people a reader breaks a model of values who asks why classes were not divided."""
+    method = policy.method
+    if method.divides is None or not any(isinstance(one.model, ValueModel) for one in problem.requirements):
+        return 0
+    from shoal.plan.reader import estimate_revealed  # only methods that divide classes need it
+
+    return estimate_revealed(problem, plan, np.random.default_rng(1), each=method.divides == "each").people

@@ -28,9 +28,10 @@ from shoal.plan.slices import SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import describe_values, spell_leaves
-from shoal.release.figures import Findings, Guarantee
+from shoal.release.figures import CHANGES, ColumnTally, Findings, Guarantee
 from shoal.release.forms.base import Form, find_form
 from shoal.release.rows import RowColumns
+from shoal.release.sliced.table import name_columns
 from shoal.sources.base import Source, read_ahead
 from shoal.taxonomies.files import to_nested
 from shoal.utility.base import Utility
@@ -107,8 +108,8 @@ class Publication(ABC):
 
         Where nothing is taken apart, that is one: all columns in the order of the source but identifiers.
         """
-        names = self.source.schema.names
-        return [[name for name in names if self.policy.attributes[name].role != "identifier"]]
+        published = {name for name, one in self.policy.attributes.items() if one.role != "identifier"}
+        return [[name for name in self.source.schema.names if name in published]]
 
     @property
     def column_names(self) -> list[str]:
@@ -135,6 +136,10 @@ class Publication(ABC):
         """Public files besides the rows and what describes them, by name."""
         return {}
 
+    def count_guessed(self) -> int:
+        """Return 0: why no other parts were published is not asked."""
+        return 0
+
     @abstractmethod
     def find_leaves(self, place: int) -> IntArray:
         """Return the leaves of an attribute that some published record has; places of quasi attributes come first."""
@@ -160,15 +165,33 @@ class Publication(ABC):
         return {}
 
     def tabulate_labels(self) -> pa.Table | None:
-        """Return the values that records under labels of sensitive attributes have, if labels are defended; internal.
+        """Return the values that records under labels of sensitive attributes have; internal.
 
         A row is so many ``records`` of a class: what they publish, and ``value of`` each attribute with labels.
         """
         return None
 
-    def levels(self) -> dict[str, Any]:
-        """Return how far up their taxonomies the published values are, by columns that have labels of ranges."""
+    def tally_columns(self) -> Mapping[str, ColumnTally]:
+        """Return what became of the values of columns that have labels or averages."""
         return {}
+
+    def count_suppressed_rows(self) -> int | None:
+        """Return how many rows have every quasi-identifier suppressed; None if rows are not whole records."""
+        return None
+
+    def column_shares(self) -> dict[str, dict[str, float]]:
+        """Return the shares of records whose value is unchanged, generalized and suppressed, by published columns.
+
+        A column that a technique changed is left out: labels say nothing about its original values.
+        """
+        tallies, treated = self.tally_columns(), describe_changes(self.source).get("techniques", {})
+        unchanged = dict(zip(CHANGES, (1.0, 0.0, 0.0), strict=True))
+        return {
+            name: tallies[name].shares() if name in tallies else unchanged
+            for own, names in zip(self.parts, name_columns(self.parts), strict=True)
+            for attribute, name in zip(own, names, strict=True)
+            if attribute not in treated
+        }
 
     def sensitive_shares(self) -> dict[str, Any]:
         """Return the share of sensitive values in the whole table and in classes or buckets, by attribute."""
@@ -197,14 +220,21 @@ class ClassPublication(Publication):
         """Return how many records publish a generalized value, for each sensitive attribute that has such records."""
         return dict(self.findings.generalized)
 
+    def count_guessed(self) -> int:
+        """Return about how many people a reader breaks a model of values who asks why classes were not divided."""
+        return self.findings.guessed
+
     def tabulate_labels(self) -> pa.Table | None:
-        """Return what records publish and have of which some value is generalized, if labels are defended."""
+        """Return what records publish and have of which some value is generalized."""
         return self.columns.tabulate(self.findings.labelled)
 
-    def levels(self) -> dict[str, Any]:
-        """Return how many records publish a value of which level, for each attribute with labels."""
-        found, kept = self.findings, {one.name for one in self.sensitive} - set(self.findings.generalized)
-        return {name: tally.as_dict() for name, tally in found.levels.items() if name not in kept}
+    def tally_columns(self) -> Mapping[str, ColumnTally]:
+        """Return what became of the values of each attribute that classes publish labels or averages of."""
+        return self.findings.columns
+
+    def count_suppressed_rows(self) -> int:
+        """Return how many published records have every quasi-identifier suppressed."""
+        return self.findings.n_suppressed
 
     def sensitive_shares(self) -> dict[str, Any]:
         """Return the share of what is published of each sensitive attribute, in the whole and in classes."""

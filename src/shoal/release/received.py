@@ -141,7 +141,7 @@ def read_release(folder: str | Path) -> ReceivedRelease:
     place, manifest = found
     verification = verify(place)
     if not verification.verified:
-        raise VerificationError(f"{folder} was not read: " + "; ".join(verification.failures))
+        raise VerificationError(f"{folder} was not read: " + "; ".join(verification.objections))
     rows = read_published(place / Path(str(manifest["data"]["file"])).name, manifest)
     return ReceivedRelease(rows, manifest, verification)
 

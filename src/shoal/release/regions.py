@@ -34,11 +34,11 @@ def column_regions(policy: Policy, trees: Sequence[Tree], looked: SampledCells, 
     """Return what the numbers mean under which rows of all regions wait, given what these found together."""
     attributes, n_quasi = [tree.attribute for tree in trees], len(policy.names("quasi"))
     quasi: dict[str, PublishedColumn] = {}
-    for one, keys, shown in zip(attributes[:n_quasi], findings.ranges, findings.published, strict=False):
+    for one, keys in zip(attributes[:n_quasi], findings.ranges, strict=False):
         if find_form(policy.method.form).as_they_are:
             quasi[one.name] = PublishedColumn.of_values(source_values(looked, one.name))
         else:
-            labels = PublishedColumn.of_ranges(one, *read_ranges(one.taxonomy, keys), shown)
+            labels = PublishedColumn.of_ranges(one, *read_ranges(one.taxonomy, keys))
             quasi[one.name] = replace(labels, keys=keys)
     return RowColumns.of(quasi, attributes[n_quasi:], looked, findings, policy.names("insensitive"), by_class=False)
 
@@ -87,7 +87,11 @@ class RegionalPublication(ClassPublication):
             n_withheld=findings.n_withheld,
             n_dropped=n_dropped,
             warnings=(*findings.warnings, _NOT_ASKED),
-            search={"regions": findings.n_regions, "sampled_share": looked.share},
+            search={
+                "regions": findings.n_regions,
+                "sampled_share": looked.share,
+                "people_revealed": findings.revealed,
+            },
             entries=columns.entries,
             findings=findings,
             columns=columns,

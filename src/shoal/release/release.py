@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from shoal.audit.decision import Decision
     from shoal.core.arrays import BoolArray
     from shoal.core.results import Finding
     from shoal.release.forms.base import Form
@@ -55,12 +56,13 @@ class Release:
     """A verified release.
 
     ``data`` is of the kind that was given, or None if the release was written to ``folder``; ``manifest`` is
-    public, ``evidence`` and ``sampled`` are for the data holder alone.
+    public; ``evidence``, ``decision`` and ``sampled`` are for the data holder alone.
     """
 
     manifest: Mapping[str, Any]
     evidence: Mapping[str, Any]
     verification: Verification
+    decision: Decision
     data: Any = None
     folder: Path | None = None
     sampled: BoolArray | None = field(default=None, compare=False)  # (n_source_rows,) whose records a sample has
@@ -189,14 +191,15 @@ class Staging:
     Folders that killed runs of the same user left there are removed first.
     """
 
-    def __init__(self, destination: Path) -> None:
+    def __init__(self, destination: Path, *, overwrite: bool = False) -> None:
         self._destination = destination
+        self._overwrite = overwrite  # whether an earlier release may be replaced
         self._folder: Path | None = None
         self._lock: int | None = None
 
     def __enter__(self) -> Staging:
         parent = self._destination.parent
-        refuse_existing(self._destination)
+        refuse_existing(self._destination, overwrite=self._overwrite)
         self._folder = parent / f".{self._destination.name}.{secrets.token_hex(16)}.staging"
         try:
             parent.mkdir(parents=True, exist_ok=True)
@@ -243,23 +246,32 @@ class Staging:
     def publish(self, confirm: Callable[[], None] = lambda: None) -> None:
         """Move everything into place; that the data may be used, their folder's name says last.
 
-        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here. Nothing may interrupt this.
+        Just before, *confirm* publishes elsewhere; if it fails, nothing is left here. Nothing may interrupt this. An
+        earlier release that is replaced waits under another name until then, and comes back if anything fails.
         """
         self.folder.chmod(0o755)
-        refuse_existing(self._destination)
+        refuse_existing(self._destination, overwrite=self._overwrite)
+        earlier = self.folder.with_suffix(".earlier")
         try:
             for folder in (self.unverified, self.internal, self.folder):
                 _sync_folder(folder)
+            if self._destination.exists():
+                self._destination.rename(earlier)
             self.folder.rename(self._destination)
             self._folder = self._destination
             _sync_folder(self._destination.parent)
             confirm()
             (self._destination / UNVERIFIED).rename(self._destination / PUBLIC)
             _sync_folder(self._destination)
-        except OSError as error:
+        except BaseException as error:
             self.__exit__()  # now: whoever looks whether the release is in place must not find it
-            raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None
+            if earlier.exists():
+                earlier.rename(self._destination)
+            if isinstance(error, OSError):
+                raise UsageError(f"cannot move the release to {self._destination}: {error.strerror}") from None
+            raise
         self._folder = None
+        shutil.rmtree(earlier, ignore_errors=True)
 
 
 @contextmanager
@@ -313,8 +325,8 @@ def _remove_left(parent: Path) -> None:
                 os.close(opened)
 
 
-def refuse_existing(destination: Path) -> None:
-    """Raise if there is already something where a release shall go, or if that is no place for a folder."""
+def refuse_existing(destination: Path, *, overwrite: bool = False) -> None:
+    """Raise if something is in the way of a release, other than one to *overwrite*, or the place is not a folder's."""
     if is_address_as_path(str(destination)):
         raise UsageError("a database address was given instead of a folder; give a folder, and the address with --to")
     if (destination / UNVERIFIED).is_dir():
@@ -322,8 +334,16 @@ def refuse_existing(destination: Path) -> None:
             f"{destination} is left from a run that was stopped at its very end, and is not published: remove it. If "
             "that run wrote to a database, drop its new table too"
         )
-    if destination.exists() or destination.is_symlink():
-        raise UsageError(f"{destination} exists already; choose another folder or remove it first")
+    if (destination.exists() or destination.is_symlink()) and not (overwrite and _is_release(destination)):
+        why = ": it is not a release of shoal alone, so it is not overwritten" if overwrite else ""
+        raise UsageError(f"{destination} exists already{why}; choose another folder or remove it first")
+
+
+def _is_release(folder: Path) -> bool:
+    """Whether a folder has the two folders of a release and nothing else."""
+    if folder.is_symlink() or not folder.is_dir() or {path.name for path in folder.iterdir()} != {PUBLIC, INTERNAL}:
+        return False
+    return (folder / INTERNAL / "evidence.json").is_file() and find_release(folder) is not None
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
 """A table and what was published of it, column by column and in pairs; the riskiest classes. For the data holder alone.
 
-Labels are spread over the values below them as the score of marginals does it, and *kept* has one meaning for a column,
-a pair and a release: 1 less the total variation distance of the table of counts from that of the source.
+Labels are spread over the values below them as the score of marginals does it, but suppressed values are a category of
+their own. *Kept* has one meaning for a column, a pair and a release: see docs/utility.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from shoal.audit.marginals import Compared, RowSample, SourceTables, cut_numbers
 from shoal.columns.base import read_traces
 from shoal.core.arrays import AnyIntArray, FloatArray, IntArray
 from shoal.core.kernels import same_rows
-from shoal.core.wording import join_words, percent
+from shoal.core.wording import count_noun, percent
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import Form
@@ -32,32 +32,30 @@ from shoal.sources.base import Source
 from shoal.taxonomies.parse import decimal_numbers
 from shoal.taxonomies.scales import Numbers
 from shoal.taxonomies.tree import Cover, free_label
-from shoal.utility.marginals import measure_distance
 from shoal.utility.rows import Binned, Tables, spread_records, sum_weights
 
+UNCHANGED = "Published as it was."
 MOST_ROWS = 1_000_000
 FEWEST_ROWS = 100_000
 _MOST_CELLS = 10_000_000  # rows times columns that are held of each side
 _MOST_TEXTS = 20_000  # different texts of a column whose values are published as they are
 _BARS, _BINS, _GROUPS = 12, 24, 10  # of categories, of numbers, and of each side of a table
 _TAIL = 0.005  # of the records that may lie beyond the first and the last bin of numbers
-_REST = 3  # groups that stand behind all others: other values, missing ones, what is no value
-_FEW = 3  # widths of ranges that are named one by one
+_REST = ("other values", "missing", "no value of the table", "suppressed")  # groups behind all others
 MOST_CLASSES = 500
 _MOST_NAMED = 5  # rows of a class
 _DEVIATION = "standard deviation"
 _QUARTILES = {"first quartile": 0.25, "median": 0.5, "third quartile": 0.75}
-_UNITS = {"number": "", "date": " days"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
     """Groups of an attribute's leaves: the bins between *edges*, each in the group that ``group`` names by its number.
 
-    The last three are other values, missing ones, and what is no value of the table.
+    The last four are other values, missing ones, what is no value of the table, and suppressed ones, whose bin is last.
     """
 
-    edges: IntArray  # (n_bins + 1,)
+    edges: IntArray  # (n_bins,)
     group: IntArray  # (n_bins,)
     names: tuple[str, ...]
 
@@ -152,13 +150,13 @@ class BeforeAfter:
     def measure_kept(self, *names: str) -> float:
         """Return what is kept of the table of one column or several: 1 is all of it."""
         places = [self.names.index(name) for name in names]
-        return 1 - measure_distance(self.found.expect(places), self.tables.bins.count(places))
+        return self.found.measure_kept(places, self.tables.bins.count(places))[0]
 
     # One column: its distribution, its statistics, and a verdict.
 
     def draw(self, name: str) -> Plot:
         """Draw the shares of a column's values before and after over one axis."""
-        one = self._column(name)
+        one, weight = self._column(name), self.tables.weight
         ends = None if one.places is None else self._choose_ends(one)
         if ends is None:
             groups = self._choose_groups(one, _BARS)
@@ -169,9 +167,13 @@ class BeforeAfter:
                 one = Compared(name, taxonomy, ends[:-1])
             groups = _cut_groups(one, ends)
         counted = np.stack([groups.gather(counts) for counts in self._count(one, groups.edges)])  # (3, n_groups)
-        shown = [at for at in range(len(groups.names)) if counted[:, at].any() or at < len(groups.names) - _REST]
+        shown = [at for at in range(len(groups.names)) if counted[:, at].any() or at < len(groups.names) - len(_REST)]
         rows = [(groups.names[at], *(count_text(round(each)) for each in counted[:, at].tolist())) for at in shown]
-        heads = (name, "records before", "records after", "of these, not spread")
+        sums = [
+            "records" if weight not in table.column_names else "survey weights"
+            for table in (self.source, self.published)
+        ]
+        heads = (name, f"{sums[0]} before", f"{sums[1]} after", "of these, not spread")
         shares = counted[:2] / np.maximum(counted[:2].sum(axis=1, keepdims=True), 1e-9)
         named = {groups.names[at]: (float(shares[0, at]), float(shares[1, at])) for at in shown}
         if ends is None:
@@ -180,28 +182,45 @@ class BeforeAfter:
         return compare_histograms(name, ends.tolist(), named, heads, rows, tick_text=text)
 
     def summarize(self, name: str) -> list[tuple[str, str, str]]:
-        """Return statistics of a column before and after; those of ranges are of their middles, with their bounds."""
+        """Return statistics of a column before and after, those of numbers from the records that have a value.
+
+        Statistics of ranges are those of their middles, with the least and the largest that they can be.
+        """
         one = self._column(name)
         codes, values = factor(self.source.column(name))
         before = sum_weights(codes, self.records[0], len(values))
         published = self._read(one)
         after = sum_weights(published.item, self.records[1], len(published.texts))
-        rows = [("records", count_text(round(before.sum())), count_text(round(after.sum())))]
+        covers = published.covers or [{} for _ in published.texts]
+        hidden = np.array(["any" in cover for cover in covers], dtype=np.bool_)
+        n_before = np.bincount(codes, minlength=len(values)) * self.tables.n_all_rows / max(len(codes), 1)
+        n_after = np.bincount(published.item, minlength=len(hidden)) * self.n_published / max(len(published.item), 1)
+        rows = [("records", count_text(self.tables.n_all_rows), count_text(self.n_published))]
+        if self.tables.weight is not None:
+            published_too = self.tables.weight in self.published.column_names
+            weight = count_text(round(after.sum())) if published_too else "not published"
+            rows.append(("sum of survey weights", count_text(round(before.sum())), weight))
+        if hidden.any():
+            rows.append(("suppressed", "0", count_text(round(n_after[hidden].sum()))))
         if one.places is None:
             sides = []
-            for texts, counts, covers in ((values, before, None), (published.texts, after, published.covers)):
-                known = texts.is_valid().to_numpy(zero_copy_only=False)
-                if covers is not None:
-                    known = np.array([cover != {"missing": True} for cover in covers], dtype=np.bool_)
+            gone = np.array([cover == {"missing": True} for cover in covers], dtype=np.bool_)
+            gone |= published.texts.is_null().to_numpy(zero_copy_only=False)
+            missing = values.is_null().to_numpy(zero_copy_only=False)
+            for texts, counts, n_missing, known in (
+                (values, before, n_before[missing].sum(), ~missing),
+                (published.texts, after, n_after[gone].sum(), ~gone & ~hidden),
+            ):
                 most = int(np.where(known, counts, -1.0).argmax()) if known.any() else None
                 mode = "–" if most is None else f"{texts[most]} ({percent(counts[most] / max(counts.sum(), 1e-9))})"
                 distinct = int((counts[known] > 0).sum())
-                sides.append((count_text(round(counts[~known].sum())), f"{distinct:,}", mode))
+                sides.append((count_text(round(n_missing)), f"{distinct:,}", mode))
             rows += zip(("missing", "different values", "most frequent"), *sides, strict=True)
             return rows
         numbers, valid = one.read_numbers(values)
-        known = ~np.isnan(published.bounds[:, 0])
-        rows.append(("missing", count_text(round(before[~valid].sum())), count_text(round(after[~known].sum()))))
+        known = ~np.isnan(published.bounds[:, 0]) & ~hidden
+        for what, own, other in (("missing", ~valid, ~known & ~hidden), ("records with a value", valid, known)):
+            rows.append((what, count_text(round(n_before[own].sum())), count_text(round(n_after[other].sum()))))
         low, high = published.bounds[known].T
         true = _describe_numbers(numbers[valid], before[valid])
         middle, lowest, highest = (_describe_numbers(each, after[known]) for each in ((low + high) / 2, low, high))
@@ -215,48 +234,26 @@ class BeforeAfter:
             rows.append((what, write(value), text))
         return rows
 
-    def judge(self, name: str) -> str:
-        """Say in plain words what was published of a column, in Markdown, by figures alone."""
+    def judge(self, name: str, shares: Mapping[str, float] | None, markers: int = 0) -> str:
+        """Say in plain words what was published of a column, in Markdown.
+
+        Given are the shares of its changed values, and how many values of the source are *markers* of missing ones.
+        """
         manifest = self.form.manifest
         entry = manifest.get("techniques", {}).get(name)
         changed = "" if entry is None else f"Changed before anything else: {explain_change(entry)} "
-        if "labels" not in manifest["attributes"][name] or name not in self.names:
+        if shares is None or name not in self.names:
             made = self.form.describe_values(name).removesuffix("; see below")
-            same = made in ("as in the original table", "changed: see above")
-            return f"{changed}{'' if changed else 'Published as it was.'}" if same else f"{changed}Published: {made}."
-        one = self._column(name)
-        published = self._read(one)
-        share = sum_weights(published.item, self.records[1], len(published.texts)) / max(self.records[1].sum(), 1e-9)
-        covers = published.covers or []
-        lo, hi, owner = one.find_runs(covers)
-        leaves = sum_weights(owner, (hi - lo).astype(np.float64), len(share))
-        nothing = np.array(["any" in cover for cover in covers], dtype=np.bool_)
-        if one.places is None:  # a label that covers one value is not that value, if others could have been there
-            labels = np.array([*one.taxonomy.labels[: one.taxonomy.n_leaves], ""], dtype=object)
-            first = np.full(len(share), one.unknown)
-            np.minimum.at(first, owner, lo)
-            exact = (leaves == 1) & (labels[first] == np.array(published.texts.to_pylist(), dtype=object))
-            nothing |= leaves >= max(one.taxonomy.n_leaves - (one.taxonomy.missing is not None), 2)
-        else:
-            exact = (published.bounds[:, 0] == published.bounds[:, 1]) & (leaves == 1)
-        exact |= np.array([cover == {"missing": True} for cover in covers], dtype=np.bool_)
-        ranged = ~exact & ~nothing & (share > 0)
-        if share[~exact].sum() == 0:
-            return f"{changed}Published as it was."
-        parts = [f"as it was for {percent(share[exact].sum())}"] if share[exact].sum() else []
-        if ranged.any():
-            step = 0.0 if isinstance(one.taxonomy.scale, Numbers) and not one.taxonomy.scale.whole else 1.0
-            sizes = leaves if one.places is None else published.bounds[:, 1] - published.bounds[:, 0] + step
-            what = ("groups", " values") if one.places is None else ("ranges", _UNITS[one.taxonomy.scale.kind])
-            parts.append(
-                f"in {_describe_sizes(sizes[ranged], share[ranged], *what)} for {percent(share[ranged].sum())}"
-            )
-        parts += [f"not at all for {percent(share[nothing].sum())}"] if share[nothing].sum() else []
-        text = f"{changed}Published {join_words(parts)} of the records."
-        means = {row[0]: row[1:] for row in self.summarize(name)}.get("mean")
-        if means is not None:
-            text += f" The mean, read from the middles of ranges, is {means[1]}; it was {means[0]}."
-        return text
+            return changed if made == "changed: see above" else f"{changed}Published: {made}."
+        emptied = f" {count_noun(markers, 'value')} of the source mean missing and became empty." if markers else ""
+        if shares["unchanged"] == 1:
+            return f"Published as it was, but{emptied}" if emptied else UNCHANGED
+        text = f"{', '.join(f'{percent(share)} {change}' for change, share in shares.items() if share)}."
+        means = {row[0]: row[1:] for row in self.summarize(name)}
+        if "mean" in means:
+            (_, records), (before, after) = means["records with a value"], means["mean"]
+            text += f" The mean of {records} records with a value is {after}; it was {before}."
+        return text + emptied
 
     # Two columns, and the classes that are easiest to find.
 
@@ -271,7 +268,7 @@ class BeforeAfter:
             for one, each in zip(ones, groups, strict=True)
         ]
         shape = [len(each.group) for each in groups]
-        key = np.ravel_multi_index([own for own, _, _ in bins], shape)
+        key = np.ravel_multi_index([own for own, _, _ in bins], shape)  # the source has no suppressed value
         before = sum_weights(key, self.records[0], shape[0] * shape[1]).reshape(shape)
         after = spread_records([self._bin(one, each.edges) for _, one, each in bins], self.records[1])
         sides = []
@@ -327,8 +324,10 @@ class BeforeAfter:
         return Published(item, texts, covers, one.find_bounds(covers))
 
     def _bin(self, one: Compared, edges: IntArray) -> Binned:
+        """Return the published column in bins, that of suppressed values last."""
         column = self.published.column(one.name)
-        return self.tables.bin_published(one, column, self.form.manifest, edges, self.records[1])
+        binned = self.tables.bin_published(one, column, self.form.manifest, edges, self.records[1])
+        return replace(binned, shares=np.column_stack([binned.shares, binned.shares.sum(axis=1) == 0]))
 
     def _count(self, one: Compared, edges: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return (n_bins,) the records of each bin before and after, and of these the ones under labels of this bin."""
@@ -336,7 +335,7 @@ class BeforeAfter:
         binned = self._bin(one, edges)
         items = sum_weights(binned.item, self.records[1], len(binned.shares))
         sure = binned.shares > 1 - 1e-9
-        return sum_weights(bins, self.records[0], len(edges) - 1), items @ binned.shares, items @ sure
+        return sum_weights(bins, self.records[0], len(edges)), items @ binned.shares, items @ sure
 
     def _choose_ends(self, one: Compared) -> FloatArray | None:
         """Return round numbers between which bins lie; None if all numbers are the same, or there are none."""
@@ -380,14 +379,14 @@ class BeforeAfter:
 
 
 def _end_groups(one: Compared, edges: IntArray, group: Sequence[int], names: Sequence[str]) -> Groups:
-    """Add the groups of other values, of missing ones and of what is no value."""
+    """Add the groups of other values, of missing ones, of what is no value, and of suppressed ones."""
     n_values = one.taxonomy.n_leaves - (one.taxonomy.missing is not None)
     group = [own for own, edge in zip([*group, 0, 0], edges[:-1].tolist(), strict=False) if edge < n_values]
     last = [len(names) + (2 if edge == one.unknown else 1) for edge in edges[:-1].tolist() if edge >= n_values]
     named = list(names)
-    for rest in ("other values", "missing", "no value of the table"):
+    for rest in _REST:
         named.append(free_label(rest, named))
-    return Groups(edges, np.array([*group, *last]), tuple(named))
+    return Groups(edges, np.array([*group, *last, len(named) - 1]), tuple(named))
 
 
 def _cut_groups(one: Compared, ends: FloatArray) -> Groups:
@@ -440,20 +439,6 @@ def _describe_numbers(numbers: FloatArray, counts: FloatArray) -> dict[str, floa
     return {"mean": mean, _DEVIATION: deviation} | dict(
         zip(_QUARTILES, _find_quantiles(numbers, counts, list(_QUARTILES.values())), strict=True)
     )
-
-
-def _describe_sizes(sizes: FloatArray, shares: FloatArray, one: str, unit: str) -> str:
-    """Say how wide ranges are, or how large groups, and of how many records if they differ."""
-    distinct, which = np.unique(sizes.round(6), return_inverse=True)
-    parts = sum_weights(which, shares, len(distinct))
-    texts = [number(size) for size in distinct.tolist()]
-    if len(distinct) == 1:
-        return f"{one} of {texts[0]}{unit.removesuffix('s') if distinct[0] == 1 else unit}"
-    if len(distinct) <= _FEW:
-        named = join_words([f"{text} ({percent(part)})" for text, part in zip(texts, parts.tolist(), strict=True)])
-        return f"{one} of {named}{unit}"
-    half = number(_find_quantiles(distinct, parts, [0.5])[0])
-    return f"{one} of {texts[0]} to {texts[-1]}{unit} (half of them of at most {half})"
 
 
 def _write_date(day: float) -> str:

@@ -141,7 +141,9 @@ def _words(points: Sequence[Point], numbered: bool) -> str:
     first = points[0]
     words = f"On the frontier {'is' if len(best) == 1 else 'are'} {len(best)} of {count_noun(len(points), 'release')}: "
     words += "no other that promises as much has less risk and keeps more."
-    if first.rank is not None:
+    if first.rank is not None and first.rank > 1:
+        words += " No release is first in the ranking: each is above the threshold or below shuffled columns."
+    elif first.rank is not None:
         figures = f"{percent(first.risk)} risk, {percent(round(first.kept, 3))} kept"
         words += f" First in the ranking is {first.name} ({figures})."
     if len(best) < len(points):

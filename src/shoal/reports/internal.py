@@ -13,11 +13,22 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from markupsafe import Markup
 
+from shoal.audit.decision import Decision, decide
 from shoal.audit.numbers import describe_linkage
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import register
 from shoal.core.registry import discover
-from shoal.core.wording import attack_text, code, join_words, model_text, parameters_text, percent, write_kept
+from shoal.core.results import Finding
+from shoal.core.wording import (
+    attack_text,
+    code,
+    count_noun,
+    join_words,
+    model_text,
+    parameters_text,
+    percent,
+    write_kept,
+)
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.reports import plots
@@ -28,8 +39,9 @@ from shoal.utility.marginals import describe_marginals
 
 if TYPE_CHECKING:
     from shoal.attacks.base import Attack
+    from shoal.policy.policy import Acceptance
 
-ATTACKS = "attacks.json"
+ATTACKS, DECISION = "attacks.json", "decision.json"
 _DOES_NOT = {
     "singling out": "Nothing is promised against singling out.",
     "linkability": (
@@ -43,11 +55,6 @@ _FOUND = {
     "rows_alone_in_group": "records alone in their group",
     "rows_with_their_own_value": "records that have their own value",
 }
-_MEMBERSHIP = {
-    "original_records": "records of the table",
-    "original_tuples": "different tuples of the table",
-    "fake_tuples": "fake tuples",
-}
 _QUESTIONS = {
     "singling out": "Singling out: can a person's record be isolated?",
     "linkability": "Linkability: can records about one person be linked?",
@@ -59,12 +66,15 @@ Content = dict[str, Any]  # what the page tells: figures, sentences, and rows of
 Document = Mapping[str, Any]  # a manifest, its evidence, or what attacks found
 
 
-def internal_report(manifest: Document, evidence: Document, attacks: Document | None = None) -> str:
+def internal_report(
+    manifest: Document, evidence: Document, attacks: Document | None = None, decision: Decision | None = None
+) -> str:
     """Return the page for a review board; it needs nothing but itself."""
+    decision = decide(manifest, evidence, attacks) if decision is None else decision
     form = read_form(manifest)
     content = {
         **_describe_release(evidence),
-        **_summarize(form, evidence),
+        **_summarize(form, evidence, decision),
         **_list_promises(form, evidence),
         **_list_risks(form, evidence),
         **_list_attacks(form, attacks),
@@ -77,6 +87,7 @@ def internal_report(manifest: Document, evidence: Document, attacks: Document | 
             form=form,
             manifest=manifest,
             evidence=evidence,
+            decision=decision,
             attacks=attacks,
             source=evidence["source"],
             before=evidence["risk_before"],
@@ -90,48 +101,39 @@ def internal_report(manifest: Document, evidence: Document, attacks: Document | 
 
 
 def _describe_release(evidence: Document) -> Content:
-    """Return what the policy states about the release as a whole, and how its risk stands to the threshold."""
+    """Return the policy's statements about the release as a whole."""
     given = evidence["policy"].get("release") or {}
-    about = {key: given.get(key) for key in ("title", "owner", "recipient", "purpose", "threshold")}
+    about = {key: given.get(key) for key in ("title", "owner", "recipient", "purpose")}
     stated = [
         (key, str(about[key] or f"not stated (release: {key} in the policy)"))
         for key in ("owner", "recipient", "purpose")
     ]
-    threshold, highest, text = about["threshold"], evidence["risk_after"].get("prosecutor_highest"), ""
-    if threshold is not None:
-        text = f"The largest acceptable chance of finding a known person's record is stated as {percent(threshold)}"
-        if highest is not None:
-            text += f"; that of this release is {'above' if highest > threshold else 'not above'} it"
-        text += "."
-    return {"about": about, "stated": [*stated, ("date", evidence.get("date", "–"))], "threshold_text": text}
+    return {"about": about, "stated": [*stated, ("date", evidence.get("date", "–"))]}
 
 
-def _summarize(form: Form, evidence: Document) -> Content:
-    """Return the verdict, what techniques changed, and findings: those that are open, and those that are accepted."""
-    findings = evidence.get("findings", ())
-    verification = evidence["verification"]
-    failed = [check["name"] for check in verification["checks"] if not check["ok"]]
+def _summarize(form: Form, evidence: Document, decision: Decision) -> Content:
+    """Return the checks, the changes by techniques, the risks, and open and accepted findings."""
+    checks = evidence["verification"]["checks"]
     changes = []
     for name, entry in form.manifest.get("techniques", {}).items():
         counts = evidence["techniques"][name]
         found = "; ".join(f"{_FOUND.get(key, key.replace('_', ' '))}: {count:,}" for key, count in counts.items())
         changes.append((name, mark(explain_change(entry)), found))
     return {
-        "n_failed_checks": len(failed),
-        "failed": failed + [one["model"] for one in verification["guarantees"] if not one["ok"]],
-        "n_done": sum(check.get("done", True) for check in verification["checks"]),
-        "n_high": sum(one["severity"] == "high" and one["accepted"] is None for one in findings),
-        "open_findings": [_finding(one, "fix") for one in findings if one["accepted"] is None],
-        "accepted_findings": [_finding(one, "accepted") for one in findings if one["accepted"] is not None],
+        "n_failed_checks": sum(not check["ok"] for check in checks),
+        "n_done": sum(check.get("done", True) for check in checks),
+        "risks": [(f"{one.kind}: {one.title}", one.figure, one.sentence) for one in decision.risk],
+        "open_findings": [(*_finding(one), one.text, one.fix) for one in decision.findings if one.open],
+        "accepted_findings": [(*_finding(one), one.text, one.accepted) for one in decision.findings if not one.open],
         "brief_findings": [
-            (*_finding(one, "fix")[:3], "open" if one["accepted"] is None else "accepted") for one in findings
+            (*_finding(one), percent(one.share), "open" if one.open else "accepted") for one in decision.findings
         ],
         "changes": changes,
     }
 
 
-def _finding(one: Document, last: str) -> Sequence[str]:
-    return one["severity"], one["id"], join_words(one["about"]) if one["about"] else "the table", one["text"], one[last]
+def _finding(one: Finding) -> tuple[str, str, str]:
+    return one.severity, one.id, join_words(one.about) if one.about else "the table"
 
 
 def _list_promises(form: Form, evidence: Document) -> Content:
@@ -175,7 +177,6 @@ def _list_risks(form: Form, evidence: Document) -> Content:
             carriers.append((which, {**found, "shares": shares, "combinations": combinations}))
     return {
         "parts": [] if section is None else number_parts(section.parts),
-        "membership": _list_membership(evidence["risk_after"].get("membership", {}).get("matching_buckets") or {}),
         "carriers": carriers,
         "linkage": describe_linkage(numbers["linkage"]) if numbers else "",
         "intervals": [
@@ -189,13 +190,6 @@ def _list_risks(form: Form, evidence: Document) -> Content:
             for one in synthetic["pairs"]
         ],
     }
-
-
-def _list_membership(counted: Document) -> list[Sequence[str]]:
-    """Return tuples by the number of buckets that match, heads first; nothing if they were not counted."""
-    rows = [(title, counted[key]) for key, title in _MEMBERSHIP.items() if key in counted]
-    heads = tuple(rows[0][1]) if rows else ()
-    return [("tuples", *heads), *((title, *(number(found[head]) for head in heads)) for title, found in rows)]
 
 
 def _list_attacks(form: Form, attacks: Document | None) -> Content:
@@ -272,34 +266,24 @@ def _describe_attacks(attacks: Document | None, question: str) -> str:
 
 
 def _describe_publication(form: Form, evidence: Document) -> Content:
-    """Return what each attribute publishes and loses, at which levels, and what is left of the table."""
-    losses = form.manifest["utility"].get("attribute-loss", {})
-    levels = evidence.get("levels") or {}
-    highest = max(2, *(len(entry["nodes"]) for entry in levels.values())) if levels else 2
+    """Return what each attribute publishes and loses, and what is left of the table."""
+    losses, markers = form.manifest["utility"].get("attribute-loss", {}), evidence.get("missing_markers", {})
     single = {name: value for name, value in evidence["utility"].items() if not isinstance(value, dict)}
     return {
         "columns": [
             (
                 name,
                 entry["role"],
-                mark(form.describe_values(name)),
+                mark(form.describe_values(name) + _describe_markers(markers.get(name, 0))),
                 percent(1 - losses[name]) if name in losses else "–",
             )
             for name, entry in form.manifest["attributes"].items()
         ],
-        "level_heads": (
-            "column",
-            "original",
-            *(f"{step} up" for step in range(1, highest - 1)),
-            "top",
-            "ranges between",
-        ),
-        "levels": [(name, *_level_shares(entry, highest)) for name, entry in levels.items()],
         "marginal_sentences": describe_marginals(evidence["marginals"]),
         "marginals": [
             (
                 str(one["size"]),
-                *(write_kept(one[name]) for name in ("release", "shuffled", "fresh")),
+                *(write_kept(one.get(name, one["release"])) for name in ("release", "known", "shuffled", "fresh")),
                 f"{one['n_sets']:,} of {one['n_all']:,}",
             )
             for one in evidence["marginals"]
@@ -308,12 +292,8 @@ def _describe_publication(form: Form, evidence: Document) -> Content:
     }
 
 
-def _level_shares(entry: Document, highest: int) -> list[str]:
-    """Return the share of records at each step, a dash where there is none, at the top, and that of ranges."""
-    total = sum(entry["nodes"]) + entry["ranges"]
-    shares = [percent(count / total) if count else "0" for count in (*entry["nodes"], entry["ranges"])]
-    *nodes, top, between = shares if len(shares) > 2 else (shares[0], "–", shares[1])
-    return [*nodes, *(["–"] * (highest - 1 - len(nodes))), top, between]
+def _describe_markers(number: int) -> str:
+    return f", but {count_noun(number, 'value')} that mean missing became empty" if number else ""
 
 
 def _describe_origin(manifest: Document, evidence: Document) -> Content:
@@ -364,27 +344,36 @@ class Recorder:
             )
         return cls(internal, manifest, read_internal(internal / "evidence.json"))
 
-    def write(self, found: Mapping[str, Any], source: Mapping[str, str]) -> None:
-        """Write what was found and make the report anew: each appears whole, or what was there before stays.
+    def write(self, found: Document, source: Mapping[str, str], accept: Sequence[Acceptance] | None) -> Decision:
+        """Write the results, the decision record and the report: each file appears whole, or the old one stays.
 
-        *source* tells the name and the SHA-256 of the table by which answers were judged.
+        *source* has the name and the SHA-256 of the table by which answers were judged; *accept* replaces the findings
+        that the policy of the run accepts.
         """
         record = {"release": self.manifest["data"]["sha256"], "source": dict(source), **found}
-        page = internal_report(self.manifest, self.evidence, record)
-        suffix, outcome = secrets.token_hex(8), "nothing was recorded"
-        attacks, report = (self.folder / f".{name}.{suffix}" for name in (ATTACKS, "report.html"))
-        text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        decision = decide(self.manifest, self.evidence, record, accept)
+        texts = {
+            ATTACKS: _as_text(record),
+            DECISION: _as_text(decision.as_dict()),
+            "report.html": internal_report(self.manifest, self.evidence, record, decision),
+        }
+        suffix, written = secrets.token_hex(8), "no file was"
         try:
-            _write(attacks, text)
-            _write(report, page)
-            attacks.replace(self.folder / ATTACKS)
-            outcome = f"{ATTACKS} is written, but report.html is the one from before"
-            report.replace(self.folder / "report.html")
+            for name, text in texts.items():
+                _write(self.folder / f".{name}.{suffix}", text)
+            for name in texts:
+                (self.folder / f".{name}.{suffix}").replace(self.folder / name)
+                written = f"only the files up to {name} were"
         except OSError as error:
-            raise UsageError(f"cannot write to {self.folder}: {error.strerror}; {outcome}") from None
+            raise UsageError(f"cannot write to {self.folder}: {error.strerror}; {written} recorded") from None
         finally:
-            attacks.unlink(missing_ok=True)
-            report.unlink(missing_ok=True)
+            for name in texts:
+                (self.folder / f".{name}.{suffix}").unlink(missing_ok=True)
+        return decision
+
+
+def _as_text(document: Document) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def _write(path: Path, text: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
-from shoal.core.wording import code, join_words
+from shoal.core.wording import code, join_words, percent
 from shoal.release.forms.base import Form, read_form
-from shoal.reports.plots import plot_style, precision
+from shoal.reports.plots import plot_style
 from shoal.reports.templates import mark, render
 
 _MOST_NAMED = 20  # values under one label
@@ -25,14 +25,14 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
 def public_report(manifest: Mapping[str, Any]) -> str:
     """Return the page for users of the data; it tells only what the manifest tells, and not all of that."""
     content = _content(manifest)
-    losses = manifest["utility"].get("attribute-loss")
+    losses = manifest["utility"].get("attribute-loss", {})
     return str(
         render(
             "public.html",
             **content,
             marked_changes=[(name, mark(change)) for name, change in content["changes"]],
             dictionary=_dictionary(content["form"]),
-            precision_plot=precision(losses) if losses else None,
+            precisions=[(name, percent(1 - loss)) for name, loss in losses.items()],
             plot_style=plot_style(),
         )
     )

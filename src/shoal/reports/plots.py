@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from shoal.core.wording import attack_text, count_noun, percent, range_text
+from shoal.core.wording import attack_text, count_noun, join_words, percent, range_text
 from shoal.reports import svg
 from shoal.reports.templates import escape_text, render
 
@@ -40,6 +40,8 @@ LIMIT = 20  # rows that a plot shows; the rest is counted in words
 BEFORE, AFTER = ("bar plot-before", "before"), ("bar plot-after", "after")
 _PAIR_NAME = 78.0  # the space that each of two names has at most
 _SMALL_WIDTH, _SMALL_TOP, _SMALL_BOTTOM = 240.0, 6.0, 70.0
+_HAVE = ("has", "have")
+_REST = 98.0  # the width of a group of values that is not on the axis of numbers
 _LOWEST = -0.25  # intervals that go on below are cut
 
 
@@ -158,11 +160,12 @@ def compare_histograms(
 ) -> Plot:
     """Draw numbers before, as bars, and after, as a line around them, over one axis between the *ends* of bins.
 
-    Shares that come after those of all bins, such as that of missing values, are told in words and in the table.
+    Shares that come after those of all bins, such as that of suppressed values, are bars on the right.
     """
-    bins, left, bottom = list(shares.items())[: len(ends) - 1], 46.0, 230.0
-    across = svg.Scale(ends[0], ends[-1], left, svg.WIDTH - 14)
-    up = svg.scale([share for _, pair in bins for share in pair], bottom, 40.0)
+    bins, rest, left, bottom = list(shares.items())[: len(ends) - 1], list(shares.items())[len(ends) - 1 :], 46.0, 230.0
+    stop = svg.WIDTH - 14 - _REST * len(rest)
+    across = svg.Scale(ends[0], ends[-1], left, stop)
+    up = svg.scale([share for pair in shares.values() for share in pair], bottom, 40.0)
     parts = []
     for tick in up.ticks():
         parts.append(svg.line(left, up.place(tick), svg.WIDTH - 14, up.place(tick), "plot-grid"))
@@ -174,9 +177,14 @@ def compare_histograms(
         bar = {"x": x + 0.5, "y": top, "width": right - x - 1, "height": bottom - top}
         parts.append(svg.element("rect", tip, **bar, class_="plot-before"))
         corners += [(x, up.place(after)), (right, up.place(after))]
-    parts.append(
-        svg.element("polyline", points=svg.points_text([*corners, (svg.WIDTH - 14, bottom)]), class_="plot-range")
-    )
+    parts.append(svg.element("polyline", points=svg.points_text([*corners, (stop, bottom)]), class_="plot-range"))
+    for place, (label, pair) in enumerate(rest):
+        middle = stop + _REST * (place + 0.5)
+        for x, share, (kind, when) in zip((middle - 20, middle), pair, (BEFORE, AFTER), strict=True):
+            tip = svg.tooltip(f"{label}: {percent(share)} {when}")
+            bar = {"x": x, "y": up.place(share), "width": 20.0, "height": bottom - up.place(share)}
+            parts.append(svg.element("rect", tip, **bar, class_=kind.split()[1]))
+        parts.append(svg.text(middle, bottom + svg.TEXT + 5, label, "plot-soft", _REST, "middle"))
     ticks = across.ticks(4 if svg.text_width(tick_text(ends[-1])) > svg.WIDTH / 10 else 6)
     parts += [
         svg.text(across.place(one), bottom + svg.TEXT + 5, tick_text(one), "plot-soft", anchor="middle")
@@ -280,32 +288,27 @@ def risks(before: Mapping[str, Any], after: Mapping[str, Any]) -> Plot:
     return draw("Risk of being found", description, parts, height, ("measure", "before", "after"), rows)
 
 
-def precision(losses: Mapping[str, float]) -> Plot:
-    """Draw the precision of each attribute, 1 less its loss: 1 if values are as they were, 0 if they say nothing."""
-    ordered = sorted(((name, 1 - loss) for name, loss in losses.items()), key=lambda entry: (entry[1], entry[0]))
-    parts, height = svg.draw_bars(
-        {name: (share,) for name, share in ordered},
-        ((AFTER[0], "precision"),),
-        title="precision: 100% is as it was, 0% says nothing",
-        value_text=percent,
-        tick_text=percent,
-        least=1.0,
-    )
-    rows = [(name, percent(share)) for name, share in ordered]
-    return draw("Precision by attribute", _describe_precision(ordered), parts, height, ("attribute", "precision"), rows)
-
-
-def _describe_precision(ordered: list[tuple[str, float]]) -> str:
-    if not ordered:
-        return "No attribute was measured."
-    changed = [(name, share) for name, share in ordered if share < 1]
-    if not changed:
-        return "Every attribute is exact."
-    words = f"{changed[0][0]} is least precise ({percent(changed[0][1])})"
-    if len(changed) > 1:
-        words += f", {changed[-1][0]} most of those that change ({percent(changed[-1][1])})"
-    exact = len(ordered) - len(changed)
-    return words + (f"; {exact} {'is' if exact == 1 else 'are'} exact." if exact else ".")
+def column_changes(columns: Mapping[str, Mapping[str, float]], rows_suppressed: int | None = None) -> Plot:
+    """Draw one bar for each column: the shares of its values that are unchanged, generalized and suppressed."""
+    looks = {"unchanged": "plot-after", "generalized": "plot-before", "suppressed": "plot-worse"}
+    legend = [(f"bar {look}", change) for change, look in looks.items()]
+    title = "share of the published records"
+    frame = svg.make_frame(list(columns), [1.0], title=title, row=24.0, legend=legend, least=1.0)
+    parts = frame.parts(percent)
+    for place, (name, shares) in enumerate(columns.items()):
+        start = 0.0
+        for change, look in looks.items():
+            x, end, tip = frame.scale.place(start), frame.scale.place(start + shares[change]), percent(shares[change])
+            bar = {"x": x, "y": frame.middle(place) - 8, "width": end - x, "height": 16.0}
+            if shares[change]:
+                parts.append(svg.element("rect", svg.tooltip(f"{name}, {change}: {tip}"), **bar, class_=look))
+            start += shares[change]
+    rows = [(name, *(percent(shares[change]) for change in looks)) for name, shares in columns.items()]
+    words = [f"{name} {percent(each['suppressed'])}" for name, each in columns.items() if each["suppressed"]]
+    said = f"Suppressed: {join_words(words)}." if words else "No value is suppressed."
+    if rows_suppressed:
+        said += f" {count_noun(rows_suppressed, 'row')} {_HAVE[rows_suppressed > 1]} every quasi-identifier suppressed."
+    return draw("What became of each column", said, parts, frame.height, ("column", *looks), rows)
 
 
 def sensitive_shares(name: str, entries: Sequence[Mapping[str, Any]], more: int = 0, group: str = "class") -> Plot:
@@ -408,16 +411,15 @@ def attack_risks(attacks: Sequence[Mapping[str, Any]], title: str = "Attacks") -
 
 
 def release_plots(evidence: Mapping[str, Any]) -> list[Plot]:
-    """Return what can be drawn: risks and sizes, precision, sensitive values by class, associations kept."""
+    """Return what can be drawn: risks and sizes, columns, sensitive values by class, associations kept."""
     before, after = evidence.get("risk_before", {}), evidence.get("risk_after", {})
     found: list[Plot] = []
     if "prosecutor_highest" in before and "prosecutor_highest" in after:
         found += [risks(before, after), class_sizes(before["class_sizes"], after["class_sizes"])]
     elif "bucket_sizes" in after:
         found.append(class_sizes(None, after["bucket_sizes"]))
-    losses = evidence.get("utility", {}).get("attribute-loss")
-    if losses:
-        found.append(precision(losses))
+    if evidence.get("columns"):
+        found.append(column_changes(evidence["columns"], evidence.get("rows_suppressed")))
     group = "bucket" if "bucket_sizes" in after else "class"
     found += [
         sensitive_shares(name, entry["values"], entry["more"], group)

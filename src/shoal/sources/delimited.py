@@ -160,7 +160,7 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
 
 def find_encoding(path: Path) -> str:
     """Return the first encoding in which all bytes of a file are text; UTF-8 if there is none."""
-    for encoding in ("utf-8", "utf-16", "cp1252"):
+    for encoding in ("utf-8", "utf-16", "cp1252", "latin-1"):
         with contextlib.suppress(InputError), TextStream(path, encoding) as stream:
             while stream.read(_RAW_BLOCK):
                 pass

@@ -145,7 +145,8 @@ class Explorer:
             value = int(rung.records.argmax())
             codes = [int(codes[value]) for codes in rung.codes]
             ranges = [(int(lo[code]), int(hi[code])) for lo, hi, code in zip(rung.lo, rung.hi, codes, strict=True)]
-            found.append([(rung.taxonomy.label(*one), width) for one, width in zip(ranges, rung.widths, strict=True)])
+            labels = [rung.taxonomy.label(*one, level) for level, one in enumerate(ranges)]
+            found.append(list(zip(labels, rung.widths, strict=True)))
         return found
 
     def look(self, levels: Levels) -> Node:

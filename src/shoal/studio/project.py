@@ -302,10 +302,10 @@ def find_problems(text: str, folder: Path, columns: Sequence[str]) -> tuple[Prob
         policy = PolicyReader(NAME, lines, folder).policy(document)
         found += [
             Problem(lines.get(("attributes", name)), f"the table has no column {name!r}; remove it here")
-            for name in policy.attributes
+            for name in (*policy.attributes, *policy.dropped)
             if name not in columns
         ]
-        absent = [name for name in columns if name not in policy.attributes]
+        absent = [name for name in columns if name not in (*policy.attributes, *policy.dropped)]
         found += [Problem(lines.get(("attributes",)), f"column {name!r} of the table has no role") for name in absent]
     except ShoalError as error:
         found += [_problem(line) for line in str(error).split(f"\n{NAME}, ")]

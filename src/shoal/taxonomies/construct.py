@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,11 +12,13 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.errors import TaxonomyError
-from shoal.taxonomies.scales import Categories, Numbers
+from shoal.taxonomies.scales import Categories, Numbers, interval_label
 from shoal.taxonomies.tree import Scale, Taxonomy, free_label
 
 ROOT_LABEL = "*"
 MOST_LEAVES = 1_000_000
+_INTERVAL = re.compile(r"\D?-?[\d.]+ ?(-|,|to|\u2013) ?-?[\d.]+\D?|[<>\u2264\u2265]=? ?-?[\d.]+|[\d.]+ ?\+")
+_MADE = re.compile(r"\[.*, .*[\])]|[<>]=? .*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,8 @@ def from_parents(
 ) -> Taxonomy:
     """Build a tree from each node's parent (-1 for the root); children keep the order they are given in.
 
-    Leaves that are numbers in ascending order make a scale of numbers, all others one of categories. *lines* of a
-    file are named in messages.
+    Leaves are numbers if they ascend and every group above them is an interval, such as 20-29; codes under other groups
+    are categories. A group that is spelled like a value gets brackets. *lines* of a file are named in messages.
 
     >>> from_parents(["any", "a", "b"], [-1, 0, 0]).labels
     ('a', 'b', 'any')
@@ -95,6 +98,11 @@ def from_parents(
     for node in reversed(order):
         if children[node]:
             lo[node], hi[node] = lo[children[node][0]], hi[children[node][-1]]
+    values = {labels[node]: place for place, node in enumerate(leaves)}
+    labels = [*labels]
+    for node in (node for node in order if children[node] and labels[node] in values):
+        if (lo[node], hi[node] - 1) != (values[labels[node]],) * 2:  # a group of one value may be called like it
+            labels[node] = free_label(labels[node], values)
     _check_labels(labels, parents, children, lo, hi, order, name, name_node)
 
     inner = sorted((node for node in order if children[node]), key=lambda node: (-depth[node], lo[node]))
@@ -102,6 +110,10 @@ def from_parents(
     number = np.empty(len(labels), dtype=np.int64)
     number[numbered] = np.arange(len(labels))
     above = np.asarray(parents)[numbered]
+    scale = scale_of([labels[node] for node in leaves])
+    groups = [(labels[node], lo[node], hi[node]) for node in inner if node != roots[0]]
+    if isinstance(scale, Numbers) and not (groups and all(_is_interval(scale, *group) for group in groups)):
+        scale = Categories(pa.array([*values], pa.string()))
     return Taxonomy(
         labels=tuple(labels[node] for node in numbered.tolist()),
         parent=np.where(above < 0, -1, number[above]).astype(np.int32),
@@ -109,7 +121,7 @@ def from_parents(
         hi=np.asarray(hi, dtype=np.int32)[numbered],
         level=np.asarray(depth, dtype=np.int32)[numbered],
         n_leaves=len(leaves),
-        scale=scale_of([labels[node] for node in leaves]),
+        scale=scale,
         declared=True,
     )
 
@@ -137,6 +149,12 @@ def _numbers(texts: pa.Array, pattern: str) -> Numbers | None:
         return None
     stops = points + 1 if whole else np.nextafter(points, np.inf)
     return Numbers(points, stops, np.ones(len(points), dtype=bool))
+
+
+def _is_interval(scale: Numbers, label: str, lo: int, hi: int) -> bool:
+    """Whether a group of leaves is called by an interval; one in the form that labels are made in must be theirs."""
+    own = interval_label(scale.starts[lo].item(), scale.stops[hi - 1].item(), whole=scale.whole, inclusive=True)
+    return label == own or (_INTERVAL.fullmatch(label) is not None and _MADE.fullmatch(label) is None)
 
 
 def _walk(children: list[list[int]], roots: list[int]) -> tuple[list[int], list[int]]:
@@ -170,8 +188,6 @@ def _check_labels(
             continue
         if not children[node] and not children[other]:
             raise TaxonomyError(f"{name} has the leaf {name_node(other)} twice: again as {name_node(node)}")
-        if not children[node] or not children[other]:
-            raise TaxonomyError(f"{name}: {labels[node]!r} is a value and a group of other values; rename the group")
         if parents[other] >= 0 and parents[node] >= 0 and parents[other] != parents[node]:
             above = f"{name_node(parents[other])} and {name_node(parents[node])}"
             raise TaxonomyError(f"{name}: {labels[node]!r} has two parents, {above}; give each group one place")

@@ -14,10 +14,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
-from itertools import dropwhile, groupby, pairwise
+from itertools import dropwhile, groupby
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -159,8 +158,8 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
     """Build a tree from lines ``leaf;parent;...;*``.
 
     Lines may be of unequal length: empty cells are skipped, and a leaf that is repeated as its own parent
-    counts once. Any other label that is repeated stays a level of its own where it means the same values on
-    both levels, so that equally long lines keep their columns as levels.
+    counts once, unless that is a group of other lines. Any other label that is repeated stays a level of its
+    own where it means the same values on both levels, so that equally long lines keep their columns as levels.
 
     >>> from_arx_text("a;x;*\\nb;x;*\\nc;*", name="example").labels
     ('a', 'b', 'c', 'x', '*')
@@ -180,11 +179,7 @@ def from_arx_text(text: str, *, name: str) -> Taxonomy:
         for key, parent in zip(line.above, [*line.above[1:], None], strict=True):
             first = above.setdefault(key, (parent, line.number))
             if first[0] != parent:
-                _refuse(lines, name, _explain_two_places(key, first, (parent, line.number)))
-    for label, _ in above:
-        if label in place:
-            wrong = f"{label!r} is a value (line {place[label]}) and a group of other values; rename the group"
-            _refuse(lines, name, wrong)
+                raise TaxonomyError(f"{name}: {_explain_two_places(key, first, (parent, line.number))}")
     # Groups and leaves are numbered by the first line they are on, so that children keep the file's order.
     order = sorted(
         [(number, 1, *key, parent) for key, (parent, number) in above.items()]
@@ -205,12 +200,14 @@ def _lines(text: str, name: str) -> list[_Line]:
     except csv.Error as error:
         raise TaxonomyError(f"{name}, line {reader.line_num}: {error}") from None
     known: dict[tuple[str, ...], Ancestors] = {}
+    groups = {cell for _, cells in rows for cell in cells[1:] if cell != cells[0]}
     lines = []
     for number, cells in rows:
         leaf = cells[0]
         if not leaf.strip():
             raise TaxonomyError(f"{name}, line {number}: the leaf is empty; missing values need no line")
-        labels = tuple(dropwhile(leaf.__eq__, (cell for cell in cells if cell.strip())))
+        above = (cell for cell in cells[1:] if cell.strip())
+        labels = tuple(above if leaf in groups else dropwhile(leaf.__eq__, above))
         if not labels:
             raise TaxonomyError(
                 f"{name}, line {number}: {leaf!r} has no parent; end each line with the root, such as *"
@@ -241,19 +238,6 @@ def _explain_two_places(key: Key, first: tuple[Key | None, int], second: tuple[K
         return f"{key[0]!r} is the root of line {where} only; end every line with the same root"
     both = f"{parent[0]!r} (line {line}) and {other[0]!r} (line {other_line})"
     return f"{key[0]!r} has two parents, {both}; give it one"
-
-
-def _refuse(lines: list[_Line], name: str, wrong: str) -> NoReturn:
-    """Say that there is a cycle, which makes much else wrong, or what is wrong else."""
-    above: dict[str, set[str]] = {}
-    for line in lines:
-        for label, parent in pairwise([line.leaf, *(label for label, _ in line.above)]):
-            above.setdefault(label, set()).update({parent} - {label})
-    try:
-        TopologicalSorter(above).prepare()
-    except CycleError as error:
-        raise TaxonomyError(f"{name} has a cycle: {min(error.args[1])!r} is its own ancestor") from None
-    raise TaxonomyError(f"{name}: {wrong}")
 
 
 def to_arx_csv(taxonomy: Taxonomy, path: Path) -> None:

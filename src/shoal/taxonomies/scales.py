@@ -37,7 +37,7 @@ class Categories(Scale):
         texts_of = [_quote(taxonomy.labels[node]) for node in named]
         return "{" + ", ".join(texts_of) + "}" if taxonomy.tiles(lo, hi) == named else f"[{' ... '.join(texts_of)}]"
 
-    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:  # noqa: ARG002
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
         """List the source values."""
         return {"values": self.leaves.slice(lo, hi - lo).to_pylist()}
 
@@ -66,9 +66,8 @@ class Prefixes(Scale):
         """Return ``[47102, 47110]``: the first and the last text, or ``<= 47110`` and ``>= 47102`` at open ends."""
         return range_label(*self._ends(taxonomy, lo, hi))
 
-    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:
         """Give the prefix that a node's mask leaves, or the two ends, null where open."""
-        node = taxonomy.node_of(lo, hi)
         if node < 0:
             first, last = self._ends(taxonomy, lo, hi)
             return {"from": first, "through": last}
@@ -113,11 +112,12 @@ class Numbers(Scale):
         return bool(self.starts.dtype.kind == "i")
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:  # noqa: ARG002
-        """Return the interval, inclusive where its last number is one."""
+        """Return the interval, inclusive where its last number is one; a round end is excluded."""
         low, below = self._bounds(lo, hi)
-        return interval_label(low, below, whole=self.whole, inclusive=bool(self.inclusive[hi - 1]))
+        inclusive = bool(self.inclusive[hi - 1]) and below == self.stops[hi - 1].item()
+        return interval_label(low, below, whole=self.whole, inclusive=inclusive)
 
-    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:  # noqa: ARG002
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
         """Give the ends, null where open."""
         low, below = self._bounds(lo, hi)
         return {"from": low, "below": below}
@@ -178,7 +178,7 @@ class Dates(Scale):
         low, below = self._bounds(taxonomy, lo, hi)
         return range_label(None if low is None else iso_day(low), None if below is None else iso_day(below - 1))
 
-    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
         """Give the first day and the day after the last, null where open."""
         ends = self._bounds(taxonomy, lo, hi)
         return {key: None if day is None else iso_day(day) for key, day in zip(("from", "below"), ends, strict=True)}

@@ -50,8 +50,11 @@ class Scale(ABC):
         """Text for a leaf range that is no taxonomy node and does not contain the missing leaf."""
 
     @abstractmethod
-    def cover(self, taxonomy: Taxonomy, lo: int, hi: int) -> Cover:
-        """Source values under a leaf range that is not the root and does not contain the missing leaf."""
+    def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:
+        """Source values under a leaf range, which is that of a *node* but not the root, or of none (-1).
+
+        The range does not contain the missing leaf.
+        """
 
     @abstractmethod
     def locate(self, values: pa.Array) -> CodeArray:
@@ -195,33 +198,46 @@ class Taxonomy:
             lo = ends[node]
         return tuple(found)
 
-    def label(self, lo: int, hi: int) -> str:
+    def find_node(self, lo: int, hi: int, level: int | None = None) -> int:
+        """Return the node that a leaf range is published as, or -1.
+
+        Of a chain of single children that is the lowest node or, if values were generalized *level* steps, the node
+        that these steps lead to. Such values are otherwise suppressed: the whole range is then the root.
+        """
+        if level is None:
+            return self.node_of(lo, hi)
+        node = lo
+        while self.level[node] > self.height - level:
+            node = int(self.parent[node])
+        if (self.lo[node], self.hi[node]) == (lo, hi):
+            return node
+        return self.root if hi - lo == self.n_leaves else self.node_of(lo, hi)
+
+    def label(self, lo: int, hi: int, level: int | None = None) -> str:
         """Return the text published for a leaf range; no two ranges share one.
 
-        The whole range reads as the root, any other node as its label (the lowest of a chain of single
-        children), everything else as the scale writes it. The only leaf of a tree reads as itself.
+        A node reads as its label (see ``find_node``), everything else as the scale writes it.
         """
-        node = self.node_of(lo, hi)
-        if hi - lo == self.n_leaves > 1:
-            return self.labels[self.root]
+        node = self.find_node(lo, hi, level)
         if node >= 0:
             return self.labels[node]
         if self.missing is not None and hi > self.missing:
-            return self._free(f"{{{self.label(lo, self.missing)}, {self.labels[self.missing]}}}")
+            return self._free(f"{{{self.label(lo, self.missing, level)}, {self.labels[self.missing]}}}")
         if self.missing is not None and hi - lo == self.missing:
             return self._free(NOT_MISSING_LABEL)
         return self._free(self.scale.label(self, lo, hi))
 
-    def cover(self, lo: int, hi: int) -> Cover:
+    def cover(self, lo: int, hi: int, level: int | None = None) -> Cover:
         """Return which source values a leaf range stands for, in the format that ``Scale`` describes."""
         self._check(lo, hi)
-        if hi - lo == self.n_leaves > 1:
+        node = self.find_node(lo, hi, level)
+        if node == self.root:
             return {"any": True}
         if self.missing is None or hi <= self.missing:
-            return self.scale.cover(self, lo, hi)
+            return self.scale.cover(self, lo, hi, node)
         if lo == self.missing:
             return {"missing": True}
-        return {**self.scale.cover(self, lo, self.missing), "missing": True}
+        return {**self.scale.cover(self, lo, self.missing, self.find_node(lo, self.missing, level)), "missing": True}
 
     def encode(self, values: pa.Array) -> CodeArray:
         """Return (n_values,) the leaf of each source value, or -1; nulls go to the missing leaf."""

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from shoal.core.arrays import CodeArray, FloatArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import sum_groups
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import KEPT, Plan, Targets
 from shoal.plan.problem import Attribute, Problem
+from shoal.taxonomies.scales import Numbers
 from shoal.taxonomies.tree import Taxonomy
 from shoal.utility.base import ExpensiveMeasure, Measure, PooledMeasure, Total
 
@@ -161,6 +162,33 @@ def relative_widths(taxonomy: Taxonomy, lo: CodeArray, hi: CodeArray) -> FloatAr
     return np.where(lo >= leaves, 0.0, np.where(hi > leaves, 1.0, widths))
 
 
+def find_nodes(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, level: int | None = None) -> CodeArray:
+    """Return (n_ranges,) the node that each leaf range is published as, or -1; *level* is as in ``find_node``."""
+    if level is None:
+        nodes = taxonomy.lowest_nodes(lo, hi)
+        return np.asarray(np.where((taxonomy.lo[nodes] == lo) & (taxonomy.hi[nodes] == hi), nodes, np.int32(-1)))
+    ends, which = np.unique(np.stack([lo, hi]), axis=1, return_inverse=True)
+    named = [taxonomy.find_node(first, end, level) for first, end in ends.T.tolist()]
+    return np.asarray(np.array(named, dtype=np.int32)[which.reshape(-1)])
+
+
+def find_suppressed(taxonomy: Taxonomy, lo: AnyIntArray, hi: AnyIntArray, nodes: CodeArray) -> BoolArray:
+    """Return (n_ranges,) whether the label of each leaf range says nothing: it is the root, or any value."""
+    n_values = taxonomy.n_leaves - (taxonomy.missing is not None)
+    return np.asarray((nodes == taxonomy.root) | ((nodes < 0) & (lo == 0) & (hi >= n_values)))
+
+
+def find_exact_leaves(taxonomy: Taxonomy) -> BoolArray:
+    """Return (n_leaves,) whether each leaf is a single value, not a stretch of numbers."""
+    exact, scale = np.ones(taxonomy.n_leaves, dtype=np.bool_), taxonomy.scale
+    if isinstance(scale, Numbers):
+        step = 1 if scale.whole else np.nextafter(scale.starts, np.inf) - scale.starts
+        exact[: len(scale.starts)] = scale.stops - scale.starts <= step
+        exact[0] &= not scale.open_low
+        exact[len(scale.starts) - 1] &= not scale.open_high
+    return exact
+
+
 class NonUniformEntropy(Measure):
     """The sum over records and quasi attributes of -log2(freq(original value) / freq(published value)).
 
@@ -275,11 +303,11 @@ class ExcessiveProtection(ExpensiveMeasure):
 
     def applies(self, problem: Problem) -> bool:
         """There must be a (tau,l) requirement."""
-        return any(isinstance(requirement.model, TauLDiversity) for requirement in problem.requirements)
+        return any(isinstance(r.model, TauLDiversity) and not r.model.harmless for r in problem.requirements)
 
     def of(self, problem: Problem, plan: Plan) -> float:
         """Return the minimum over requirements and classes; 0 if no record is published."""
-        asked = tuple(r for r in problem.requirements if isinstance(r.model, TauLDiversity))
+        asked = tuple(r for r in problem.requirements if isinstance(r.model, TauLDiversity) and not r.model.harmless)
         least = math.inf
         for requirement, classes, _ in judge_plan(replace(problem, requirements=asked), plan):
             if isinstance(requirement.model, TauLDiversity) and classes.counts is not None:

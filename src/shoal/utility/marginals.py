@@ -29,7 +29,8 @@ FEWEST_SETS = 20
 _MOST_WORK = 1 << 25  # cells times sets, of each size
 LARGEST = 3  # attributes in a set
 BELOW = (
-    "That is below the shuffled columns: relations between columns are further from the truth than if there were none."
+    "The records with values are below the shuffled columns: relations between columns are further from the truth than "
+    "if there were none."
 )
 UNWEIGHTED = (
     "The release has no survey weights: its tables count every record once, those of the source by their weights."
@@ -39,7 +40,7 @@ _MOST_GROUPS = 8 * MOST_BINS  # of a taxonomy, that bins are made of
 
 @dataclass(frozen=True, slots=True)
 class Marginals:
-    """Scores of sets of so many attributes: 1000 (1 - mean total variation distance from the source)."""
+    """Scores of sets of so many attributes: 1000 times the mean of what is kept (``Tables.measure_kept``)."""
 
     size: int
     n_sets: int  # that were looked at
@@ -48,13 +49,17 @@ class Marginals:
     n_all_rows: int  # that the source has
     weighted: bool  # whether records count by their survey weights
     release: float
+    known: float  # among the records that have values, labels spread over the values that they cover
     shuffled: float  # of the source with every column shuffled independently
     fresh: float  # of another sample, as large as the source, of the same population
 
     @property
     def below_shuffled(self) -> bool:
-        """Whether columns that have nothing to do with each other would be nearer; single columns never would."""
-        return self.size > 1 and self.release < self.shuffled
+        """Whether columns that have nothing to do with each other would be nearer; single columns never would.
+
+        That is asked of records that have values, for it is about relations, not about what is suppressed.
+        """
+        return self.size > 1 and self.known < self.shuffled
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Marginals:
@@ -69,9 +74,9 @@ class Marginals:
 def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what the scores of the largest sets are, given those of all sizes as JSON has them.
 
-    >>> describe_marginals([Marginals(3, 10, 84, 9000, 9000, False, 729.4, 786.0, 958.6).as_dict()])[0]
-    'Kept of tables of 3 columns: 72.9%; columns shuffled independently would keep 78.6%, a fresh sample 95.9%
-    (10 of 84 tables compared).'
+    >>> describe_marginals([Marginals(3, 10, 84, 9000, 9000, False, 729.4, 812.0, 786.0, 958.6).as_dict()])[0]
+    'Kept of tables of 3 columns: 72.9% (81.2% among records with values); columns shuffled independently would keep
+    78.6%, a fresh sample 95.9% (10 of 84 tables compared).'
     """
     if not found:
         return ["Its tables were not compared with those of the source: there is no column to compare."]
@@ -80,8 +85,10 @@ def describe_marginals(found: Sequence[Mapping[str, Any]]) -> list[str]:
     said = [f"{last[part]:,} of {last[whole]:,} {what}" for part, whole, what in parts if last[part] < last[whole]]
     drawn = f" ({'; '.join(said)})" if said else ""
     columns = ("columns" if last["size"] > 1 else "column") + (", by survey weights" if last["weighted"] else "")
+    kept, known = write_kept(last["release"]), write_kept(last.get("known", last["release"]))
+    among = f" ({known} among records with values)" if known != kept else ""
     headline = (
-        f"Kept of tables of {last['size']} {columns}: {write_kept(last['release'])}; columns shuffled independently "
+        f"Kept of tables of {last['size']} {columns}: {kept}{among}; columns shuffled independently "
         f"would keep {write_kept(last['shuffled'])}, a fresh sample {write_kept(last['fresh'])}{drawn}."
     )
     return [headline, BELOW] if last["below_shuffled"] else [headline]
@@ -187,10 +194,11 @@ class Reference:
         """Return the scores of a release's tables, by sizes of sets."""
         found = []
         for sets, (shuffled, fresh) in zip(self._sets, self._baselines, strict=True):
-            apart = [(measure_distance(published.expect(places), self._source.count(places)),) for places in sets]
+            kept = [published.measure_kept(places, self._source.count(places)) for places in sets]
+            release, known = (1000 * float(mean) for mean in np.mean(kept, axis=0))
             size = len(sets[0])
             n_all, rows = math.comb(self._source.n_attributes, size), (self._n_rows, self._n_all_rows)
-            found.append(Marginals(size, len(sets), n_all, *rows, self._weighted, _score(apart)[0], shuffled, fresh))
+            found.append(Marginals(size, len(sets), n_all, *rows, self._weighted, release, known, shuffled, fresh))
         return tuple(found)
 
 

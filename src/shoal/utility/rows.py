@@ -108,10 +108,23 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned:
-    """One attribute: of the records of row i the share ``shares[item[i], v]`` lies in bin v."""
+    """One attribute: of the records of row i the share ``shares[item[i], v]`` lies in bin v.
+
+    Suppressed records are in no bin.
+    """
 
     item: CodeArray  # (n_rows,)
-    shares: FloatArray  # (n_items, n_bins) no two rows are equal
+    shares: FloatArray  # (n_items, n_bins)
+    precision: float = 1.0  # mean of the labels of records that are not suppressed; 1: all are values
+
+    @classmethod
+    def of(cls, item: AnyIntArray, shares: FloatArray, precision: FloatArray, records: FloatArray) -> Binned:
+        """Take the shares and the precision of labels, equal shares once; a label without precision is suppressed."""
+        shown = precision > 0
+        counts = sum_weights(item, records, len(shown)) * shown
+        distinct, which = np.unique(shares * shown[:, np.newaxis], axis=0, return_inverse=True)
+        mean = float(counts @ precision / counts.sum()) if counts.any() else 0.0
+        return cls(which.reshape(-1).astype(np.int32)[item], np.ascontiguousarray(distinct), mean)
 
     @property
     def n_bins(self) -> int:
@@ -142,6 +155,24 @@ class Tables:
 
     columns: tuple[Binned, ...]
     records: FloatArray  # (n_rows,)
+
+    def measure_kept(self, places: Sequence[int], true: FloatArray) -> tuple[float, float]:
+        """Return the share of a *true* table that is kept, and the same among the records that have values.
+
+        Kept is 1 minus the total variation distance; suppressed records are a category that the true table does not
+        have. The result is multiplied by the precision of each column's labels, so a label is never as good as a value.
+
+        >>> half = Binned(np.array([0, 1]), np.array([[0.5, 0.5], [0.0, 0.0]]), 0.75)
+        >>> Tables((half,), np.array([3.0, 1.0])).measure_kept([0], np.array([1.0, 1.0]))
+        (0.5625, 1.0)
+        """
+        found = self.expect(places)
+        if not found.sum() > 0 or not true.sum() > 0:
+            return 0.0, 0.0
+        common, among = (
+            float(np.minimum(found / n, true / true.sum()).sum()) for n in (self.records.sum(), found.sum())
+        )
+        return min(common, 1.0) * math.prod(self.columns[place].precision for place in places), min(among, 1.0)
 
     def expect(self, places: Sequence[int]) -> FloatArray:
         """Return the table of these attributes, one axis each."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray
+from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.progress import Progress
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
 from shoal.verify import form
@@ -29,6 +29,7 @@ from shoal.verify.exact import entropies, entropy_at_least
 from shoal.verify.guarantees import agrees
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.numbering import LabelReader, Numbering, Tally, histograms_of, pair
+from shoal.verify.order import are_sampled, check_order
 from shoal.verify.promises import Promise
 from shoal.verify.reading import FAULTS, CsvRows, PublishedRows, encode, prepare_ahead, report_unreadable
 from shoal.verify.result import Check, CheckedGuarantee
@@ -263,6 +264,7 @@ class AgreedRows:
     rows: int = 0
     strange_classes: int = 0  # rows whose class is no number of a class
     strange_values: int = 0  # rows whose sensitive value is none of the plan's
+    tokens: list[KeyArray] = field(default_factory=list)  # of the tally, in the order of the rows
 
     def note(self, owner: CodeArray, labels: list[CodeArray]) -> None:
         """Write down the labels of each class where there are none yet, and which classes bear others too."""
@@ -296,7 +298,9 @@ def _read_rows(rows: PublishedRows, manifest: Manifest, plan: Plan, progress: Pr
             found.note(owner[both], [label[both] for label in read])
             for reader, label in zip(readers, read, strict=True):
                 shown[reader.name] += reader.count(label)
-            found.tally.add(pair(owner[both], value[both]))
+            keys = pair(owner[both], value[both])
+            found.tally.add(keys)
+            found.tokens.append(keys[are_sampled(keys, manifest.rows)])
             step.advance(len(owner))
     return found
 
@@ -407,6 +411,7 @@ def _compare(
     columns, known = [*plan.quasi, plan.sensitive], [*plan.quasi_values, plan.sensitive_values]
     form.demand_columns(source, columns)
     tally, n_rows, outside = Tally(), 0, 0
+    tokens: list[KeyArray] = []
 
     def prepare(batch: pa.RecordBatch) -> list[CodeArray]:
         return [find_places(column, values) for column, values in zip(batch.columns, known, strict=True)]
@@ -417,7 +422,9 @@ def _compare(
             inside = (point < len(plan.class_of)) & (value < len(plan.sensitive_values))
             n_rows += len(point)
             outside += int((~inside).sum())
-            tally.add(pair(plan.class_of[point[inside]], value[inside]))
+            keys = pair(plan.class_of[point[inside]], value[inside])
+            tally.add(keys)
+            tokens.append(keys[are_sampled(keys, manifest.rows)])
             step.advance(len(point))
     yield form.check_source_counts(manifest, released.rows, form.SourceRows(n_rows, 0))
     if outside:
@@ -427,3 +434,4 @@ def _compare(
     wrong = max(int(find_unmet(*mine, *theirs).sum()), int(find_unmet(*theirs, *mine).sum()))
     fault = wrong and f"{wrong} rows differ from the source in their class or their value"
     yield Check.of("truth", fault, "every class has just the values that the source has for it")
+    yield check_order(released.tokens, tokens)

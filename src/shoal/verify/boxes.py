@@ -84,9 +84,30 @@ def _near_each_other(hulls: CodeArray) -> IntArray:
     return np.argsort(key, kind="stable")
 
 
+@inline_kernel
+def _is_narrower(widths: IntArray, one: int, other: int) -> bool:
+    """Whether a box is narrower than another one in some attribute, and wider in none."""
+    narrower, wider = False, False
+    for a in range(widths.shape[1]):
+        narrower |= widths[one, a] < widths[other, a]
+        wider |= widths[one, a] > widths[other, a]
+    return narrower and not wider
+
+
 @kernel
-def _look(tree: Tree, ragged: Ragged, points: CodeArray, owners: CodeArray, totals: IntArray) -> None:
-    """Find the box of each point and, if *totals* has one for each box, count its points."""
+def _look(
+    tree: Tree,
+    ragged: Ragged,
+    points: CodeArray,
+    owners: CodeArray,
+    totals: IntArray,
+    own: IntArray,
+    widths: IntArray,
+) -> None:
+    """Find the box of each point and, if *totals* has one for each box, count its points.
+
+    If points have an *own* box, only boxes that are narrower by their *widths* count.
+    """
     hulls, first, order = tree
     top = first.shape[0] - 2
     waiting = np.empty((_FAN * first.shape[0] + 1, 2), dtype=np.int64)
@@ -105,6 +126,8 @@ def _look(tree: Tree, ragged: Ragged, points: CodeArray, owners: CodeArray, tota
                     held += 1
                 continue
             owner = order[node]
+            if own.shape[0] > 0 and not _is_narrower(widths, owner, own[i]):
+                continue
             if not in_ranges(ragged, points, i, owner):
                 continue
             found = owner if found == NOBODY else SEVERAL
@@ -147,10 +170,18 @@ class BoxTree:
         """Add each point to every box that covers it; return (n,) whether some box does."""
         return np.asarray(self._look(points, totals) != NOBODY, dtype=np.bool_)
 
-    def _look(self, points: CodeArray, totals: IntArray) -> CodeArray:
+    def find_narrower(self, points: CodeArray, own: IntArray, widths: IntArray) -> BoolArray:
+        """Return (n,) whether a box narrower than its own covers each point; *widths* are (n_boxes, n_attributes)."""
+        return np.asarray(self._look(points, np.zeros(0, dtype=np.int64), own, widths) != NOBODY, dtype=np.bool_)
+
+    def _look(
+        self, points: CodeArray, totals: IntArray, own: IntArray | None = None, widths: IntArray | None = None
+    ) -> CodeArray:
         owners = np.full(points.shape[0], NOBODY, dtype=np.int32)
+        own = np.zeros(0, dtype=np.int64) if own is None else own
+        widths = np.zeros((0, 0), dtype=np.int64) if widths is None else widths
         if len(self.tree[2]):
-            _look(self.tree, self.ragged, np.ascontiguousarray(points), owners, totals)
+            _look(self.tree, self.ragged, np.ascontiguousarray(points), owners, totals, own, widths)
         return owners
 
 

@@ -171,6 +171,8 @@ class CodedRows:
     texts: Mapping[str, Texts]  # what the words stand for
     hashes: KeyArray | None  # (n_rows,) of the contents, if there is a source to compare with
     sums: RowSums  # of the hashes, with the numbers of classes
+    # (n_sampled,) the same hashes, of rows whose order is compared
+    tokens: KeyArray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
 
 class WaitingRows:
@@ -245,6 +247,7 @@ class Counting:
     expected: int = 0  # rows
     rows: int = 0
     sums: RowSums = field(default_factory=RowSums)
+    tokens: list[KeyArray] = field(default_factory=list)  # in the order of the rows
     texts: dict[str, Texts] = field(default_factory=dict)
     labels: dict[str, IntArray] = field(default_factory=dict)  # the rows of each label; none before the first rows
     _counted: tuple[Cells, ...] = ()  # the cells so far; none before the first rows
@@ -254,6 +257,7 @@ class Counting:
     def add(self, rows: CodedRows) -> None:
         """Count the next rows."""
         self._note(rows.rows, rows.sums, rows.texts, rows.label_counts)
+        self.tokens.append(rows.tokens)
         if self.subjects is None or not rows.rows:
             return
         self._waiting = self._waiting or WaitingRows(self.subjects)
@@ -267,6 +271,7 @@ class Counting:
     def absorb(self, other: Counting) -> None:
         """Add what was counted elsewhere."""
         self._note(other.rows, other.sums, other.texts, other.labels)
+        self.tokens += other.tokens
         for cells in other._counted:
             self._join(cells)
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError
-from shoal.verify import form
+from shoal.verify import form, people
 from shoal.verify.boxes import MOST_ROWS, BoxTree, Spans, TooLargeError, count_unmatched
-from shoal.verify.cells import Counting
+from shoal.verify.cells import CodedRows, Counting
 from shoal.verify.coding import Compared, PointReader, ReleaseCoder, SourceCoder
 from shoal.verify.contents import RowSums
 from shoal.verify.covers import Covers, check_readings, read_covers
 from shoal.verify.guarantees import Judged, conclude, judge
 from shoal.verify.manifest import Manifest
+from shoal.verify.order import check_order
 from shoal.verify.passes import Given, Populations, Reader, UnreadableError, read_in_steps
-from shoal.verify.people import judge_people, read_people
 from shoal.verify.promises import Promise
 from shoal.verify.reading import PublishedRows, prepare_ahead, report_unreadable
 from shoal.verify.result import Check
-from shoal.verify.truth import Witness, check_values, contents_for, judge_truth
+from shoal.verify.truth import Witness, check_values, contents_for, judge_truth, report_unassigned
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -36,9 +36,11 @@ _BOX, _SIDE = 100, 56  # bytes of a box, and of each attribute of it, in the tre
 def read_all_covers(manifest: Manifest) -> dict[str, Covers]:
     """Return what the labels of all attributes cover, or raise CoverError if one means nothing or reads otherwise."""
     covers = {attribute.name: read_covers(attribute) for attribute in manifest.labelled}
+    levels = manifest.written.levels or manifest.written.method_parameters.get("levels")
+    chosen = {name for name, level in levels.items() if level} if isinstance(levels, dict) else set()
     # what labels of a plan cover, the plan says
     for attribute in manifest.labelled if manifest.written.agreed is None else ():
-        check_readings(attribute)
+        check_readings(attribute, generalized=attribute.name in chosen)
     return covers
 
 
@@ -52,7 +54,8 @@ def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str,
     located = {name: Population(one, manifest, covers, given) for name, one in populations.items()}
     reader = _choose_reader(rows, given, here=bool(located))
     try:
-        found = _count_all(reader, coder, manifest, promises, located)
+        asked = promises if source is not None else [(one.counts and people.weaken(one)) or one for one in promises]
+        found = _count_all(reader, coder, manifest, asked, located)
     except UnreadableError as unread:
         return form.Answer([report_unreadable(unread.fault)])
     checks = [form.check_rows(found.rows, manifest), *form.check_dictionaries(rows)]
@@ -67,15 +70,21 @@ def verify_classes(rows: PublishedRows, manifest: Manifest, covers: Mapping[str,
         name = str(promise.parameters.get("population"))
         missed = located[name].uncovered if name in located else 0
         judged = found.judged[place] if found.judged else None
-        guarantees.append(conclude(promise, manifest, judged, missed, with_source=source is not None))
+        if promise.counts is not None and source is None:
+            guarantees.append(people.judge_records(promise, judged))
+        else:
+            guarantees.append(conclude(promise, manifest, judged, missed, with_source=source is not None))
     if manifest.written.synthetic is not None:
         checks.append(Check("truth", True, "the rows were drawn at random, so they are not compared with people"))
     elif contents is not None:
         checks += _compare_source(reader, coder, SourceCoder(manifest, covers, contents), found, manifest, witness)
-    if any(promise.counts for promise in promises):
-        stated = None if witness is None or not checks[-1].ok else witness
-        people = read_people(coder, manifest, rows.schema, source, stated, found.n_classes)
-        guarantees = judge_people(promises, manifest, people, guarantees)
+    stated = None if witness is None or not checks[-1].ok else witness
+    checks += _check_true_values(coder, manifest, rows, replace(given, witness=stated), found.n_classes)
+    if source is not None and any(promise.counts for promise in promises):
+        records = people.read_people(coder, manifest, rows.schema, source, stated, found.n_classes)
+        guarantees = people.judge_people(promises, manifest, records, guarantees)
+    if source is not None and witness is not None and all(check.ok for check in checks):
+        checks += people.check_withheld(manifest, rows.schema, source, witness)
     return form.Answer(checks, guarantees, found.labels)
 
 
@@ -97,6 +106,7 @@ class _Found:
     rows: int = 0
     n_classes: int = 0
     sums: RowSums = field(default_factory=RowSums)
+    tokens: list[KeyArray] = field(default_factory=list)  # in the order of the rows
     judged: list[Judged] = field(default_factory=list)  # of each promise; none if there are no rows
 
 
@@ -114,7 +124,7 @@ def _count_all(
     blank = Counting(asked, reader.means.limit, side, expected=manifest.rows)
     counting = reader.count(coder, blank, manifest.rows)
     none = {reader.name: reader.count(np.zeros(0, dtype=np.int32)) for reader in coder.labels}
-    found = _Found(counting.labels or none, counting.rows, sums=counting.sums)
+    found = _Found(counting.labels or none, counting.rows, sums=counting.sums, tokens=counting.tokens)
     for cells in counting.shares():
         found.n_classes += len(cells.sizes)
         histograms = {subject: counting.histograms(cells, subject) for subject in subjects}
@@ -125,6 +135,41 @@ def _count_all(
             judged = [one.join(other, promise) for one, other, promise in both]
         found.judged = judged
     return found
+
+
+class _TrueRows(Reader):
+    """Reads rows of the source in place of the published ones, each in the class that the witness has for it."""
+
+    def __init__(self, rows: PublishedRows, given: Given, published: Iterator[tuple[pa.RecordBatch, IntArray]]) -> None:
+        super().__init__(rows, given)
+        self._published = published
+
+    def code_release(self, coder: ReleaseCoder, n_rows: int) -> Iterator[CodedRows]:  # noqa: ARG002
+        for batch, classes in self._published:
+            none = np.zeros((0, batch.num_rows), dtype=np.int32)
+            yield CodedRows(batch.num_rows, none, {}, classes, *coder.read_values(batch), None, RowSums())
+
+
+def _check_true_values(
+    coder: ReleaseCoder, manifest: Manifest, rows: PublishedRows, given: Given, n_classes: int
+) -> list[Check]:
+    """Judge promises on the source's values of attributes whose published values do not follow from these."""
+    promises = people.find_changed(manifest)
+    if not promises or given.source is None:
+        return []
+    if given.witness is None:
+        return [Check("true values", True, "not checked: internal/witness.parquet is missing or not true", done=False)]
+    published = people.read_published(coder, manifest, rows.schema, given.source, given.witness)
+    found = _count_all(_TrueRows(rows, given, published), coder, manifest, promises, {})
+    blurred = any(not one.boxed and not manifest.is_traced(one) for one in manifest.of_role("quasi"))
+    if blurred or found.n_classes != n_classes or any(promise.counts for promise in promises):
+        return [Check("true values", False, "the class of each source row, or its person, cannot be determined")]
+    faults = [
+        f"{promise.model}: {judged.obstacle or f'{judged.failing} classes fail by the values before techniques'}"
+        for promise, judged in zip(promises, found.judged, strict=bool(found.judged))
+        if judged.obstacle or judged.failing
+    ]
+    return [Check.of("true values", "; ".join(faults), "the values before techniques keep the promises, too")]
 
 
 def _compare_source(
@@ -139,8 +184,11 @@ def _compare_source(
     if witness is not None:
         stated = reader.compare(original, witness)
         truth = _judge_witness(stated, found, manifest)
+        yield check_order(found.tokens, stated.tokens)
     else:
         stated, truth = _match_rows(reader, coder, original, found, manifest)
+        if manifest.labelled or manifest.averaging is not None:
+            yield report_unassigned()
     yield form.check_source_counts(manifest, found.rows, form.count_source(stated.rows, stated.dropped, stated.moved))
     yield from check_values([cover for _, cover in original.generalized], stated.met)
     if stated.misfit is not None:
@@ -155,11 +203,13 @@ def _judge_witness(stated: Compared, found: _Found, manifest: Manifest) -> Check
         lost = f"the witness puts {stated.gone} source rows into classes that lack a value and were dropped"
         return Check("truth", False, lost)
     if stated.uncovered:
-        wrong = f"{stated.uncovered} source rows do not lie under the labels of the class that the witness puts them in"
+        columns = ", ".join(sorted(stated.outside))
+        wrong = f"{stated.uncovered} source rows are not under their class's labels of {columns}, by the witness"
         return Check("truth", False, wrong)
     if stated.sums != found.sums:
+        exact = ", ".join(one.name for one in manifest.attributes if not one.boxed and manifest.is_traced(one))
         differ = f"the {found.rows} published rows are not the {stated.sums.rows} source rows of their classes"
-        return Check("truth", False, differ)
+        return Check("truth", False, f"{differ}, by their values of {exact or 'no column'}")
     return judge_truth(manifest)
 
 
@@ -189,7 +239,8 @@ def _match_rows(
 
 
 def _not_done(why: str) -> Check:
-    return Check("truth", True, f"not checked: internal/witness.parquet is not there, and {why}", done=False)
+    why = f"not checked: internal/witness.parquet is not there, and {why}"
+    return Check("truth", True, why, done=False, required=True)
 
 
 class Population:

@@ -20,8 +20,9 @@ from shoal.verify.covers import Covers
 from shoal.verify.guarantees import Subject
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import LabelReader
+from shoal.verify.order import are_sampled
 from shoal.verify.reading import encode
-from shoal.verify.truth import ClassNumbers, count_uncovered, sum_classes
+from shoal.verify.truth import ClassNumbers, count_uncovered, hash_classes
 
 
 class ReleaseCoder:
@@ -47,6 +48,7 @@ class ReleaseCoder:
         plain = [attribute.name for attribute in manifest.of_role("quasi") if not attribute.boxed]
         self._values = QuasiValues(plain, schema) if plain else None
         self._contents = contents
+        self._n_rows = manifest.rows
         about = {name for subject in subjects for name in subject}
         self._sensitive: dict[str, Contents] = {}
         for one in manifest.of_role("sensitive"):
@@ -54,7 +56,7 @@ class ReleaseCoder:
                 types = [table.field(one.name).type for table in (schema, source) if table is not None]
                 kind = TEXT if one.boxed else manifest.kind_of(one.name, *types)
                 missing = () if one.boxed else manifest.missing_tokens
-                self._sensitive[one.name] = Contents([one.name], [kind], missing)
+                self._sensitive[one.name] = Contents([one.name], [kind], missing, fold=not one.boxed)
 
     def code(self, batch: pa.RecordBatch) -> CodedRows:
         """Return a batch as numbers."""
@@ -67,18 +69,20 @@ class ReleaseCoder:
         else:
             classes = self._values.hashes(batch).view(np.int64)[np.newaxis]
         words, texts = self.read_values(batch)
-        hashes, sums = None, RowSums()
+        hashes, sums, tokens = None, RowSums(), np.zeros(0, dtype=np.uint64)
         if self._contents is not None:
-            hashes = self._contents.hashes(batch)
-            sums = sum_classes(self._contents.key, hashes, self._numbers.pack(labels, n_rows))
+            hashes = self._contents.hashes(batch, published=True)
+            tokens = hash_classes(self._contents.key, hashes, self._numbers.pack(labels, n_rows))
+            sums, tokens = RowSums.of(self._contents.key, tokens), tokens[are_sampled(tokens, self._n_rows)]
         counts = {reader.name: reader.count(own) for reader, own in zip(self.labels, labels, strict=True)}
-        return CodedRows(n_rows, labels, counts, classes, words, texts, hashes, sums)
+        return CodedRows(n_rows, labels, counts, classes, words, texts, hashes, sums, tokens)
 
     def read_values(self, batch: pa.RecordBatch) -> tuple[dict[str, KeyArray], dict[str, Texts]]:
         """Return (n_rows,) words for the values of each sensitive attribute, and what the words stand for.
 
-        Values that are equal in the type that both tables are compared in have the same word, however they are
-        spelled, and so have all that mean missing: else a release could make one value look like several.
+        Values that are equal in the type that both tables are compared in, or in their normal form, have the same word,
+        however they are spelled, and so have all that mean missing: else a release could make one value look like
+        several.
         """
         rows, texts = {}, {}
         for name, contents in self._sensitive.items():
@@ -136,8 +140,10 @@ class Compared:
     met: tuple[BoolArray, ...]  # for each sensitive attribute with labels, the codes that occur
     sums: RowSums = field(default_factory=RowSums)  # of the rows that the witness puts in classes
     uncovered: int = 0  # of these, those that do not lie under the labels of their class
+    outside: frozenset[str] = frozenset()  # the columns in which they do not
     gone: int = 0  # of these, those that lack a value for which they must have been dropped
     misfit: str | None = None  # why the witness tells of other rows or classes
+    tokens: tuple[KeyArray, ...] = ()  # of rows in classes, in the order of the source
 
     def __add__(self, other: Compared) -> Compared:
         """Return what both tell."""
@@ -148,8 +154,10 @@ class Compared:
             met=tuple(one | another for one, another in zip(self.met, other.met, strict=True)),
             sums=self.sums + other.sums,
             uncovered=self.uncovered + other.uncovered,
+            outside=self.outside | other.outside,
             gone=self.gone + other.gone,
             misfit=self.misfit or other.misfit,
+            tokens=(*self.tokens, *other.tokens),
         )
 
 
@@ -176,6 +184,7 @@ class SourceCoder:
         self.dictionaries = [*self._complete, *self._moved]
         self._contents = contents
         self._numbers = ClassNumbers.of(manifest)
+        self._n_rows = manifest.rows
         self.generalized = [(a, cover) for a, cover in enumerate(self.covers) if cover.attribute.role == "sensitive"]
 
     def nothing(self) -> Compared:
@@ -215,7 +224,11 @@ class SourceCoder:
             numbers, points, hashes = numbers[:, inside], points[inside], hashes[inside]
         boxed = list(zip(self.places, self.covers, strict=True))
         wrong = count_uncovered(numbers, self._numbers, points, boxed)
-        return replace(stated, sums=sum_classes(self._contents.key, hashes, numbers), uncovered=wrong, gone=gone)
+        alone = [(points[:, at : at + 1], one) for at, one in enumerate(boxed if wrong else ())]
+        outside = [one[1].attribute.name for own, one in alone if count_uncovered(numbers, self._numbers, own, [one])]
+        tokens = hash_classes(self._contents.key, hashes, numbers)
+        sums, sampled = RowSums.of(self._contents.key, tokens), tokens[are_sampled(tokens, self._n_rows)]
+        return replace(stated, sums=sums, uncovered=wrong, outside=frozenset(outside), gone=gone, tokens=(sampled,))
 
 
 class PointReader:

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
+from shoal.core.dictionaries import fold_texts
 from shoal.core.kernels import inline_kernel, kernel
-from shoal.verify.reading import encode
+from shoal.verify.reading import SpellingError, encode
 
 MISSING = np.uint64(0x5348_4F41_4C4D_4953)  # the word of a value that is missing
 TEXT = pa.large_string()  # the type in which texts are compared
@@ -67,26 +68,32 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 class Contents:
     """Hashes the values of some columns, row by row, under one random key.
 
-    Two rows hash alike if their values are equal; if they differ they do so with a chance of about 2**-64.
+    Two rows hash alike if their values are equal, or if *fold* is given and their texts have the same normal form; if
+    they differ they do so with a chance of about 2**-64.
     """
 
-    def __init__(self, columns: Sequence[str], kinds: Sequence[pa.DataType], missing: Sequence[str]) -> None:
+    def __init__(
+        self, columns: Sequence[str], kinds: Sequence[pa.DataType], missing: Sequence[str], *, fold: bool = False
+    ) -> None:
         self.key = np.frombuffer(secrets.token_bytes(16), dtype=np.uint64).copy()
         self._columns = tuple(zip(columns, kinds, strict=True))
         self._missing = pa.array(list(missing), type=pa.string())
+        self._fold = fold
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are hashed."""
         return tuple(name for name, _ in self._columns)
 
-    def hashes(self, batch: pa.RecordBatch) -> KeyArray:
-        """Return (n_rows,) hashes of the batch's rows."""
+    def hashes(self, batch: pa.RecordBatch, *, published: bool = False) -> KeyArray:
+        """Return (n_rows,) hashes of the batch's rows; *published* values must have their canonical spelling."""
         rows = np.zeros(batch.num_rows, dtype=np.uint64)
         for name, kind in self._columns:
             column = batch.column(name)
             if is_textual(column.type) or kind == TEXT:
                 values, places = encode(column)
+                if published:
+                    self._demand_canonical(name, values.cast(pa.string()))
                 fold_values(self.key, rows, self.words(name, values).take(places))
             else:
                 fold_values(self.key, rows, _bits(_as_kind(column, kind)))
@@ -107,12 +114,26 @@ class Contents:
         if not is_textual(values.type) and kind != TEXT:
             return np.append(_bits(_as_kind(values, kind)), MISSING)
         texts = values.cast(pa.string())
-        words = self._text_words(texts.cast(TEXT))
+        words = self._text_words((fold_texts(texts) if self._fold else texts).cast(TEXT))
         if kind != TEXT:
             parsed, fits = _parse(texts, kind)
             words[fits] = parsed[fits]
         words[np.asarray(pc.is_in(texts, value_set=self._missing))] = MISSING
         return np.append(words, MISSING)
+
+    def _demand_canonical(self, column: str, texts: pa.Array) -> None:
+        """Raise if a value has another text than the writer's: readers would see a mark, but comparisons would not."""
+        if pc.any(pc.is_in(texts, value_set=self._missing)).as_py():
+            raise SpellingError(f"missing values of {column} are not written as empty fields")
+        kind = self.kind_of(column)
+        if not (pa.types.is_primitive(kind) and not pa.types.is_timestamp(kind)):
+            return
+        try:
+            same = texts.cast(kind).cast(pa.string()).equals(texts)
+        except pa.ArrowInvalid:  # no value of the source has such a text, which is for the comparison to find
+            return
+        if not same:
+            raise SpellingError(f"values of {column} are not written in their canonical form")
 
     def _text_words(self, texts: pa.LargeStringArray) -> KeyArray:
         _, offsets, data = texts.buffers()

@@ -67,6 +67,11 @@ class Covers:
                 covered[self.low[piece] : self.high[piece]] = True
         return int((covered & ~met).sum())
 
+    def widths(self) -> IntArray:
+        """Return (n_labels + 1,) how many codes each label covers; the last one, of unknown texts, covers none."""
+        ends = np.append(0, np.cumsum(self.high - self.low))
+        return np.append(np.diff(ends[self.start]), 0)
+
     def hulls(self) -> tuple[CodeArray, CodeArray, BoolArray]:
         """Return the smallest range around each label, and whether it is wider than the label itself.
 
@@ -362,18 +367,20 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _DATES = re.compile(rf"\[{_DAY}, {_DAY}\]|[<>]= {_DAY}|{_DAY}|{_SPAN.pattern}")
 
 
-def check_readings(attribute: Attribute) -> None:
+def check_readings(attribute: Attribute, *, generalized: bool = False) -> None:
     """Raise CoverError if a label of the attribute contradicts its cover: it is made again from that where it can be.
 
     The name of a group comes from the policy and cannot be made again. Groups of categories must be nested or disjoint,
-    as the nodes of a tree are, and a name that reads like a value covers just that value.
+    as the nodes of a tree are, and a name that reads like a value covers just that value. Only if all values were
+    *generalized* to one level does a group's name cover a single value.
     """
     labels = attribute.labels or {}
     reading = {"number": _number, "date": _date, "prefix": _prefix, "category": _category}[attribute.kind]
     known = {value for cover in labels.values() for value in cover.get("values", ())}
     ends = [[cover[end] for cover in labels.values() if cover.get(end) is not None] for end in ("from", "below")]
     shared: dict[str, Any] = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
-    single = set() if attribute.domain is None else {one for one, of in attribute.domain.labels.items() if of[0] == 1}
+    known_leaves = {} if attribute.domain is None or generalized else attribute.domain.labels
+    single = {one for one, of in known_leaves.items() if of[0] == 1}
     for label, cover in labels.items():
         alone = (
             label in single and "values" in cover and label.strip('"') not in (v.strip('"') for v in cover["values"])

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.dictionaries import fold_text
 from shoal.manifest import Attribute
 
 WIDEST = 2**62  # sums and products stay below this in 64 bits
@@ -144,15 +145,22 @@ def clearly_below(found: FloatArray, limit: FloatArray | float, histograms: Hist
 
 
 def entropies(histograms: Histograms) -> FloatArray:
-    """Return (n_classes,) the entropy of each class in nats."""
-    shares = divide(histograms.count, histograms.sizes[histograms.owner])
+    """Return (n_classes,) the entropy of each class in nats, or the mean of -ln p over the records that are counted.
+
+    Harmless values are in the size of a class, but have no count. If all of them are harmless, it is infinite.
+    """
+    first, owner = histograms.start[:-1], histograms.owner
+    counted = np.add.reduceat(histograms.count, first)
+    none = np.asarray(counted == 0, dtype=np.bool_)
+    weights = divide(histograms.count, np.where(none, 1, counted)[owner])
+    logs = np.log(divide(np.where(histograms.count > 0, histograms.count, 1), histograms.sizes[owner]))
     # Sums of whole numbers do not depend on the order of values, which may be any.
-    terms = np.rint(shares * np.log(shares) * _FIXED_POINT).astype(np.int64)
-    return np.asarray(-np.add.reduceat(terms, histograms.start[:-1]) / _FIXED_POINT, dtype=np.float64)
+    terms = np.rint(weights * logs * _FIXED_POINT).astype(np.int64)
+    return np.where(none, math.inf, -np.add.reduceat(terms, first) / _FIXED_POINT)
 
 
 def entropy_at_least(histograms: Histograms, l: Fraction) -> BoolArray:
-    """Return whether exp(entropy) >= l; ties of counts are settled by n**n >= l**n * product of c**c."""
+    """Return whether exp(entropy) >= l; ties of h counts are settled by n**h >= l**h * product of c**c."""
     found, limit = entropies(histograms), math.log(l)
     if histograms.mixed:
         return np.asarray((np.exp(found) >= float(l) * (1 + _MARGIN)) | (l <= 1), dtype=np.bool_)
@@ -163,6 +171,7 @@ def entropy_at_least(histograms: Histograms, l: Fraction) -> BoolArray:
     known: dict[tuple[int, ...], bool] = {}
     for place in np.flatnonzero(np.abs(found - limit) <= doubt):
         counts = np.sort(histograms.count[histograms.start[place] : histograms.start[place + 1]])
+        counts = np.append(counts, histograms.sizes[place])
         reduced = tuple((counts // math.gcd(*counts.tolist())).tolist())
         if reduced not in known:
             known[reduced] = _settle_entropy(reduced, l)
@@ -170,13 +179,13 @@ def entropy_at_least(histograms: Histograms, l: Fraction) -> BoolArray:
     return holds
 
 
-def _settle_entropy(counts: tuple[int, ...], l: Fraction) -> bool:
-    n = sum(counts)
-    widest = max(n, l.numerator, l.denominator)
+def _settle_entropy(counts: Sequence[int], l: Fraction) -> bool:
+    *counts, n = counts
+    harmful, widest = sum(counts), max(n, l.numerator, l.denominator)
     if n * widest.bit_length() > _EXACT_WORK:
         return False  # too large to settle: refused
     product = math.prod(count**count for count in counts)
-    return bool(n**n * l.denominator**n >= l.numerator**n * product)
+    return bool(n**harmful * l.denominator**harmful >= l.numerator**harmful * product)
 
 
 _TOGETHER = 1 << 20  # numbers that are worked on at a time
@@ -251,9 +260,10 @@ def nodes_of(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, li
         leaves[None] = len(parents)
         parents.append(0)
         heights.append(0)
-    if any(text not in leaves for text in histograms.values):
+    of_form = {text and fold_text(text): node for text, node in reversed(leaves.items())}  # the first spelling's
+    nodes = np.array([of_form.get(text and fold_text(text), -1) for text in histograms.values], dtype=np.int64)
+    if (nodes < 0).any():
         raise CannotCheckError(f"values of {attribute.name!r} are not in its taxonomy")
-    nodes = np.array([leaves[text] for text in histograms.values], dtype=np.int64)
     return nodes, parents, heights
 
 
@@ -283,10 +293,13 @@ def ranks_of(histograms: Histograms, attribute: Attribute) -> IntArray:
             return (0, datetime.datetime.fromisoformat(text).date().toordinal(), text)
         if order is None:
             raise CannotCheckError(f"the manifest has no order for {attribute.name!r}")
-        return (0, order[text] if text in order else moments[_moment(text)], text)
+        form = fold_text(text)
+        return (0, forms[form] if form in forms else moments[_moment(text)], text)
 
+    forms = {fold_text(text): place for text, place in reversed((order or {}).items())}
     try:
-        moments = _moments(order or {}, histograms) if attribute.kind == "category" else {}
+        known = all(text is None or fold_text(text) in forms for text in histograms.values)
+        moments = _moments(order or {}) if attribute.kind == "category" and not known else {}
         keys = [key(text) for text in histograms.values]
     except (KeyError, ValueError):
         raise CannotCheckError(f"values of {attribute.name!r} have no place in its order") from None
@@ -295,10 +308,8 @@ def ranks_of(histograms: Histograms, attribute: Attribute) -> IntArray:
     return ranks
 
 
-def _moments(order: Mapping[str, int], histograms: Histograms) -> dict[datetime.datetime | datetime.time, int]:
+def _moments(order: Mapping[str, int]) -> dict[datetime.datetime | datetime.time, int]:
     """Return the places of times: a file may spell one in another unit, or in another zone, than the order does."""
-    if all(text is None or text in order for text in histograms.values):
-        return {}
     times = [_moment(text) for text in order]
     if len(set(times)) < len(times):
         raise ValueError("two of them are one microsecond")

@@ -12,6 +12,7 @@ import numpy as np
 
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.errors import InputError
+from shoal.core.wording import count_noun
 from shoal.manifest import Attribute
 from shoal.verify.manifest import Manifest
 from shoal.verify.reading import PublishedRows
@@ -36,7 +37,7 @@ def demand_columns(source: Source, names: Sequence[str]) -> None:
     """Raise an InputError unless a source has all columns that a release is compared by."""
     absent = [name for name in names if name not in source.schema.names]
     if absent:
-        raise InputError(f"{source.name} lacks {len(absent)} columns of the release: {', '.join(absent)}")
+        raise InputError(f"{source.name} lacks {count_noun(len(absent), 'column')} of the release: {', '.join(absent)}")
 
 
 def check_rows(n_rows: int, manifest: Manifest) -> Check:
@@ -175,7 +176,7 @@ class _Column:
 def check_figures(manifest: Manifest, labels: LabelCounts) -> list[Check]:
     """Compare every figure with the rows; skipped where a label covers values that the policy did not list."""
     figures = manifest.written.utility
-    if figures is None:
+    if figures is None or not manifest.rows:  # an empty release fails another check
         return []
     attributes = [attribute for attribute in manifest.attributes if attribute.role != "insensitive"]
     unlisted = [attribute.name for attribute in attributes if attribute.boxed and attribute.domain is None]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import fold_text
 from shoal.manifest import Attribute
 from shoal.verify.exact import WIDEST, CannotCheckError, Histograms, check_size
 from shoal.verify.promises import Found, Promise, count_covered, count_only, evaluate, find_model, worst_of
@@ -206,7 +207,7 @@ def induce_frequencies(histograms: Histograms, attribute: Attribute, weights: Ma
 
 
 def _spread(value: str | None, attribute: Attribute, weights: Mapping[str, float] | None) -> dict[str | None, Fraction]:
-    """Return how one record with this published value spreads over base values."""
+    """Return how one record with this published value spreads over base values, all spellings of one being one."""
     if value is None:
         return {_MISSING: Fraction(1)}
     cover = (attribute.labels or {}).get(value)
@@ -215,9 +216,9 @@ def _spread(value: str | None, attribute: Attribute, weights: Mapping[str, float
     under: list[str | None] = list(cover.get("values", ()))
     if cover.get("missing"):
         under.append(_MISSING)
-    if len(under) == 1:
-        return {under[0]: Fraction(1)}
-    amounts = {leaf: _weigh(leaf, weights) for leaf in under}
+    amounts = {None if leaf is _MISSING else fold_text(leaf): _weigh(leaf, weights) for leaf in under}
+    if len(amounts) == 1:
+        return {next(iter(amounts)): Fraction(1)}
     total = sum(amounts.values())
     if not total:
         raise CannotCheckError(f"a label of {attribute.name!r} covers no value that has a weight")

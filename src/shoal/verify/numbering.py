@@ -153,16 +153,16 @@ class LabelReader:
 class ValueReader:
     """Numbers the values of a sensitive attribute in the order in which they are met.
 
-    Values that are equal in the type *kind* are one, however they are spelled, and so are all that mean missing: else
-    a release could make one value look like several.
+    Values that are equal in the type *kind* or in their normal form are one, however they are spelled, and so are all
+    that mean missing: else a release could make one value look like several.
 
     >>> reader = ValueReader(pa.float64(), ["?"])
-    >>> reader.read(*encode(pa.array(["1", "1.0", None, "?", "2"]))).tolist(), reader.texts
-    ([0, 0, 1, 1, 2], ['1', None, '2'])
+    >>> reader.read(*encode(pa.array(["1", "1.0", None, "?", "2", "a", "A "]))).tolist(), reader.texts
+    ([0, 0, 1, 1, 2, 3, 3], ['1', None, '2', 'a'])
     """
 
     def __init__(self, kind: pa.DataType, missing: Sequence[str]) -> None:
-        self._contents = Contents([_VALUE], [kind], missing)
+        self._contents = Contents([_VALUE], [kind], missing, fold=True)
         self._codes: dict[int, int] = {}  # word of a value -> its number
         self.texts: list[str | None] = []  # how each number's value is spelled where it is first met
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, create_model
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.dictionaries import fold_text
 from shoal.manifest import Attribute, Listed, ManifestError, NotNegative, Positive, StrictEntry, read_entry
 from shoal.verify import exact
 from shoal.verify.exact import equal_distance, hierarchical_distance, largest_product, measure_ordered
-from shoal.verify.uniqueness import estimate_share
 
 GROUP = "shoal.promises"  # of entry points
 _MOST_LIMITS = 100_000  # of a curve psi; whoever writes a larger l into a manifest wants the checker to be busy
@@ -76,30 +76,71 @@ def _count_sizes(promise: Promise, classes: exact.Histograms, _: Attribute | Non
     return classes.sizes >= promise.whole("k"), classes.sizes.astype(np.float64)
 
 
+def _find_harmful(promise: Promise, classes: exact.Histograms) -> BoolArray:
+    """Return (n_values,) whether the policy does not call each value harmless; a missing value never is."""
+    harmless = frozenset(map(fold_text, promise.parameters["harmless"]))
+    if not harmless:
+        return np.ones(classes.n_values, dtype=np.bool_)
+    if len(classes.values) != classes.n_values:
+        raise exact.CannotCheckError("joint values have no names that could be harmless")
+    return np.array([value is None or fold_text(value) not in harmless for value in classes.values])
+
+
+def _keep_harmful(promise: Promise, classes: exact.Histograms) -> exact.Histograms:
+    """Return the classes with no records of harmless values, which the sizes still count."""
+    if not promise.parameters["harmless"]:
+        return classes
+    return replace(classes, count=np.where(_find_harmful(promise, classes)[classes.value], classes.count, 0))
+
+
 def _count_values(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
-    kinds = np.diff(classes.start)
-    return kinds >= promise.whole("l"), kinds.astype(np.float64)
+    kinds, first = np.diff(classes.start).astype(np.float64), classes.start[:-1]
+    if promise.parameters["harmless"] and classes.people is not None:
+        # People may have several values: those values count that are needed to give everybody one.
+        counts, owner = classes.rank()[0], classes.owner
+        before = np.cumsum(counts) - counts
+        needed = before - before[first][owner] < classes.sizes[owner]
+        kinds = np.add.reduceat(needed.astype(np.float64), first)
+    some = np.logical_or.reduceat(_find_harmful(promise, classes)[classes.value], first)
+    return (kinds >= promise.whole("l")) | ~some, np.where(some, kinds, classes.total)
 
 
 def _limit_largest(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
-    holds = exact.at_most(classes.largest, classes.sizes, 1 / promise.fraction("l"), share=True)
-    return holds, exact.divide(classes.sizes, classes.largest)
+    largest = _keep_harmful(promise, classes).largest
+    holds = exact.at_most(largest, classes.sizes, 1 / promise.fraction("l"), share=True)
+    some = largest > 0
+    return holds, np.where(some, exact.divide(classes.sizes, np.where(some, largest, 1)), classes.total)
 
 
 def _limit_entropy(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
-    return exact.entropy_at_least(classes, promise.fraction("l")), np.exp(exact.entropies(classes))
+    kept, first = _keep_harmful(promise, classes), classes.start[:-1]
+    if promise.parameters["harmless"]:  # people who are counted may have several values, of which one is the worst
+        several = np.add.reduceat(classes.count, first) > classes.sizes if classes.people is not None else first < 0
+        rarer = several[kept.owner] & (kept.count < kept.largest[kept.owner])
+        kept = replace(kept, count=np.where(rarer, 0, kept.count))
+    found = np.exp(exact.entropies(kept))
+    return exact.entropy_at_least(kept, promise.fraction("l")), np.where(np.isinf(found), classes.total, found)
 
 
 def _limit_recursively(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
-    l, first = promise.whole("l"), classes.start[:-1]
-    counts, rank = classes.rank()
-    largest, tail = counts[first], np.add.reduceat(np.where(rank >= l - 1, counts, 0), first)
+    l, first, harmful = promise.whole("l"), classes.start[:-1], _find_harmful(promise, classes)[classes.value]
+    order = np.lexsort((~harmful, -classes.count, classes.owner))
+    counts, rank = classes.count[order], np.arange(order.shape[0]) - classes.start[classes.owner]
+    # (n_classes,) y: the rank of the most frequent harmful value, beyond all ranks if there is none
+    y = np.minimum.reduceat(np.where(harmful[order], rank, order.shape[0]), first)
+    at_y = rank == y[classes.owner]
+    largest = np.add.reduceat(np.where(at_y, counts, 0), first)
+    # Definition 4.3: the values from the l-th on if y is before it; otherwise from the one before it, without y
+    later = np.where((y < l - 1)[classes.owner], rank >= l - 1, (rank >= l - 2) & ~at_y)
+    tail = np.add.reduceat(np.where(later if l > 1 else rank >= 0, counts, 0), first)
+    if promise.parameters["harmless"] and classes.people is not None:
+        tail = tail - (np.add.reduceat(counts, first) - classes.sizes)  # nobody counts twice in it
     some = tail > 0
-    reached = np.full(largest.shape[0], math.inf)
+    reached = np.where(largest > 0, math.inf, 0.0)
     reached[some] = exact.divide(largest[some], tail[some])
-    holds = np.full(largest.shape[0], l == 1, dtype=np.bool_)
+    holds = np.asarray((largest == 0) | (l == 1))
     if l > 1:
-        holds[some] = exact.at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
+        holds[some] |= exact.at_most(largest[some], tail[some], promise.fraction("c"), strict=True)
     return holds, reached
 
 
@@ -119,7 +160,7 @@ def psi_limits(promise: Promise) -> list[Fraction]:
 def _limit_most_frequent(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
     tau, limits, first = promise.fraction("tau"), psi_limits(promise), classes.start[:-1]
     l = len(limits)
-    counts, rank = classes.rank()
+    counts, rank = _keep_harmful(promise, classes).rank()
     holds = np.ones(first.shape[0], dtype=np.bool_)
     reached = np.zeros(first.shape[0], dtype=np.float64)
     top = np.zeros_like(classes.sizes)
@@ -135,8 +176,9 @@ def _limit_most_frequent(promise: Promise, classes: exact.Histograms, _: Attribu
 
 
 def _limit_share_and_size(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
-    holds = exact.at_most(classes.largest, classes.sizes, promise.fraction("alpha"))
-    return holds & (classes.sizes >= promise.whole("k")), exact.divide(classes.largest, classes.sizes)
+    largest = _keep_harmful(promise, classes).largest
+    holds = exact.at_most(largest, classes.sizes, promise.fraction("alpha"))
+    return holds & (classes.sizes >= promise.whole("k")), exact.divide(largest, classes.sizes)
 
 
 def _limit_gain(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
@@ -144,7 +186,8 @@ def _limit_gain(promise: Promise, classes: exact.Histograms, _: Attribute | None
     classes = exact.widen(classes, classes.total * int(classes.sizes.max()))
     whole, total, first = classes.whole[classes.value], classes.total, classes.start[:-1]
     bottom = classes.sizes[classes.owner] * whole
-    top = np.maximum(classes.count * total - bottom, 0)
+    harmful = _find_harmful(promise, classes)[classes.value]
+    top = np.where(harmful, np.maximum(classes.count * total - bottom, 0), 0)
     gain = exact.divide(top, bottom)
     holds = exact.at_most(top, bottom, promise.fraction("beta"))
     if promise.parameters["enhanced"]:
@@ -157,9 +200,10 @@ def _limit_change(promise: Promise, classes: exact.Histograms, _: Attribute | No
     top = classes.count * classes.total
     bottom = classes.sizes[classes.owner] * classes.whole[classes.value]
     change = np.abs(np.log(exact.divide(top, bottom)))
-    change[top == bottom] = 0.0
-    reached = np.maximum.reduceat(change, classes.start[:-1])
-    reached[np.diff(classes.start) < classes.n_values] = math.inf
+    harmful, first = _find_harmful(promise, classes), classes.start[:-1]
+    change[(top == bottom) | ~harmful[classes.value]] = 0.0
+    reached = np.maximum.reduceat(change, first)
+    reached[np.add.reduceat(harmful[classes.value].astype(np.int64), first) < harmful.sum()] = math.inf
     return exact.clearly_below(reached, float(promise.fraction("delta")), classes), reached
 
 
@@ -186,11 +230,13 @@ def _limit_harmful(promise: Promise, classes: exact.Histograms, _: Attribute | N
 def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int) -> list[list[int]]:
     """Return for each value the numbers of its harmful items; a missing value is an item of its own.
 
+    Items with the same normal form are one.
+
     >>> promise = Promise("confidence-bounding", {"most": 0.2, "harmless": ["none"], "separator": ";"}, None)
     >>> harmful_items(promise, ["none", "gout", "flu; gout", None], 4)
     [[], [0], [1, 0], [2]]
     """
-    harmless, separator = frozenset(promise.parameters["harmless"]), promise.parameters["separator"]
+    harmless, separator = frozenset(map(fold_text, promise.parameters["harmless"])), promise.parameters["separator"]
     if not harmless and separator is None:
         return [[value] for value in range(n_values)]
     if len(values) != n_values:
@@ -199,8 +245,9 @@ def harmful_items(promise: Promise, values: Sequence[str | None], n_values: int)
     found = []
     for value in values:
         items: list[str | None] = [value]
-        if value is not None and separator is not None:
-            items = list(dict.fromkeys(item for part in value.split(separator) if (item := part.strip())))
+        if value is not None:
+            parts = [value] if separator is None else [part for part in value.split(separator) if part.strip()]
+            items = list(dict.fromkeys(map(fold_text, parts)))
         found.append([number.setdefault(item, len(number)) for item in items if item is None or item not in harmless])
     return found
 
@@ -260,13 +307,6 @@ def _limit_unique(promise: Promise, classes: exact.Histograms, _: Attribute | No
     return _of_all(classes, Fraction(unique, classes.total), promise.fraction("fraction"))
 
 
-def _limit_unique_in_population(promise: Promise, classes: exact.Histograms, _: Attribute | None) -> Found:
-    share = estimate_share(classes.sizes, float(promise.fraction("sample_fraction")), promise.parameters["model"])
-    if share is None:
-        raise exact.CannotCheckError("the model has no estimate for this release")
-    return _of_all(classes, Fraction(share) * (1 + Fraction(exact.ROUNDING)), promise.fraction("fraction"))
-
-
 def _of_all(classes: exact.Histograms, share: Fraction, limit: Fraction) -> Found:
     """Return for each class what all of them together make of a limit."""
     n = classes.sizes.shape[0]
@@ -292,12 +332,10 @@ _NAME = Annotated[str, Field(min_length=1)]
 _CURVE = Annotated[Listed[float], AfterValidator(_check_curve)]
 _DISTANCE = Literal["equal", "ordered", "hierarchical"]
 _BELOW_1 = Annotated[float, Field(ge=0, lt=1)]
-_RULE = Literal["dankar", "pitman", "snb", "zayatz"]
-_OF_POPULATION = {"fraction": (_BELOW_1, ...), "sample_fraction": (_PART, ...), "model": (_RULE, "dankar")}
 _K_OF_POPULATION = {"k": (_K, ...), "population": (_NAME, ...)}
 _PRESENCE = {"min": (_UNIT, 0), "max": (_UNIT, ...), "population": (_NAME, ...)}
 _TAU = {"tau": (_PART, ...), "l": (_TWO, ...), "psi": (_CURVE, None), "weights": (dict[str, NotNegative], None)}
-_HARM = {"most": (_PART, ...), "harmless": (Listed[str], ()), "separator": (_NAME, None)}
+_HARM = {"harmless": (Listed[str], ())}
 _ALL_OF_PSI = (lambda given: given["psi"] is None or len(given["psi"]) == given["l"], "'psi' does not have l numbers")
 _IN_ORDER = (lambda given: given["min"] <= given["max"], "'min' is greater than 'max'")
 
@@ -306,20 +344,19 @@ MODELS: Mapping[str, Model] = {
     "profitability": Model({"gain": (Positive, ...), "cost": (Positive, ...)}, _limit_attacks, "sizes"),
     "average-risk": Model({"risk": (_PART, ...)}, _limit_classes, "table"),
     "sample-uniqueness": Model({"fraction": (_BELOW_1, ...)}, _limit_unique, "table"),
-    "population-uniqueness": Model(_OF_POPULATION, _limit_unique_in_population, "table"),
     "column-frequency": Model({"k": (_K, ...)}, _refuse, "parts", min),
     "k-map": Model(_K_OF_POPULATION, _count_population, "population", min),
     "delta-presence": Model(_PRESENCE, _limit_presence, "population", demands=(_IN_ORDER,)),
-    "distinct-l-diversity": Model({"l": (_K, ...)}, _count_values, worst=min),
-    "simple-l-diversity": Model({"l": (_FROM_1, ...)}, _limit_largest, worst=min),
-    "entropy-l-diversity": Model({"l": (_FROM_1, ...)}, _limit_entropy, worst=min),
-    "recursive-cl-diversity": Model({"c": (Positive, ...), "l": (_K, ...)}, _limit_recursively),
-    "tau-l-diversity": Model(_TAU, _limit_most_frequent, labels=True, demands=(_ALL_OF_PSI,)),
+    "distinct-l-diversity": Model({"l": (_K, ...), **_HARM}, _count_values, worst=min),
+    "simple-l-diversity": Model({"l": (_FROM_1, ...), **_HARM}, _limit_largest, worst=min),
+    "entropy-l-diversity": Model({"l": (_FROM_1, ...), **_HARM}, _limit_entropy, worst=min),
+    "recursive-cl-diversity": Model({"c": (Positive, ...), "l": (_K, ...), **_HARM}, _limit_recursively),
+    "tau-l-diversity": Model({**_TAU, **_HARM}, _limit_most_frequent, labels=True, demands=(_ALL_OF_PSI,)),
     "t-closeness": Model({"t": (NotNegative, ...), "distance": (_DISTANCE, "equal")}, _limit_distance),
-    "alpha-k-anonymity": Model({"alpha": (_PART, ...), "k": (_K, ...)}, _limit_share_and_size, mixes=False),
-    "beta-likeness": Model({"beta": (Positive, ...), "enhanced": (bool, False)}, _limit_gain),
-    "delta-disclosure": Model({"delta": (Positive, ...)}, _limit_change),
-    "confidence-bounding": Model(_HARM, _limit_harmful),
+    "alpha-k-anonymity": Model({"alpha": (_PART, ...), "k": (_K, ...), **_HARM}, _limit_share_and_size, mixes=False),
+    "beta-likeness": Model({"beta": (Positive, ...), "enhanced": (bool, False), **_HARM}, _limit_gain),
+    "delta-disclosure": Model({"delta": (Positive, ...), **_HARM}, _limit_change),
+    "confidence-bounding": Model({"most": (_PART, ...), "separator": (_NAME, None), **_HARM}, _limit_harmful),
     # of releases by an agency's plan, and of these only; agreed.py asks the plan
     "l-delta-diversity": Model({"l": (_K, ...), "delta": (Positive, ...)}, _refuse, "plan"),
     "k-delta-anonymity": Model({"k": (_K, ...), "delta": (Positive, ...)}, _refuse, "plan"),

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, CodeArray
+from shoal.core.arrays import BoolArray, CodeArray, IntArray
 from shoal.core.errors import InputError
+from shoal.core.kernels import kernel
 from shoal.sources.base import ahead, read_ahead
 from shoal.verify.result import Check
 
@@ -36,6 +38,10 @@ BATCH = 1 << 18  # rows
 _BLOCK, _SHORT_BLOCK = 16 << 20, 1 << 16  # bytes of a CSV file that are parsed at a time; to know its columns only
 _CODES = pa.dictionary(pa.int32(), pa.string())
 _FORMULAS = (r"[=@\t\r]", r"[+-].*[(|!\"']")  # what a spreadsheet may run, from its first character on
+
+
+class SpellingError(ValueError):
+    """A file has another form than the writer gives it; the message says which, and quotes no value."""
 
 
 class PublishedRows(ABC):
@@ -131,6 +137,62 @@ def _drop_guards(column: pa.Array) -> pa.Array:
     return pc.if_else(pc.or_(*guarded), pc.utf8_slice_codeunits(column, 1), column)
 
 
+_SPECIAL = (b'"', b"\r", b"=", b"@", b"\t", b"(", b"|", b"!", b"'")
+_START, _PLAIN, _QUOTED, _CLOSED = range(4)  # where a scan of a CSV file is: in which part of a field
+
+
+@kernel
+def _scan_fields(block: NDArray[np.uint8], state: IntArray, allow_empty: bool) -> bool:
+    """Whether all fields of a block are as the writer writes them; *state* holds where the last block ended.
+
+    Lines end with LF. Quotes enclose only texts with a comma, a quote or a line end, and empty texts if there are any.
+    A text that a spreadsheet may run begins with a single quote. The names of columns in the first line have none.
+    """
+    where, needed, size, signed, line = state[0], state[1], state[2], state[3], state[4]
+    for byte in block:
+        text = byte
+        if where == _QUOTED:
+            if byte == 34:  # a quote, which ends the field or is doubled
+                where = _CLOSED
+                continue
+            if byte in (44, 13, 10):
+                needed = 1
+        elif where == _CLOSED and byte == 34:
+            where, needed = _QUOTED, 1
+        elif byte in (44, 10):
+            if where == _CLOSED and not needed and (size > 0 or not allow_empty):
+                return False
+            where, needed, size, signed = _START, 0, 0, 0
+            line += byte == 10
+            continue
+        elif byte == 34 and where == _START:
+            where = _QUOTED
+            continue
+        elif byte in (13, 34) or where == _CLOSED:
+            return False
+        else:
+            where = _PLAIN
+        if line > 0 and ((size == 0 and text in (61, 64, 9, 13)) or (signed and text in (40, 124, 33, 34, 39))):
+            return False
+        signed = (size == 0 and text in (43, 45)) or (size > 0 and signed)
+        size += 1
+    state[0], state[1], state[2], state[3], state[4] = where, needed, size, signed, line
+    return True
+
+
+def is_canonical_csv(path: Path, *, allow_empty: bool) -> bool:
+    """Whether the bytes of a CSV file are those that the writer writes for its fields."""
+    state, ended = np.zeros(5, dtype=np.int64), False
+    with path.open("rb") as file:
+        while block := file.read(1 << 20) + file.readline():
+            ended = block.endswith(b"\n")
+            if state[0] == _START and ended and not any(byte in block for byte in _SPECIAL):
+                state[4] = 1  # most blocks have nothing to look at
+            elif not _scan_fields(np.frombuffer(bytearray(block), dtype=np.uint8), state, allow_empty):
+                return False
+    return bool(state[0] == _START and state[4]) and ended
+
+
 class ParquetRows(PublishedRows):
     """Rows of a Parquet file, text with the dictionaries that the file itself holds."""
 
@@ -205,6 +267,8 @@ def read_labelled(public: Path) -> pa.Table | None:
 
 def report_unreadable(fault: BaseException) -> Check:
     """Return the failed check of a file that cannot be read."""
+    if isinstance(fault, SpellingError):
+        return Check("spelling", False, str(fault))
     # The text of such an error can quote the row it failed on, so only its kind is named.
     return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 FALSE_ALARM = 1e-12  # the chance with which a check of something random may fail an honest release
 
@@ -17,7 +17,8 @@ class Check:
     name: str
     ok: bool
     detail: str
-    done: bool = True  # False: it was left out, for something that it needs was not given
+    done: bool = True  # False: something that it needs was not given
+    required: bool = False  # whether the verdict is incomplete if the check was not done
 
     @classmethod
     def of(cls, name: str, fault: object, good: str) -> Check:
@@ -26,7 +27,8 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in the words of JSON."""
-        return {"name": self.name, "ok": self.ok, "detail": self.detail, **({} if self.done else {"done": False})}
+        found = {"name": self.name, "ok": self.ok, "detail": self.detail}
+        return found if self.done else {**found, "done": False, "required": self.required}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class CheckedGuarantee:
     ok: bool
     detail: str
     counts: str | None = None  # the people that it is about: a unit or a household; None: records
+    partly: bool = False  # only what records show of it was checked
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in the words of JSON; an infinite value, which JSON lacks, becomes null."""
@@ -52,6 +55,7 @@ class CheckedGuarantee:
             "achieved": finite,
             "ok": self.ok,
             "detail": self.detail,
+            **({"partly": True} if self.partly else {}),
         }
 
 
@@ -75,7 +79,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The answer: verified only if every check and every guarantee held, and something is promised if it must be."""
+    """The answer: verified only if every check and every guarantee held, and something is promised if it must be.
+
+    The verdict is incomplete if nothing failed, but a required check lacked an input.
+    """
 
     checks: tuple[Check, ...]
     guarantees: tuple[CheckedGuarantee, ...]
@@ -83,24 +90,48 @@ class Verification:
     may_promise_nothing: bool = False  # of a method that publishes values as they are, or nobody's
 
     @property
-    def verified(self) -> bool:
-        """Whether nothing at all speaks against the release, and it has a promise or needs none."""
+    def verdict(self) -> Literal["verified", "failed", "incomplete"]:
+        """The answer in one word."""
         promises = bool(self.guarantees) or self.may_promise_nothing
-        kept = all(promise.ok for promise in self.guarantees)
-        return promises and kept and bool(self.checks) and all(check.ok for check in self.checks)
+        if not promises or not self.checks or self.failures:
+            return "failed"
+        return "incomplete" if self.unchecked else "verified"
+
+    @property
+    def verified(self) -> bool:
+        """Whether the verdict is *verified*."""
+        return self.verdict == "verified"
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Return the sentences of all that failed, checks first."""
+        """The sentences of everything that failed, checks first."""
         return tuple(
             [f"{check.name}: {check.detail}" for check in self.checks if not check.ok]
             + [f"{promise.model}: {promise.detail}" for promise in self.guarantees if not promise.ok]
         )
 
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """The sentences of required checks that lacked an input."""
+        return tuple(f"{check.name}: {check.detail}" for check in self.checks if check.required and not check.done)
+
+    @property
+    def unshown(self) -> tuple[str, ...]:
+        """The sentences of guarantees of which public files show a part."""
+        return tuple(f"{one.model}: {one.detail}" for one in self.guarantees if one.partly and one.ok)
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """The failures or, if nothing failed, what was not checked."""
+        return self.failures or self.unchecked or self.unshown
+
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``shoal verify --json`` prints."""
+        """Return the answer of ``shoal verify --json``."""
         return {
             "verified": self.verified,
+            "verdict": self.verdict,
+            "message": "verified as far as public files show" if self.verified and self.unshown else self.verdict,
+            "unchecked": [*self.unchecked, *self.unshown],
             "guarantees": [promise.as_dict() for promise in self.guarantees],
             "claims": [claim.as_dict() for claim in self.claims],
             "checks": [check.as_dict() for check in self.checks],

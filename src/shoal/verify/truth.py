@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import kernel
-from shoal.verify.contents import Contents, RowSums, fold_values
+from shoal.core.wording import count_noun
+from shoal.verify.contents import Contents, fold_values
 from shoal.verify.covers import Covers
 from shoal.verify.form import demand_columns
 from shoal.verify.manifest import Manifest
@@ -164,12 +165,12 @@ class ClassNumbers:
         return inside and bool(((numbers > 0) == (numbers[0] > 0)).all())
 
 
-def sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
-    """Add up rows by the hashes of their contents and (n_columns, n_rows) the numbers of their classes."""
+def hash_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> KeyArray:
+    """Return (n_rows,) tokens: hashes of the contents of rows and (n_columns, n_rows) the numbers of their classes."""
     rows = hashes.copy()
     for column in numbers:
         fold_values(key, rows, np.ascontiguousarray(column).view(np.uint64))
-    return RowSums.of(key, rows)
+    return rows
 
 
 @kernel
@@ -220,8 +221,17 @@ def check_values(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator
     for cover, found in zip(covers, met, strict=True):
         if cover.attribute.role == "sensitive":
             name, absent = cover.attribute.name, cover.unmet(found)
-            detail = f"labels of {name} cover {absent} values that no source row has"
+            detail = f"labels of {name} cover {count_noun(absent, 'value')} that no source row has"
             yield Check("values", not absent, detail if absent else f"all values that labels of {name} cover occur")
+
+
+def report_unassigned() -> Check:
+    """Return the check that was not done because the witness is missing."""
+    why = (
+        "not checked: internal/witness.parquet is not there, so nothing shows in which class each source row is, nor "
+        "whether the values beside its labels are its own"
+    )
+    return Check("assignment", True, why, done=False, required=True)
 
 
 def judge_truth(manifest: Manifest, false_rows: int = 0) -> Check:

@@ -30,7 +30,7 @@ from shoal.verify.form import check_figures
 from shoal.verify.items import check_items, unfold_source
 from shoal.verify.manifest import Manifest, check_account, check_drawn, may_promise_nothing, read_manifest
 from shoal.verify.passes import Given, Means, Populations
-from shoal.verify.people import check_one_each
+from shoal.verify.people import check_one_each, find_changed
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.techniques.checking import check_averages, check_techniques, recompute_source
 from shoal.verify.truth import Witness
@@ -52,30 +52,12 @@ def verify(
     spark: SparkSession | None = None,
     public_key: bytes | None = None,
 ) -> Verification:
-    """Check a written release, believing nothing but its bytes.
-
-    >>> import pyarrow as pa, shoal
-    >>> people = pa.table({"age": [31, 32, 46, 47], "illness": ["flu", "cold", "flu", "cold"]})
-    >>> policy = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
-    ...           "privacy": [{"k-anonymity": {"k": 2}}]}
-    >>> folder = getfixture("tmp_path") / "out"
-    >>> _ = shoal.anonymize(people, policy, out=folder)
-    >>> shoal.verify(folder, source=people).verified
-    True
-
-    *folder* is what ``shoal anonymize`` wrote or the public folder in it. With the *source*, whatever
-    ``shoal.open_source`` can open, truthfulness is checked too, by ``internal/witness.parquet``; where that is not
-    there, as far as rows can be matched. *populations* gives the tables that k-map and delta-presence name in their
-    parameters. *memory*, in bytes, is what the process may use: a release whose classes need more is read in several
-    passes. Without it there is no limit. With *spark*, a session, its workers check what they can see: a Parquet
-    release, and a source that was opened on Spark. With the *public_key* of the data holder, PEM, the manifest must be
-    signed by it.
-    """
+    """Check a written release, except for its pages: see ``shoal.reports.verifying``."""
     public = reading.public_folder(Path(folder))
     original = _open_original(source)
     text = read_json(public / "manifest.json")
     content = text.encode()
-    checks = [*check_recorded(public, content), *check_signature(public, content, public_key)]
+    checks = check_written(public, content, public_key, with_source=original is not None)
     try:
         manifest = read_manifest(unpack_labels(parse_json(text)), with_file=True)
     except ManifestError as fault:
@@ -115,7 +97,7 @@ def _verify_files(
             plan = read_plan(public / agreed.file, agreed)
         for file in files:
             _require_plain(public / file.file)
-            checks.append(check_hygiene(public / file.file, file))
+            checks.append(check_hygiene(public / file.file, file, manifest.missing_tokens))
         rows = _open(public / files[0].file, files[0], manifest, spark)
         path, labelled = None, None
         if given.source is not None:
@@ -222,11 +204,14 @@ def _verify(
             from shoal.verify.sliced.checking import verify_sliced
 
             found = verify_sliced(rows, manifest, covers, source, given.witness, given.progress)
+            if find_changed(manifest):
+                refused = "a promise about values that techniques changed by chance cannot be checked in parts"
+                checks.append(Check("true values", False, refused))
         else:
             found = verify_classes(rows, manifest, covers, given)
         checks += found.checks
         if found.guarantees is not None:
-            checks += check_defended(rows, manifest, given)
+            checks += check_defended(rows, manifest, covers, given)
             checks += _check_changed(rows, manifest, covers, original, source)
             checks += check_figures(manifest, found.labels)
     except CoverError as fault:
@@ -322,9 +307,11 @@ def check_digest(path: Path, data: DataFile) -> Check:
     return Check("digest", same, detail)
 
 
-def check_hygiene(path: Path, data: DataFile) -> Check:
+def check_hygiene(path: Path, data: DataFile, missing: Sequence[str]) -> Check:
     """The file carries the rows and nothing about where they came from."""
     found = _parquet_leftovers(path) if data.format == "parquet" else _csv_leftovers(path)
+    if not found and data.format == "csv" and not reading.is_canonical_csv(path, allow_empty="" not in missing):
+        found = ["is not written in the canonical form: line ends, quotes, or quotes before formulas differ"]
     detail = "the data file " + ", ".join(found) if found else "the data file holds rows only"
     return Check("hygiene", not found, detail)
 
@@ -389,6 +376,19 @@ def read_json(path: Path) -> str:
         raise InputError(f"{path.name} cannot be read: {type(error).__name__}") from None
 
 
+def check_written(public: Path, content: bytes, key: bytes | None, *, with_source: bool) -> list[Check]:
+    """Check that the manifest is the one that was written; a release that is being written has no proof of it yet."""
+    checks = [*check_recorded(public, content), *check_signature(public, content, key)]
+    staged = public.name == "unverified" and (public.parent / "internal").is_dir()
+    if not staged and not any(check.done for check in checks):
+        why = (
+            "not checked: whether this is the manifest that was written, with all its guarantees and parameters, is "
+            "shown by internal/evidence.json next to public/, or by a signature and its public key"
+        )
+        checks.append(Check("recorded", True, why, done=False, required=with_source))
+    return checks
+
+
 def check_recorded(public: Path, content: bytes) -> list[Check]:
     """Compare the manifest with the digest in ``internal/evidence.json``, if that lies beside the public folder."""
     path = public.parent / "internal" / "evidence.json"
@@ -400,8 +400,8 @@ def check_recorded(public: Path, content: bytes) -> list[Check]:
         evidence = None
     if not isinstance(evidence, dict) or not isinstance(evidence.get("manifest", {}), dict):
         return [Check("recorded", False, "internal/evidence.json cannot be read")]
-    if "manifest" not in evidence:
-        return [Check("recorded", True, "internal/evidence.json has no digest of the manifest", done=False)]
+    if "manifest" not in evidence:  # an earlier version wrote it
+        return []
     same = evidence["manifest"].get("sha256") == hashlib.sha256(content).hexdigest()
     is_it = "is" if same else "is not"
     return [Check("recorded", same, f"the manifest {is_it} the one that internal/evidence.json was written with")]

@@ -58,6 +58,7 @@ BAD_CAMPAIGNS = {
     "unknown promise": {"promise": "k-anonymity"},
     "entropy from an estimate": {"promise": "entropy-l-delta-diversity", "eta": 0.1},
     "gathered for entropy": {"promise": "entropy-l-delta-diversity", "arrangement": "gathered"},
+    "linked records for values": {"records": "linked"},
     "l above the values": {"l": 5},
     "huge l": {"l": 10**30},
     "delta of zero": {"delta": 0},

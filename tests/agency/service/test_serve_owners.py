@@ -47,8 +47,10 @@ def test_a_release_is_registered_once_however_often_it_is_sent(world: Any) -> No
     other = campaign.owner.call("POST", place, campaign.release())
     assert other.status == 201
     assert other.json["id"] != first.json["id"]
-    second = world.caller("owner").call("POST", place, body)  # the files of one owner are not those of another
-    assert second.status in (201, 409), second
+    readme = {**body, "files": {**body["files"], "README.md": "0" * 64}}
+    for theirs in (body, readme):  # the data of one owner is not another's, whatever files are added to it
+        refused = world.caller("owner").call("POST", place, theirs)
+        assert (refused.status, refused.json["error"]["code"]) == (409, "not_yours"), refused
     client = world.caller("client")
     other_campaign = world.campaign("planned")
     for each in (campaign, other_campaign):
@@ -172,6 +174,19 @@ def test_what_remains_of_a_target_is_linked_from_counts(world: Any, agreed_error
         answer = world.agency.call("POST", place, {"target": wrong})
         assert answer.status == 422, wrong
         assert "zaphod" not in agreed_error(answer)["message"]
+
+
+def test_records_for_linked_releases_are_promised_to_remain(world: Any) -> None:
+    statements, needed = [], []
+    for records in ("paper", "linked"):
+        campaign = world.campaign("planned", promise="k-delta-anonymity", k=20, records=records)
+        needed.append(campaign.document()["records"])
+        statements.append(world.agency.call("GET", f"{campaign.path}/guarantee?releases=3").json["statement"])
+    remain = "has at least 20 records, and keeps so many whichever of them somebody links"
+    assert [remain in statement for statement in statements] == [False, True]
+    assert "does not fail its part" not in statements[1]
+    assert "except with probability 0.03" in statements[1]
+    assert needed[0] != needed[1]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,34 @@ def test_a_client_reads_what_was_approved_and_nothing_else(world: Any, agreed_er
     assert again.call("GET", f"{campaign.path}/guarantee").status == 200
 
 
+@pytest.mark.parametrize(
+    ("asked", "short"),
+    [
+        ({"l": 2, "delta": 0.1}, []),
+        ({"l": 1.5, "delta": 0.5}, []),
+        ({}, []),
+        ({"l": 3}, ["l = 3 was asked for; the campaign promises l-delta-diversity with 2"]),
+        ({"delta": 0.05}, ["delta = 0.05 was asked for; the campaign promises 0.1"]),
+    ],
+)
+def test_what_a_client_asks_for_is_compared_with_the_campaign(world: Any, asked: Any, short: list[str]) -> None:
+    campaign, client = world.campaign(l=2, delta=0.1), world.caller("client")
+    made = client.call("POST", "/v1/requests", {"purpose": "x", "campaign": campaign.id, **asked})
+    assert (made.status, made.json["shortfall"]) == (201, short)
+    free = client.call("POST", "/v1/requests", {"purpose": "x", "attributes": ["age"], **asked})
+    assert free.json["shortfall"] == []
+    decision = {"state": "approved", "campaign": campaign.id}
+    decided = world.agency.call("POST", f"/v1/requests/{free.json['id']}/decision", decision)
+    assert decided.json["shortfall"] == short
+    assert [entry["shortfall"] for entry in client.call("GET", "/v1/requests").json["items"]] == [short, short]
+
+
+def test_a_number_of_records_promises_no_values(world: Any) -> None:
+    campaign, client = world.campaign(promise="k-delta-anonymity", k=5), world.caller("client")
+    made = client.call("POST", "/v1/requests", {"purpose": "x", "campaign": campaign.id, "l": 2})
+    assert made.json["shortfall"] == ["l = 2 was asked for; the campaign promises k-delta-anonymity with 5"]
+
+
 def test_owners_and_the_agency_see_all_requests_and_clients_their_own(world: Any) -> None:
     campaign, clients = world.campaign("planned"), [world.caller("client") for _ in range(2)]
     for client in clients:

@@ -47,7 +47,7 @@ def test_other_commands_read_databases(shoal, database, policy, tmp_path):
     source = database.table("patients")
     done = shoal("audit", source, "-p", policy, "--population", source, "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    done = shoal("init", source)
+    done = shoal("init", source, "-o", "-")
     assert done.returncode == 0
     assert "table 'patients'" in done.stdout
     assert shoal("anonymize", source, "-p", policy, "-o", "out").returncode == 0
@@ -72,7 +72,7 @@ def test_the_password_shows_nowhere(shoal, postgresql, cluster, policy, tmp_path
         ("anonymize", source.replace("postgresql", "mysql"), "-p", policy, "-o", "out4"),
         ("anonymize", source.replace("127.0.0.1", "127.0.0.1:1:1"), "-p", policy, "-o", "out4"),
         ("audit", source, "-p", policy),
-        ("init", source),
+        ("init", source, "-o", "-"),
         ("init", source, "-o", "draft.yaml", "--json"),
         ("verify", "out", "--source", source + "x"),
         ("attack", "out", "--source", source, "--control", source + "x"),

@@ -212,6 +212,12 @@ def test_a_table_gets_to_a_signed_off_download(shape: str, person, tmp_path: Pat
         assert all(
             detail.startswith("not checked: people are counted with internal/witness.parquet") for detail in refused
         )
-    else:
-        assert checked.returncode == 0, checked.stdout + checked.stderr
+    else:  # with the source, the checks that need internal/ are left undone, and no other one
+        stated = json.loads(checked.stdout)
+        assert (checked.returncode, stated["verdict"]) == (4, "incomplete"), checked.stdout + checked.stderr
+        assert all(one["ok"] for one in (*stated["checks"], *stated["guarantees"]))
+        assert {one["name"] for one in stated["checks"] if one.get("required")} == {"recorded", "assignment"}
+        alone = shoal("verify", folder, "--json")
+        assert alone.returncode == 0, alone.stdout + alone.stderr
+        assert json.loads(alone.stdout)["verdict"] == "verified"
     assert not {"patient_id", "customer_id", "respondent_id", "person_id", "lab_01"} & set(manifest["attributes"])

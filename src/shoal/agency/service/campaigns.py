@@ -31,8 +31,9 @@ _REQUEST = select(
         column.label("campaign") if column.name == "campaign_id" else column
         for column in _requests.c
         if column.name != "token_id"
-    )
-)
+    ),
+    *(_table.c[name].label(f"campaign_{name}") for name in ("model", "least", "delta")),
+).select_from(_requests.outerjoin(_table, _requests.c.campaign_id == _table.c.id))
 _ENTRY = select(
     *(
         column.label("order") if column.name == "point_order" else column
@@ -290,4 +291,16 @@ def _read_request(connection: Connection, request: int) -> dict[str, Any]:
 
 
 def _read_entry(found: Mapping[Any, Any]) -> dict[str, Any]:
-    return {**found, "attributes": json.loads(found["attributes"])}
+    own = {name: value for name, value in found.items() if not name.startswith("campaign_")}
+    return {**own, "attributes": json.loads(found["attributes"]), "shortfall": _find_shortfall(found)}
+
+
+def _find_shortfall(found: Mapping[Any, Any]) -> list[str]:
+    """Return what a client asked for and its campaign does not promise."""
+    model, least, delta = (found[f"campaign_{name}"] for name in ("model", "least", "delta"))
+    short, l = [], found["l"]
+    if model and l is not None and (model != "l-delta-diversity" or l > least):
+        short.append(f"l = {l:g} was asked for; the campaign promises {model} with {least:g}")
+    if model and found["delta"] is not None and found["delta"] < delta:
+        short.append(f"delta = {found['delta']:g} was asked for; the campaign promises {delta:g}")
+    return short

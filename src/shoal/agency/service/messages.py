@@ -27,7 +27,7 @@ LARGEST = 2**53 - 1  # that every reader of JSON keeps exactly
 State = Literal["draft", "collecting", "planned", "closed"]
 Order = Literal["lexicographic", "hilbert", "taxonomy"]
 Arrangement = Literal["contiguous", "gathered", "independent"]
-Records = Literal["paper", "tight"]
+Records = Literal["paper", "tight", "linked"]
 Model = Literal["l-delta-diversity", "k-delta-anonymity", "entropy-l-delta-diversity"]
 Basis = Literal["checked from counts", "declared by its owner"]  # nothing else is ever said of a release
 CHECKED: Basis = "checked from counts"
@@ -123,6 +123,8 @@ class NewCampaign(Received):
             raise ValueError("l is more than the sensitive column has values")
         if not usual and self.arrangement != "contiguous":
             raise ValueError("the classes of this promise are contiguous; arrangements are for l-delta-diversity")
+        if self.records == "linked" and not of_records:
+            raise ValueError("records for linked releases are for k-delta-anonymity")
         if self.eta and not (usual or of_records):
             raise ValueError("an eta above 0 cannot be carried through to entropies")
         return self
@@ -304,6 +306,7 @@ class AccessRequest(NewRequest):
     reason: str
     at: str
     decided_at: str | None
+    shortfall: list[str]  # l and delta that were asked for and that the campaign does not promise
 
 
 class PlanSummary(Sent):

@@ -78,6 +78,7 @@ def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages
             number, declared = found
             visit.outcome = response.status_code = 200
         else:
+            _refuse_others(connection, campaign, visit.holder.name, said.data.sha256)
             if connection.execute(select(func.count()).select_from(_table).where(*same)).scalar_one() >= limit:
                 raise conflict(f"there are {limit:,} releases of this owner already", "limit_reached")
             made = _table.insert().values({**visit.owner_columns(campaign), **values}).returning(_table.c.id)
@@ -86,6 +87,13 @@ def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages
                 _link(visit, connection, campaign, counts, promise["classes"])
         visit.subject = f"/v1/campaigns/{campaign}/releases/{number}"
     return {"id": number, "basis": messages.DECLARED if declared else messages.CHECKED}
+
+
+def _refuse_others(connection: Connection, campaign: int, owner: str, data: str) -> None:
+    """Refuse a data file that another owner registered in this campaign, whatever the other files are."""
+    theirs = _table.c.campaign_id == campaign, _table.c.owner != owner, _table.c.files.contains(data)
+    if connection.execute(select(_table.c.id).where(*theirs).limit(1)).first() is not None:
+        raise conflict("another owner registered this data file; register a release of your own records", "not_yours")
 
 
 def _check_counts(
@@ -215,7 +223,8 @@ def _entry(found: Mapping[Any, Any]) -> dict[str, Any]:
 def _read_promise(connection: Connection, campaign: int) -> dict[str, Any]:
     """Return the numbers of a planned campaign and its plan that releases must have."""
     planned, plans = schema.campaigns, schema.plans
-    asked = select(planned.c.model, planned.c.least, planned.c.delta, plans.c.digest, plans.c.records, plans.c.classes)
+    of_plan = plans.c.digest, plans.c.records, plans.c.classes
+    asked = select(planned.c.model, planned.c.least, planned.c.delta, planned.c.records.label("kind"), *of_plan)
     return dict(
         connection.execute(asked.select_from(planned.join(plans)).where(planned.c.id == campaign)).mappings().one()
     )
@@ -291,15 +300,19 @@ def _describe_linked(l: int, checked: int, declared: int) -> str:
 def _describe_planned(number: int, promise: Mapping[str, Any], delta: Fraction) -> str:
     """Say what is promised of releases to come."""
     several = "one release" if number == 1 else f"{number:,} releases"
+    linked = promise["kind"] == "linked"
     always = "A release that is verified before it is published, as shoal agency apply does, does not fail its part."
     if delta == 1:
         return f"Of {several} by this plan nothing is promised beforehand: their deltas sum to 1 or more. {always}"
     keeps = {
         "l-delta-diversity": "whichever of them somebody links, at least {0:g} sensitive values remain for everybody",
-        "k-delta-anonymity": "every class of each has at least {0:g} records",
+        "k-delta-anonymity": "every class of each has at least {0:g} records"
+        + ", and keeps so many whichever of them somebody links" * linked,
         "entropy-l-delta-diversity": "every class of each is at least as varied as {0:g} equally frequent values",
     }[promise["model"]].format(promise["least"])
     return (
         f"If there are {several} by this plan, {keeps}, except with probability {float(delta)} at most. This rests on "
-        f"records that are independent draws from the distribution that was planned with. {always}"
+        "records that are independent draws from the distribution that was planned with."
+        + f" {always}"
+        * (not linked)  # what remains of linked ones, no single release shows
     )

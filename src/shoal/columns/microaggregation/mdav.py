@@ -21,7 +21,7 @@ from shoal.columns.microaggregation.tree import (
 )
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError, UnreachableError
-from shoal.core.kernels import inline_kernel, kernel, places_ascending
+from shoal.core.kernels import count_pairs, inline_kernel, kernel, places_ascending
 from shoal.core.progress import Step
 
 RANK_AGAIN = 4  # times as many points as there were have been looked at: a new ranking is cheaper
@@ -146,14 +146,14 @@ def find_farthest_from_centre(tree: Tree, rest: Rest, ranks: Ranks, n_left: int)
 UNITS = 2.0**20  # of one standard deviation; coordinates are whole numbers of them, so that sums are exact
 BLOCK_RECORDS = 125_000
 MOST_NEIGHBOURS = 20_000  # groups that are looked at for each
+GROWTH = 128  # each round adds at least a share 1/GROWTH to the records of a failing group
 
 
 def group_means(column: FloatArray, grouping: Grouping) -> FloatArray:
     """Return (n_groups,) the mean of each group, to the last digit the same for every order of the rows."""
     in_order = np.asarray(column, dtype=np.float64)[np.lexsort((column, grouping.group))]
     sizes = grouping.sizes
-    means: FloatArray = np.add.reduceat(in_order, np.cumsum(sizes) - sizes) / sizes
-    return means
+    return np.asarray(np.add.reduceat(in_order, np.cumsum(sizes) - sizes) / sizes)
 
 
 def group_medians(column: FloatArray, grouping: Grouping) -> FloatArray:
@@ -161,8 +161,7 @@ def group_medians(column: FloatArray, grouping: Grouping) -> FloatArray:
     order = np.lexsort((column, grouping.group))
     sizes = grouping.sizes
     middle = np.cumsum(sizes) - sizes + (sizes - 1) // 2
-    medians: FloatArray = np.asarray(column, dtype=np.float64)[order[middle]]
-    return medians
+    return np.asarray(column[order[middle]], dtype=np.float64)
 
 
 def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
@@ -173,13 +172,11 @@ def group_modes(codes: CodeArray, grouping: Grouping) -> CodeArray:
     [2, 2]
     """
     n_codes = int(codes.max()) + 1
-    pairs, counts = np.unique(grouping.group.astype(np.int64) * n_codes + codes, return_counts=True)
-    group, code = np.divmod(pairs, n_codes)
-    overall = np.bincount(codes, minlength=n_codes)
-    order = np.lexsort([code, -overall[code], -counts, group])
-    first = np.searchsorted(group[order], np.arange(grouping.n_groups))
-    modes: CodeArray = code[order[first]].astype(np.int32)
-    return modes
+    code = np.lexsort([-np.arange(n_codes), np.bincount(codes)])  # the last one wins
+    rank = np.argsort(code)
+    pairs = count_pairs(grouping.group, grouping.n_groups, codes, n_codes, np.ones(len(codes), dtype=np.int64))
+    best = np.maximum.reduceat(pairs.records * n_codes + rank[pairs.second], pairs.start[:-1])
+    return np.asarray(code[best % n_codes], dtype=np.int32)
 
 
 def sum_squares(space: Space, grouping: Grouping) -> tuple[float, float]:
@@ -207,11 +204,12 @@ def _around(space: Space, group: CodeArray, n_groups: int) -> float:
 
 
 def join_groups(space: Space, grouping: Grouping, failing: BoolArray, *, most: int = MOST_NEIGHBOURS) -> Grouping:
-    """Return fewer groups: of the (n_groups,) *failing* ones each goes together with one whose centre is nearest.
+    """Return fewer groups: each *failing* one of (n_groups,) is joined with the group whose centre is nearest.
 
-    Pairs are made, one after the other, of groups that are still by themselves: both together may suffice, and no
-    group swallows all that is around it. At least one pair is made unless there is one group only. Of more than
-    *most* groups only those are looked at whose numbers are nearest: number them so that near ones are near.
+    Only groups that are still alone are joined, one after the other, usually two: both together may suffice, and no
+    group swallows its whole neighbourhood. A large group takes several small ones, because single ones would change
+    its values too little. At least two groups are joined unless there is only one. Among more than *most* groups only
+    those with similar numbers are candidates: number groups by nearness.
     """
     group = grouping.group[space.order]
     sizes = grouping.sizes
@@ -222,31 +220,30 @@ def join_groups(space: Space, grouping: Grouping, failing: BoolArray, *, most: i
     within = Grouping(group, grouping.n_groups)
     for j, codes in enumerate(space.categories.T):
         categories[:, j] = group_modes(codes, within)
-    partner = _partners(Points(numbers, categories, space.first_value, space.unequal), failing, most)
-    both = np.minimum(partner, np.arange(grouping.n_groups))
-    number: CodeArray = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int32)
-    return Grouping(number[grouping.group], int(number.max()) + 1)
+    centres = Points(numbers, categories, space.first_value, space.unequal)
+    first, number = np.unique(_join(centres, sizes, failing, most), return_inverse=True)
+    return Grouping(number.reshape(-1)[grouping.group].astype(np.int32), len(first))
 
 
 @kernel
-def _partners(centres: Points, failing: BoolArray, most: int) -> IntArray:
-    """Return (n_groups,) the group that each one is paired with, or itself."""
+def _join(centres: Points, sizes: IntArray, failing: BoolArray, most: int) -> IntArray:
+    """Return (n_groups,) the group that each one goes together with, or itself."""
     n_groups = len(failing)
-    partner = np.arange(n_groups)
+    joined = np.full(n_groups, -1, dtype=np.int64)
     for group in range(n_groups):
-        if not failing[group] or partner[group] != group:
-            continue
         begin = max(min(group - most // 2, n_groups - most), 0)
-        best, least = -1, np.inf
-        for other in range(begin, min(begin + most, n_groups)):
-            if other == group or partner[other] != other:
-                continue
-            distance = record_distance(centres, group, other)
-            if distance < least:
-                best, least = other, distance
-        if best >= 0:
-            partner[group], partner[best] = best, group
-    return partner
+        gained, best = 0, group
+        while failing[group] and GROWTH * gained < sizes[group] and best >= 0 and (gained > 0 or joined[group] < 0):
+            best, least = -1, np.inf
+            for other in range(begin, min(begin + most, n_groups)):
+                if other != group and joined[other] < 0:
+                    distance = record_distance(centres, group, other)
+                    if distance < least:
+                        best, least = other, distance
+            if best >= 0:
+                joined[group] = joined[best] = group
+                gained += sizes[best]
+    return np.where(joined < 0, np.arange(n_groups), joined)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -388,8 +385,7 @@ def _scale(column: FloatArray, weight: float) -> FloatArray:
     deviation = float(np.sqrt(np.mean((in_order - mean) ** 2)))
     if deviation == 0.0:
         return np.zeros(len(column))
-    scaled: FloatArray = np.rint((column - mean) / deviation * (UNITS * np.sqrt(weight))) + 0.0
-    return scaled
+    return np.asarray(np.rint((column - mean) / deviation * (UNITS * np.sqrt(weight))) + 0.0)
 
 
 def _unequal(column: CodeArray, weight: float) -> float:

@@ -77,6 +77,8 @@ def refuse_larger(policy: Policy, source: Source, budget: Budget, n_cells: int, 
         reason = "a model that counts a population looks at all of it at once"
     elif policy.counted_units:
         reason = "people who have records in several regions are counted at once"
+    elif policy.true_values:
+        reason = "models also judge the values before a technique, which are counted in memory"
     elif agreed:
         reason = "a plan that was agreed on is applied to all records at once"
     elif changes_before(source, policy.names("quasi")):

@@ -24,8 +24,9 @@ from shoal.engines.local import CountedCells, LocalEngine, SampledCells
 from shoal.engines.regions.budget import MOST_FILES, Budget, estimate_memory
 from shoal.engines.regions.routing import RegionCounts, RegionFiles, Router
 from shoal.engines.regions.tree import RegionTree, cut_regions
-from shoal.methods.base import refuse_unreachable
-from shoal.models.base import ClassHistograms
+from shoal.methods.base import refuse_method, refuse_unreachable
+from shoal.methods.withholding import hide_withheld
+from shoal.models.base import ClassHistograms, ValueModel
 from shoal.plan.cells import Run, RunStack
 from shoal.plan.plan import Assignment, Dealer, Plan
 from shoal.plan.problem import Problem, Requirement
@@ -69,12 +70,11 @@ class RegionPlanner:
             quasi = [key_ranges(one.taxonomy, lo, hi) for one, lo, hi in lo_hi]
             ranges = [np.unique(keys).astype(np.int64) for keys in quasi]
         numbers = RowNumbers.of(counted, problem, plan, quasi)
-        labelled = numbers.list_labelled(plan, problem.cells.counts) if self.policy.method.defends_labels else ()
+        labelled = numbers.list_labelled(plan, problem.cells.counts)
         sizes_before = counted.class_sizes(self.policy.names("quasi"))
         findings = Findings.of(self.policy, problem, plan, ranges, labelled)
-        return PlannedRegion(
-            findings.measure_region(problem, plan, sizes_before), counted.run, plan.assignment, numbers, waiting
-        )
+        findings = findings.measure_region(self.policy, problem, plan, sizes_before)
+        return PlannedRegion(findings, counted.run, plan.assignment, numbers, waiting)
 
     def _count(self, region: Settled, waiting: Waiting) -> CountedCells:
         """Reduce the rows of a region to its cells."""
@@ -94,7 +94,7 @@ class RegionPlanner:
     def _plan(self, problem: Problem, rng: np.random.Generator) -> Plan:
         method = self.policy.method
         try:
-            plan = method.plan(problem, rng, Silent())
+            plan = hide_withheld(lambda asked: method.plan(asked, rng, Silent()), problem)
         except UnreachableError as error:
             if self._as_values:
                 raise
@@ -148,9 +148,7 @@ class Division:
         """Grow the trees of all attributes, and cut the sample."""
         trees = make_trees(looked, policy)
         sample = encode_cells(looked.sample, policy, trees).problem
-        refusal = policy.method.refuses(sample)
-        if refusal is not None:
-            raise UnreachableError(f"method {policy.method.name}: {refusal}")
+        refuse_method(policy.method, sample)
         tree = cut_regions(
             sample,
             looked.share,
@@ -306,19 +304,22 @@ def _hold_as_class(leaves: list[int], counts: RegionCounts, problem: Problem, ge
         whole = requirement.whole(problem.cells.counts)
         if requirement.model.holds(ClassHistograms(size, values), whole)[0]:
             continue
-        if not (generalizes and _holds_generalized(requirement, size, problem)):
+        if values is None or not (generalizes and _holds_generalized(requirement, size, values, problem)):
             return False
     return True
 
 
-def _holds_generalized(requirement: Requirement, size: IntArray, problem: Problem) -> bool:
-    """Whether so many records meet a requirement if all publish the root for their sensitive value.
+def _holds_generalized(requirement: Requirement, size: IntArray, values: IntArray, problem: Problem) -> bool:
+    """Whether records with these true values meet a requirement if all publish the root for their sensitive value.
 
-    Models that do not know generalized values forbid that.
+    Models without a definition for generalized values forbid that.
     """
-    if requirement.place is None or not problem.may_generalize(requirement.place):
+    model, whole = requirement.model, requirement.whole(problem.cells.counts)
+    if requirement.place is None or not problem.may_generalize(requirement.place) or not isinstance(model, ValueModel):
+        return False
+    if not model.holds_true(ClassHistograms(size, values), whole)[0]:
         return False
     weights = requirement.induce(problem.cells.counts).weights
     unit = int(weights.sum())
     generalized = ClassHistograms(size * unit, (size * weights)[np.newaxis], unit=unit)
-    return bool(requirement.model.holds(generalized, requirement.whole(problem.cells.counts))[0])
+    return bool(model.holds(generalized, whole)[0])

@@ -52,9 +52,15 @@ class Ledger:
         return self._look()[0]
 
     def choose(self, asked: str | None) -> str:
-        """Return the population that is meant: the one asked for, or the only one."""
+        """Return the population that is meant: the one asked for, or the only one.
+
+        A new name that differs from a known one by case, blanks or separators only is an error.
+        """
         known = list(self.populations())
         if asked is not None:
+            for name in known if asked not in known else ():
+                if _fold(name) == _fold(asked):
+                    raise UsageError(f"{self.path} has no population {asked!r}; did you mean {name!r}?")
             return asked
         if len(known) > 1:
             names = ", ".join(map(repr, known))
@@ -200,6 +206,12 @@ class Ledger:
         return [found[kind] for kind in kinds]
 
 
+def _fold(population: str) -> str:
+    from shoal.linking.space import fold_name  # loads linking, which a known name does not need
+
+    return fold_name(population)
+
+
 def _seal(previous: str, *record: str) -> str:
     """Return the SHA-256 by which a record that was changed, exchanged or taken out is found."""
     return hashlib.sha256(json.dumps([previous, *record]).encode()).hexdigest()
@@ -216,7 +228,7 @@ def _entry(row: dict[str, Any], settled: dict[str, Any] | None) -> records.Entry
 
 def _evaluation(row: dict[str, Any]) -> records.Evaluation:
     values = {name: value for name, value in row.items() if name not in ("number", "seal", "population")}
-    return records.Evaluation(**values | {name: tuple(row[name]) for name in ("releases", "attributes")})
+    return records.Evaluation(**values | {name: tuple(row[name]) for name in ("releases", "attributes", "joined")})
 
 
 @dataclass(slots=True)
@@ -272,7 +284,7 @@ def _settle(path: Path, entry: records.Entry) -> None:
 APPLICATION = 0x53484F4C  # "SHOL", by which files of others are told apart
 PATIENCE = 30.0  # seconds to wait for another run that is writing
 
-FORM = 3  # of the tables; rows are sealed, so that those of another form cannot be brought to this one
+FORM = 4  # of the tables; rows are sealed, so that those of another form cannot be brought to this one
 TABLES = {
     "record": "kind TEXT, number INTEGER, content TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (kind, number)",
     "piece": "entry INTEGER, name TEXT, place INTEGER, content BLOB NOT NULL, PRIMARY KEY (entry, name, place)",

@@ -93,7 +93,8 @@ def standing(evaluations: Iterable[Evaluation]) -> Standing:
 
 def remaining(entry: Entry, evaluations: Standing, counting: set[int]) -> int | None:
     """Return the least that any evaluated set with this release leaves to anybody; None if that is not known."""
-    own = [each for each in evaluations.values() if entry.number in each.releases and {*each.releases} <= counting]
+    sets = [each for each in evaluations.values() if each.sensitive and {*each.releases} <= counting]
+    own = [each for each in sets if entry.number in each.releases]
     if any(each.problem is not None for each in own):
         return None
     return min((each.l for each in own if each.l is not None), default=None)
@@ -133,11 +134,14 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
             found = kept.get((sensitive, chosen))
             if found is None or not _lasts(found) or not attributes <= {*found.attributes}:
                 return None
-            if found.floor == floor:
+            if not sensitive or found.floor == floor:
                 return found
             # How many people are below this floor was not counted then.
             kept_by_all = found.l is None or found.l >= floor
-            return replace(found, floor=floor, below=0 if kept_by_all else None)
+            exposed = found.exposed if found.promised else 0
+            if found.difference is not None and found.difference < floor:
+                exposed = max(found.exposed, 1)
+            return replace(found, floor=floor, below=0 if kept_by_all else None, exposed=exposed)
 
         linked = evaluate(Question(releases, floor, None, people, recall), progress)
     fresh = [each for one in linked for each in one.evaluations if not each.at]

@@ -213,7 +213,7 @@ def add(
     people = None if source is None else open_source(source, reading)
     verification = verify(release.folder, source=people, progress=progress)
     if not verification.verified:
-        raise VerificationError("the release was not entered: " + "; ".join(verification.failures))
+        raise VerificationError("the release was not entered: " + "; ".join(verification.objections))
     _refuse_known(options, release.folder)
     home = release.folder.parent if release.folder.name == PUBLIC else release.folder
     entered = enter(options, release, home, people, "added", progress)
@@ -243,7 +243,7 @@ def refusal(said: Sequence[str], linked: Sequence[AttributeLinkage], earlier: Se
     if any(each.unlinked for one in linked for each in one.failing):
         fixes.append(
             "say in the policy what an attribute was called before (same_as), or accept there that it is not linked "
-            f"(finding {UNLINKED}, with a reason)"
+            f"(finding {UNLINKED} about the column, or about none for class sizes, with a reason)"
         )
     if not linked:
         fixes.append("ask for a smaller epsilon, or set the budget with `shoal ledger budget`")
@@ -265,7 +265,7 @@ def notes(population: str, known: Sequence[str], sensitive: Sequence[str]) -> li
         nearest = did_you_mean(population, known)
         said.append(f"{population!r} is a new population, which is linked with no earlier release{nearest}")
     if not sensitive:
-        said.append("the release has no sensitive attribute, so there was nothing to link")
+        said.append("the release has no sensitive attribute, so only class sizes and tokens were compared")
     return said
 
 
@@ -275,10 +275,11 @@ def find_unlinked(linked: Sequence[AttributeLinkage], earlier: Sequence[Entry]) 
     for one in linked:
         pairs = [each for each in one.evaluations if each.unlinked and len(each.releases) == 2]
         said = "; ".join(describe_set(each, _name_releases(each, earlier)) for each in pairs[:MOST_TOLD])
-        text = f"What earlier releases and this one together disclose about {one.column} is not known: {said}."
+        about = (one.column,) if one.column else ()
+        text = f"Earlier releases and this one together may disclose {one.column or 'who a record belongs to'}: {said}."
         fix = "Give the column's earlier name (same_as), write values in the same way, or leave the column out."
         if pairs:
-            found.append(Finding(UNLINKED, "high", (one.column,), text, fix, pairs[0].accepted))
+            found.append(Finding(UNLINKED, "high", about, text, fix, pairs[0].accepted))
     return tuple(found)
 
 
@@ -296,7 +297,12 @@ def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
     elif each.l is None:
         said.append("nobody can be in all of them; if they are about the same people, values are written differently")
     most = "" if each.basis != "classes" else "up to "
-    if each.l is not None and each.l < each.floor:
+    if not each.sensitive and each.l is not None:
+        alone = f", {each.alone:,} of them alone" if each.alone else ""
+        who = "no one" if each.l >= each.floor else f"{each.below:,} of {each.people:,} people"
+        joined = "".join(f" and {name!r}" for name in each.joined)
+        said.append(f"{who} {verb} be among fewer than {each.floor:,} people who share all classes{joined}{alone}")
+    elif each.l is not None and each.l < each.floor:
         least = f"at worst with {each.l}" if each.exact else f"with no fewer than {each.l}"
         who = "some" if each.below is None else f"{most}{each.below:,}"
         values = f"fewer than {each.floor:,} values of {each.sensitive!r}"
@@ -305,6 +311,12 @@ def describe_set(each: Evaluation, named: str, verb: str = "can") -> str:
         said.append(
             f"{most}{each.unkept:,} of {each.people:,} people {verb} be believed to have one value of "
             f"{each.sensitive!r} with up to {each.belief:.2f}, where {each.promised} was promised"
+        )
+    if each.exposed:
+        who, least = count_noun(each.exposed, "person", "people"), count_noun(each.difference or 0, "value")
+        said.append(
+            f"subtracting classes of one from classes of the other {verb} expose {who}, at worst with {least} of "
+            f"{each.sensitive!r}"
         )
     if not said:
         said.append(f"everybody is left with at least {count_noun(each.l or 0, 'value')} of {each.sensitive!r}")

@@ -15,17 +15,20 @@ from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.errors import InputError, ShoalError, UsageError
 from shoal.core.progress import Progress, Step
 from shoal.core.wording import join_words
-from shoal.linking.beliefs import BeliefJudge, Promised
-from shoal.linking.kernels import stack_counts
+from shoal.linking.beliefs import DISTINCT, BeliefJudge, Promised
+from shoal.linking.ledger.comparing import OccupiedClasses, count_sharing, subtract_classes
 from shoal.linking.ledger.records import Basis, Evaluation, Terms
-from shoal.linking.linkable import Linkable
+from shoal.linking.linkable import Linkable, encode_column, read_columns
 from shoal.linking.linking import judge_classes, link_classes
-from shoal.linking.reading import explain_changes, read_linkables, refuse_common_tokens
-from shoal.linking.space import Space, fold_name
+from shoal.linking.reading import explain_changes, find_common_tokens, read_linkables
+from shoal.linking.space import Candidacy, Space, fold_name
+from shoal.release.forms.base import read_form
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 
 EXHAUSTIVE = 7  # of so many releases, every set is looked at
+PEOPLE = ""  # in place of a sensitive attribute: how many people share their classes
+_SIZES = ("k-anonymity", "alpha-k-anonymity", "k-delta-anonymity")  # models that guarantee a class size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +55,14 @@ class Held:
             found[form] = name
         return found
 
+    @property
+    def k(self) -> int | None:
+        """The class size that it guarantees; None if it guarantees none, or has no classes of whole records."""
+        sizes = [one["parameters"]["k"] for one in self.manifest["guarantees"] if one["model"] in _SIZES]
+        return max(sizes) if sizes and read_form(self.manifest).whole_records else None
+
     def accepts(self, sensitive: str) -> str | None:
-        """Return why its owner accepts that it is not linked by a sensitive attribute; None: nobody does."""
+        """Return why its owner accepts that it is not linked by a column, or by people; None: nobody does."""
         reasons = {fold_name(self.terms.same_as.get(name, name)): why for name, why in self.terms.accepted.items()}
         return reasons.get(sensitive)
 
@@ -136,11 +145,32 @@ def evaluate(question: Question, progress: Progress) -> list[AttributeLinkage]:
         if sensitive in published:
             with progress.step(f"linking {sensitive}", unit="sets") as step:
                 found.append(_OneAttribute(question, sensitive, quasi - {sensitive}, step).link())
-    return found
+    sized = [each.number for each in question.releases if each.k is not None]
+    if len(sized) > 1 and question.newest in (None, *sized):
+        with progress.step("linking classes", unit="sets") as step:
+            found.append(_JointClasses(question, PEOPLE, quasi, step).link())
+    return [*found, *_find_tokens(question)]
+
+
+def _find_tokens(question: Question) -> list[AttributeLinkage]:
+    """Return for each column of tokens the pairs of releases whose rows it joins, which no class prevents."""
+    found: dict[str, list[Evaluation]] = {}
+    for first, second in combinations(question.releases, 2):
+        pair = first.number, second.number
+        if question.newest in (None, *pair):
+            for column, reason in find_common_tokens(first.manifest, second.manifest).items():
+                accepted = second.accepts(fold_name(second.terms.same_as.get(column, column)))
+                one = Evaluation(pair, column, (column,), "classes", question.floor, None, 0, 0, 0, False)
+                one = replace(one, problem=f"they have {reason}", accepted=accepted)
+                found.setdefault(column, []).append(one)
+    return [AttributeLinkage(column, column, tuple(each), 0, 0, True) for column, each in found.items()]
 
 
 class _OneAttribute:
     """The evaluation of all sets for one sensitive attribute, which is known by its normal form."""
+
+    smallest = 1  # releases of a set
+    searches = True  # whether the set that leaves least is found among all
 
     def __init__(self, question: Question, sensitive: str, quasi: set[str], step: Step) -> None:
         self._question, self._form, self._step = question, sensitive, step
@@ -148,8 +178,8 @@ class _OneAttribute:
         self._columns = {
             number: each.names()[sensitive] for number, each in by_number.items() if sensitive in each.names()
         }
-        self._sensitive = next(iter(self._columns.values()))
-        self._members = {number: each for number, each in by_number.items() if sensitive in each.names("sensitive")}
+        self._sensitive = next(iter(self._columns.values()), PEOPLE)
+        self._members = {number: each for number, each in by_number.items() if self._has(each)}
         self._told = {number: quasi & {*each.names("quasi", "insensitive")} for number, each in self._members.items()}
         self._read: dict[int, Linkable] = {}
         self._promised: dict[int, list[Promised]] = {}
@@ -166,6 +196,10 @@ class _OneAttribute:
                 named = f"release {each.number}" if each.number else "this release"
                 self._unread[number] = str(error).replace(str(each.folder), named)
 
+    def _has(self, each: Held) -> bool:
+        """Whether a release is linked."""
+        return self._form in each.names("sensitive")
+
     def _read_release(self, each: Held) -> None:
         """Read a release as far as it can be: without quasi-identifiers that were changed."""
         own = {name: form for form, name in each.names().items() if form in self._told[each.number]}
@@ -173,16 +207,17 @@ class _OneAttribute:
         if changed:
             self._partly[each.number] = "; ".join(changed.values())
         known = {name for name in own if name not in changed}
-        column = self._columns[each.number]
+        column = self._columns.get(each.number, PEOPLE)
         (linkable,), _ = read_linkables([each.folder], sensitive=column, known=lambda _: known)
         columns = tuple(replace(one, name=own[one.name]) for one in linkable.columns)
-        self._promised[each.number] = Promised.read(each.manifest, column)
+        self._promised[each.number] = Promised.read(each.manifest, column) if column else []
         self._read[each.number] = replace(linkable, columns=columns)
 
     def link(self) -> AttributeLinkage:
         question = self._question
         numbers = tuple(self._members)
         sets = sets_among(numbers, question.newest) if question.newest in (None, *numbers) else []
+        sets = [chosen for chosen in sets if len(chosen) >= self.smallest]
         answers = {chosen: question.known(self._sensitive, chosen, self._attributes(chosen)) for chosen in sets}
         found = [answer for answer in answers.values() if answer is not None]
         by_people = []
@@ -202,7 +237,8 @@ class _OneAttribute:
             more, below, covered = self._for_people(by_people)
             found += more
         found += [self._problem(chosen, reason) for chosen, reason in self._find_unlinked()]
-        complete = is_complete(len(numbers)) or (covered == {*numbers} and not any(self._promised.values()))
+        searched = self.searches and covered == {*numbers} and not self._list_promises(numbers, shares=True)
+        complete = is_complete(len(numbers)) or searched
         below = max([below, *(each.below or 0 for each in found)])
         people = max([each.people for each in found], default=0)
         column = self._columns.get(question.newest or 0, self._sensitive)
@@ -227,17 +263,40 @@ class _OneAttribute:
                 return [self._problem(sets[0], str(error))], 0, set()
             each = [self._for_people([chosen]) for chosen in sets]  # some of them may go together
             return [one for found, _, _ in each for one in found], max(below for _, below, _ in each), set()
-        anyset = left.anyset(question.floor, question.newest)
+        anyset = left.anyset(question.floor, question.newest) if self.searches else None
         chosen = [*sets]
         if anyset is not None and anyset.worst not in set(sets):
             chosen.append(anyset.worst)
         found = []
         for one in chosen:
-            least, linked, low = left.count(one, question.floor)
-            answer = self._evaluation(one, question.basis, least, left.people, linked, low)
-            found.append(self._believe(answer, space, left.find_places(one), partial(left.judge, space, one)))
+            try:
+                found.append(self._for_set(one, left, space))
+            except ShoalError as error:
+                found.append(self._problem(one, str(error)))
             self._step.advance(1)
         return found, 0 if anyset is None else anyset.below, {*numbers}
+
+    def _for_set(self, chosen: Set, left: LeftToPeople, space: Space) -> Evaluation:
+        """Evaluate one set for the people."""
+        least, linked, low = left.count(chosen, self._question.floor)
+        places = left.find_places(chosen)
+        answer = self._evaluation(chosen, self._question.basis, least, left.people, linked, low)
+        answer = self._believe(answer, space, places, partial(left.judge, space, chosen))
+        if len(chosen) != 2 or not linked or not all(self._read[number].classes for number in chosen):
+            return answer
+        one, other = (self._occupy(number, left, space) for number in chosen)
+        judge = BeliefJudge(self._list_promises(chosen), space.values, space.tables[places].sum(axis=0))
+        exposed, least = subtract_classes(one, other, left.rows, self._question.floor, judge)
+        return replace(answer, exposed=exposed, difference=least)
+
+    def _occupy(self, number: int, left: LeftToPeople, space: Space) -> OccupiedClasses:
+        (place,) = left.find_places((number,))
+        return OccupiedClasses.of(left.found[place], space.releases[place], self._read[number].records, left.rows)
+
+    def _list_promises(self, chosen: Set, *, shares: bool = False) -> list[Promised]:
+        """Return what releases promise about the attribute's values, or only what they promise about shares."""
+        promised = [one for number in chosen for one in self._promised.get(number, ())]
+        return [one for one in promised if not shares or one.promise.model != DISTINCT]
 
     def _for_classes(self, chosen: Set) -> Evaluation:
         """Evaluate a set for whoever can be."""
@@ -266,14 +325,11 @@ class _OneAttribute:
         self, answer: Evaluation, space: Space, places: Sequence[int], judge: Callable[[BeliefJudge], tuple[int, float]]
     ) -> Evaluation:
         """Add to an answer whether beliefs keep what any of the releases promises about shares."""
-        promised = [one for number in answer.releases for one in self._promised[number]]
+        promised = self._list_promises(answer.releases, shares=True)
         if not promised or not answer.linked:
             return answer
         asked = BeliefJudge(promised, space.values, space.tables[[*places]].sum(axis=0))
-        try:
-            unkept, belief = judge(asked)
-        except ShoalError as error:
-            return self._problem(answer.releases, str(error))
+        unkept, belief = judge(asked)
         return replace(answer, promised=asked.text, unkept=unkept, belief=belief)
 
     def _evaluation(
@@ -300,13 +356,7 @@ class _OneAttribute:
         for first, second in combinations(self._question.releases, 2):
             pair = first.number, second.number
             members = [each for each in (first, second) if each.number in self._members]
-            if not members or self._question.newest not in (None, *pair):
-                continue
-            if len(members) == 2:
-                try:
-                    refuse_common_tokens([(f"release {each.number or 'now'}", each.manifest) for each in members])
-                except InputError as error:
-                    found.append((pair, str(error)))
+            if len(members) != 1 or self._question.newest not in (None, *pair):
                 continue
             (member,) = members
             other = second if member is first else first
@@ -317,6 +367,45 @@ class _OneAttribute:
                 names = join_words([repr(other.names()[form]) for form in sorted(lacking)])
                 found.append((pair, f"{self._columns[member.number]!r} may be another name of {names}"))
         return found
+
+
+class _JointClasses(_OneAttribute):
+    """The evaluation of sets of releases that guarantee a class size: how many people share all classes."""
+
+    smallest = 2
+    searches = False
+
+    def _has(self, each: Held) -> bool:
+        return each.k is not None
+
+    def _find_unlinked(self) -> list[tuple[Set, str]]:
+        return []
+
+    def _for_classes(self, chosen: Set) -> Evaluation:
+        self._step.advance(1)
+        return self._problem(chosen, "how many people share their classes is not known without a table of the people")
+
+    def _for_set(self, chosen: Set, left: LeftToPeople, space: Space) -> Evaluation:
+        """Count the people who share the classes of a set, also by the insensitive columns that join its records."""
+        question, members = self._question, [self._members[number] for number in chosen]
+        changed = {
+            form for each in members for form, name in each.names().items() if explain_changes(each.manifest, [name])
+        }
+        common = set.intersection(*({*each.names("insensitive")} for each in members)) & question.columns.keys()
+        columns = [question.columns[form] for form in sorted(common - changed - self._attributes(chosen))]
+        codes = []
+        if columns and question.people is not None:
+            codes = [encode_column(column)[0] for column in read_columns(question.people, columns).columns]
+        split, _ = number_rows(codes, len(left.whose))
+        alike, first = number_rows([left.whose, split], len(left.whose))
+        rows = np.bincount(alike).astype(np.int64)
+        occupied = [self._occupy(number, left, space) for number in chosen]
+        sizes = count_sharing(occupied, left.whose[first], rows, split[first])
+        linked, k = sizes > 0, min(each.k or 0 for each in members)
+        n_linked, below, alone = (int(rows[some].sum()) for some in (linked, linked & (sizes < k), sizes == 1))
+        least = int(sizes[linked].min()) if linked.any() else None
+        answer = self._evaluation(chosen, question.basis, least, left.people, n_linked, below)
+        return replace(answer, floor=k, joined=tuple(columns), alone=alone)
 
 
 def _find_other_groups(releases: Sequence[Held]) -> set[int]:
@@ -372,8 +461,8 @@ class LeftToPeople:
     numbers: Set  # (n_releases,)
     bits: KeyArray  # (n_releases, n_queries, n_words) the values that remain
     rows: IntArray  # (n_queries,) people with these quasi values
-    queries: CodeArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int32))
-    boxes: IntArray = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))  # (n_releases, n_queries) or -1
+    found: Sequence[Candidacy] = ()  # (n_releases,) the boxes that people may be in
+    whose: CodeArray = field(default_factory=lambda: np.empty(0, dtype=np.int32))  # (n_people,) query of each person
 
     @classmethod
     def of(cls, numbers: Set, space: Space, people: Source, columns_of: Mapping[str, str]) -> LeftToPeople:
@@ -383,18 +472,15 @@ class LeftToPeople:
         if len(numbers) * len(queries) * n_words > _MOST_WORDS:
             raise UsageError("the releases have too many values, or there are too many people, to link them all")
         bits = np.zeros((len(numbers), len(queries), n_words), dtype=np.uint64)
-        indexes = space.index()
-        boxes = np.empty((len(numbers), len(queries)), dtype=np.int64)
 
-        def keep(block: slice, sums: list[IntArray], found: list[IntArray]) -> None:
-            boxes[:, block] = found
+        def keep(block: slice, sums: list[IntArray]) -> None:
             for place, counts in enumerate(sums):
                 packed = np.packbits(counts > 0, axis=1, bitorder="little")  # (n_block, n_bytes)
                 bits[place, block].view(np.uint8)[:, : packed.shape[1]] = packed
 
-        space.look_up_all(indexes, queries, keep)
+        found = space.look_up_all(space.make_lookups(), queries, keep)
         rows = np.bincount(whose, minlength=len(queries)).astype(np.int64)
-        return cls(numbers, bits, rows, queries, boxes)
+        return cls(numbers, bits, rows, found, whose)
 
     @property
     def people(self) -> int:
@@ -416,34 +502,28 @@ class LeftToPeople:
         least = int(left[linked].min()) if linked.any() else None
         return least, int(self.rows[linked].sum()), int(self.rows[linked & (left < floor)].sum())
 
-    def judge(self, whole: Space, chosen: Set, judge: BeliefJudge) -> tuple[int, float]:
+    def judge(self, space: Space, chosen: Set, judge: BeliefJudge) -> tuple[int, float]:
         """Return to how many people a set keeps no promise, and the largest belief.
 
-        Where labels overlap, people are in the class with the narrowest one; where these have no value in common, in
-        all that cover them. A class with more or fewer records than there are people for it has others than these: so
-        many of those who seem to share classes may not.
+        People of whom several classes are the most specific are in their union. A class with more or fewer records than
+        there are people for it has others than these: so many of those who seem to share classes may not.
         """
         places, some = self.find_places(chosen), np.flatnonzero(self.remaining(chosen) > 0)
-        space = replace(whole, releases=tuple(whole.releases[place] for place in places))
-        boxes = self.boxes[places]
-        owners = [each.owner[own] for each, own in zip(space.releases, boxes, strict=True)]
-        group, first = number_rows([owner[some] for owner in owners], len(some))
+        releases = [(space.releases[place], self.found[place]) for place in places]
+        unions = [own.number_unions(each.owner) for each, own in releases]
+        group, first = number_rows([union[some] for union in unions], len(some))
         sharing = np.bincount(group, weights=self.rows[some]).astype(np.int64)
         example = some[first]
-        others = np.zeros(len(example), dtype=np.int64)
-        for each, own, owner in zip(space.releases, boxes, owners, strict=True):
-            inside = np.where(own < 0, 0, self.rows)
-            people = np.bincount(owner, weights=inside, minlength=int(each.owner.max()) + 1).astype(np.int64)
-            records = np.add.reduceat(each.histograms.counts, each.histograms.start[:-1])
-            others += np.abs(people[owner[example]] - records[own[example]])
+        people = np.stack([np.bincount(union, weights=self.rows)[union[example]] for union in unions]).astype(np.int64)
         unkept, belief = 0, 0.0
         for block in space.blocks(len(example)):
-            whom = example[block]
-            left = stack_counts(space.releases, boxes[:, whom], len(space.values))
-            apart = np.flatnonzero(left.min(axis=0).sum(axis=1) == 0)
-            if len(apart):
-                left[:, apart] = np.stack(space.look_up(space.index(), self.queries[whom[apart]])[0])
-            kept, largest = judge.judge(left, np.maximum(sharing[block] - others[block], 1), sharing[block])
+            left = np.stack(
+                [own.count_values(each.histograms, example[block], len(space.values)) for each, own in releases]
+            )
+            others, most = np.abs(people[:, block] - left.sum(axis=2)).sum(axis=0), sharing[block]
+            same = (people[:, block] == most).all(axis=0) & (left == left[0]).all(axis=(0, 2))  # nothing is added
+            fewest, most = (np.where(same, left[0].sum(axis=1), n) for n in (np.maximum(most - others, 1), most))
+            kept, largest = judge.judge(left, fewest, most)
             unkept += int(sharing[block][~kept].sum())
             belief = max(belief, float(largest.max()))
         return unkept, belief

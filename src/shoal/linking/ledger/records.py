@@ -98,7 +98,7 @@ class Terms:
     """What a policy says of a release that only the ledger needs."""
 
     same_as: Mapping[str, str] = field(default_factory=dict)  # column -> what earlier releases call it
-    accepted: Mapping[str, str] = field(default_factory=dict)  # sensitive column -> why it need not be linked
+    accepted: Mapping[str, str] = field(default_factory=dict)  # column, "" for people -> why it need not be linked
 
     @classmethod
     def of(cls, policy: Policy, renamed: Mapping[str, str] | None = None) -> Terms:
@@ -109,7 +109,7 @@ class Terms:
         same_as = {name: each.same_as for name, each in policy.attributes.items() if each.same_as is not None}
         same_as.update(renamed or {})
         accepted = [one for one in policy.accept if one.finding == UNLINKED]
-        return cls(same_as, {name: one.reason for one in accepted for name in one.about})
+        return cls(same_as, {name: one.reason for one in accepted for name in one.about or ("",)})
 
 
 class StoredFile(NamedTuple):
@@ -162,7 +162,11 @@ class Evaluation(Figures):
     By *source* or *people* it is so for the rows of the newest release's source or of a given table, exactly; by
     *classes* for whoever can be, and nobody is left with less. ``l`` is None if nobody can be in all of them, or if a
     *problem* keeps it from being known. ``belief`` is the most that is believed of anybody to have one value, where
-    something is *promised* about shares; to ``unkept`` people that is not kept.
+    something is *promised* about shares; to ``unkept`` people that is not kept. Subtracting classes of one release from
+    classes of another leaves ``exposed`` people with too little, and at worst with ``difference`` values.
+
+    If *sensitive* is empty, ``l`` is the fewest people who share the classes of all releases, ``floor`` the size that
+    these guarantee, and ``alone`` the people who share them with no one; records were also *joined* by columns.
     """
 
     releases: tuple[int, ...]
@@ -179,6 +183,10 @@ class Evaluation(Figures):
     belief: float | None = None
     promised: str | None = None
     unkept: int = 0
+    exposed: int = 0
+    difference: int | None = None
+    alone: int = 0
+    joined: tuple[str, ...] = ()
     accepted: str | None = None  # why it need not be linked
     at: str = ""
 
@@ -194,7 +202,7 @@ class Evaluation(Figures):
     @property
     def leaves_little(self) -> bool:
         """Whether the set is below the floor, or does not keep what was promised."""
-        return self.unkept > 0 or (self.l is not None and self.l < self.floor)
+        return self.unkept > 0 or self.exposed > 0 or (self.l is not None and self.l < self.floor)
 
     @property
     def fails(self) -> bool:
@@ -204,7 +212,9 @@ class Evaluation(Figures):
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         stated = Figures.as_dict(self)
-        return stated | {f"people_{name}": stated.pop(name) for name in ("linked", "below", "unkept")}
+        return stated | {
+            f"people_{name}": stated.pop(name) for name in ("linked", "below", "unkept", "exposed", "alone")
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,6 +26,7 @@ class Incognito(Method):
 
     name: ClassVar[str] = "incognito"
     title: ClassVar[str] = "generalizes every attribute to one level, the best of all combinations"
+    divides = "some"
     counts_people = True
     sees_all_classes = True
 
@@ -37,10 +38,10 @@ class Incognito(Method):
     )
     recode: bool = Field(
         default=False,
-        description="generalize the suppressed records again by levels of their own, until nothing more can be kept",
+        description="publish records in rounds, special classes first and the others at more general levels",
     )
     round_suppression: float = Field(
-        default=1.0, gt=0, le=1, description="with recode: the share of its records that a round may leave to the next"
+        default=0.9, gt=0, le=1, description="with recode: the share of its records that a round may leave to the next"
     )
     levels: dict[str, Annotated[int, Field(ge=0, strict=True)]] = Field(
         default={},
@@ -76,12 +77,12 @@ class Incognito(Method):
         end = time.monotonic() + self.time_budget
         with progress.step("searching", unit="nodes") as step:
 
-            def solve_part(part: Problem, budget: int) -> Solution:
-                return Solution.of(part, self.measure, budget, max(end - time.monotonic(), 0.0), step)
+            def solve_part(part: Problem, budget: int, defers: bool) -> Solution:
+                return Solution.of(part, self.measure, budget, max(end - time.monotonic(), 0.0), step, defers)
 
             if self.recode:
                 return recode(problem, solve_part, self.round_suppression)
-            return solve_part(problem, problem.max_withheld).plan()
+            return solve_part(problem, problem.max_withheld, False).plan()
 
     def find_levels(self, problem: Problem) -> tuple[int, ...] | None:
         """Return the level of each quasi attribute if they are chosen by hand, else None."""

@@ -66,7 +66,7 @@ class Judge:
             ((requirement, requirement.whole(problem.cells.counts)) for requirement in requirements),
             key=lambda one: (one[0].model.relative_to_whole, _ORDER[one[0].model.sees]),
         )
-        self.monotone = all(r.merge_monotone for r in requirements) and all(m.merges_together for m in self.of_all)
+        self.monotone = all(r.merge_monotone for r in requirements)  # and so are models of all classes together
         self.relative = any(r.model.relative_to_whole for r in requirements)
         # whether classes that remain keep what they have; what remains of a table is not counted in people
         bears = all(r.model.merge_monotone and not (r.people and r.model.relative_to_whole) for r in requirements)

@@ -31,6 +31,7 @@ class NodeMeasure(ABC):
     def __init__(self, ladders: Ladders, n_sensitive: int) -> None:
         self.ladders = ladders
         self.n_sensitive = n_sensitive
+        self.defers = False  # whether suppressed records wait for another round, and cost nothing in this one
         self.parts: list[FloatArray] = []  # n_attributes x (n_levels,) what each level adds to the cost, if separable
 
     @abstractmethod
@@ -86,7 +87,7 @@ class _Shares(NodeMeasure):
 
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
         n_suppressed = int(grouping.sizes[suppressed].sum())
-        if not n_suppressed:
+        if not n_suppressed or self.defers:
             return self.plain(grouping.levels)
         total = self.besides(n_suppressed)
         for j, level in enumerate(grouping.levels):
@@ -173,7 +174,7 @@ class EntropyCost(NodeMeasure):
     def cost(self, grouping: Grouping, suppressed: BoolArray) -> float:
         total = self.plain(grouping.levels)
         n_suppressed = int(grouping.sizes[suppressed].sum())
-        for j in range(len(grouping.levels) if n_suppressed else 0):
+        for j in range(len(grouping.levels) if n_suppressed and not self.defers else 0):
             gone = self.tally_suppressed(grouping, suppressed, j)
             gone = gone[gone > 0]
             total += float(np.dot(gone, np.log2(n_suppressed / gone)))

@@ -1,6 +1,6 @@
 """One full-domain search from the problem to its plan, or to the reason why there is none.
 
-With local recoding, what one search suppresses is generalized again, by levels of its own.
+With ``recode``, the records that one search suppresses are generalized again, by their own levels.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class Solution:
     search: Search
 
     @classmethod
-    def of(cls, problem: Problem, measure: str, budget: int, seconds: float, step: Step) -> Solution:
-        """Search the lattice of a problem with at most *budget* records suppressed."""
-        return cls(problem, Search.of(make_judge(problem, measure, budget), seconds, step))
+    def of(cls, problem: Problem, measure: str, budget: int, seconds: float, step: Step, defers: bool) -> Solution:
+        """Search the lattice of a problem with at most *budget* records suppressed, or deferred at no cost."""
+        judge = make_judge(problem, measure, budget)
+        judge.measure.defers = defers
+        return cls(problem, Search.of(judge, seconds, step))
 
     @property
     def found(self) -> bool:
@@ -142,35 +144,31 @@ def make_judge(problem: Problem, measure: str, budget: int) -> Judge:
     return Judge(problem, groupings, MEASURES[measure](groupings.ladders, len(problem.sensitive)), budget)
 
 
-Solve = Callable[[Problem, int], Solution]
+Solve = Callable[[Problem, int, bool], Solution]  # the bool is *defers* of Solution.of
 Round = tuple[IntArray, Plan]  # which cells of the problem were left, and the plan that one search made of them
 
 
 def recode(problem: Problem, solve: Solve, share: float) -> Plan:
     """Return the classes of all rounds; classes of different rounds that publish the same ranges become one.
 
-    Every round may leave the given share of its records to the next. If too many are left in the end, the last
-    round is done again with no more suppression than the policy allows, or the one before it, and so on. Beside that
-    stands the search without recoding, whose suppressed records are recoded: of both, the plan with the lower
-    normalized certainty penalty is taken, so that recoding never gives a wider table.
+    Every round takes the most special levels at which it publishes enough of its records: at most the given share may
+    wait for the next round. If too many are left in the end, the last round is done again with no more suppression
+    than the policy allows, or the one before it, and so on. If the search without rounds gives a lower normalized
+    certainty penalty, its plan is returned, with its suppressed records recoded.
     """
     cells = np.flatnonzero(problem.cells.counts > 0)
-    plain = solve(_restrict(problem, cells), problem.max_withheld)
-    plans = [_join_rounds(problem, _continue_rounds(problem, solve, share, (cells, plain.plan())))]
+    first = cells, solve(_restrict(problem, cells), problem.max_withheld, False).plan()
+    plans = [_join_rounds(problem, [first, *_rounds(problem, solve, share, _find_left(first))])]
     rounds = _rounds(problem, solve, share, cells)
     while rounds and int(problem.cells.counts[_find_left(rounds[-1])].sum()) > problem.max_withheld:
         again, _ = rounds.pop()
-        solution = solve(_restrict(problem, again), problem.max_withheld) if rounds else None
+        solution = solve(_restrict(problem, again), problem.max_withheld, False) if rounds else None
         if solution is not None and solution.found:
-            rounds += _continue_rounds(problem, solve, share, (again, solution.plan()))
+            rounds.append((again, solution.plan()))
+            rounds += _rounds(problem, solve, share, _find_left(rounds[-1]))
     if rounds:
         plans.append(_join_rounds(problem, rounds))
     return min(plans, key=lambda plan: NormalizedCertaintyPenalty().of(problem, plan))
-
-
-def _continue_rounds(problem: Problem, solve: Solve, share: float, first: Round) -> list[Round]:
-    """Return a round and those that recode what it suppressed."""
-    return [first, *_rounds(problem, solve, share, _find_left(first))]
 
 
 def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> list[Round]:
@@ -179,7 +177,7 @@ def _rounds(problem: Problem, solve: Solve, share: float, cells: IntArray) -> li
         part = _restrict(problem, cells)
         n_records = part.cells.n_records
         budget = min(int(share * n_records), n_records - problem.smallest_class)
-        solution = solve(part, budget) if budget >= 0 else None
+        solution = solve(part, budget, True) if budget >= 0 else None
         if solution is None or not solution.found:
             break
         rounds.append((cells, solution.plan()))

@@ -12,6 +12,7 @@ from shoal.core.arrays import FloatArray
 from shoal.core.errors import PolicyError, did_you_mean
 from shoal.core.progress import Progress
 from shoal.methods.base import Method
+from shoal.models.base import ValueModel
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
 
@@ -23,7 +24,8 @@ class LocalSuppression(Method):
     """Every value is published at the level chosen for its attribute or, if a class needs it, as ``*``.
 
     Hundepool et al., "Statistical Disclosure Control" (2012), sections 3.4.2 and 3.4.3. Records of a class suppress the
-    same attributes, so that equal labels make the classes that models are about.
+    same attributes, so that equal labels make the classes that models are about. Which groups suppress values depends
+    on quasi values only: models of sensitive values are refused.
     """
 
     name: ClassVar[str] = "local-suppression"
@@ -43,9 +45,14 @@ class LocalSuppression(Method):
     )
 
     def refuses(self, problem: Problem) -> str | None:
-        """Names and levels that there are not are errors; a least share of a population is refused: labels overlap."""
+        """Refuse models of values and a least share of a population; unknown names and levels are errors."""
         self._find_levels(problem)
         self._weigh(problem)
+        if names := [one.model.name for one in problem.requirements if isinstance(one.model, ValueModel)]:
+            return (
+                f"it serves models of class sizes, and {names[0]} is about sensitive values: a frequent combination "
+                "that is suppressed would show that its people share a value; use mondrian or sweep"
+            )
         if any(not requirement.model.merge_monotone for requirement in problem.requirements):
             return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
         return super().refuses(problem)

@@ -17,7 +17,7 @@ from shoal.core import kernels
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.errors import UnreachableError
 from shoal.core.progress import Step
-from shoal.methods.base import name_together, refuse_unreachable
+from shoal.methods.base import refuse_unreachable
 from shoal.models.base import ClassHistograms
 from shoal.plan.cells import Cells, KeyLayout
 from shoal.plan.judging import Judge, people_of_classes
@@ -123,8 +123,7 @@ class Recoded:
         requirement = judge.requirement
         if requirement.people is not None:
             return people_of_classes(requirement, starts, cells)
-        values = None if requirement.values is None else requirement.values[cells]
-        return judge.histograms(starts, values, self.problem.cells.counts[cells], people)
+        return judge.histograms(starts, None, self.problem.cells.counts[cells], people)
 
     def people_under(self, bases: IntArray, pattern: BoolArray) -> dict[str, IntArray]:
         """Return (n,) the people of each population under the labels that bases have with a pattern."""
@@ -155,7 +154,7 @@ class Planner:
 
     def __init__(self, problem: Problem, levels: Sequence[int], weights: FloatArray, step: Step) -> None:
         refuse_unreachable(problem, 0)
-        self._problem, self._weights, self._step = problem, weights, step
+        self._problem, self._levels, self._weights, self._step = problem, levels, weights, step
         self._recoded = Recoded.of(problem, levels)
         varies = self._recoded.varies
         self._wide = int(varies.sum()) > _MOST_ATTRIBUTES
@@ -177,7 +176,6 @@ class Planner:
         used, number = np.unique(best.class_of, return_inverse=True)
         used, shift = used[used != WITHHELD], int(used[0] == WITHHELD)
         best = Choice(best.patterns[used], best.base[used], (number.reshape(-1) - shift).astype(np.int32))
-        self._refuse_one_class(best)
         full = np.array([attribute.taxonomy.n_leaves for attribute in self._problem.quasi], dtype=np.int32)
         lo = np.where(best.patterns, np.int32(0), recoded.lo[best.base])
         hi = np.where(best.patterns, full, recoded.hi[best.base])
@@ -191,7 +189,7 @@ class Planner:
             "cost": best.cost(recoded, weights),
             "bound": self._bound(),
         }
-        return replace(plan, search=figures)
+        return replace(plan, recoded=dict(zip(names, self._levels, strict=True)), search=figures)
 
     def _run(self, rng: np.random.Generator, spread: float) -> Choice:
         """Close classes pattern by pattern, in a somewhat random order if asked to, and give the rest to classes."""
@@ -283,11 +281,7 @@ class Planner:
                 patterns[one] = merged[other]
                 sizes[one], sizes[other] = sizes[one] + sizes[other], 0
         made = Choice(patterns, base, class_of)
-        models = [requirement.model for requirement in self._problem.requirements]
-        if (
-            any(model.relative_to_whole for model in models)
-            or recoded.records[needy].sum() > self._problem.max_withheld
-        ):
+        if recoded.records[needy].sum() > self._problem.max_withheld:
             return made
         return min(made, choice, key=lambda found: found.cost(recoded, weights)) if n else made
 
@@ -319,24 +313,13 @@ class Planner:
             small = small[~enough]
         return total + cost * float(records[small].sum())
 
-    def _refuse_one_class(self, choice: Choice) -> None:
-        """Refuse a table that became one class beside a model that compares with the whole, which is like itself."""
-        relative = [r for r in self._problem.requirements if r.model.relative_to_whole]
-        if len(choice.base) == 1 and relative and len(self._there) > 1:
-            raise UnreachableError(
-                f"{name_together(relative)}: no table of several classes was found that reaches it, and one class that "
-                "suppresses every quasi value says nothing; ask for less, or choose coarser levels"
-            )
-
 
 def _restrict(requirement: Requirement, cells: IntArray, counts: IntArray) -> Requirement:
     """Return a requirement on some cells, as those of a region of the table."""
     people = requirement.people
     if people is not None:
-        pair = None if people.pair is None else people.pair[cells]
-        people = replace(people, person=people.person[cells], pair=pair)
-    values = None if requirement.values is None else requirement.values[cells]
-    return replace(requirement, values=values, people=people, table=requirement.whole(counts))
+        people = replace(people, person=people.person[cells])
+    return replace(requirement, people=people, table=requirement.whole(counts))
 
 
 def cheapest_patterns(weights: FloatArray, varies: BoolArray, most: int) -> Iterator[tuple[float, BoolArray]]:

@@ -44,13 +44,16 @@ def plan_groups(problem: Problem, method: Microaggregation, rng: np.random.Gener
             grouping = mdav.microaggregate(part.space, min(problem.smallest_class, len(part.members)), step=step)
             owner[part.members] = grouping.group + n_groups
             n_groups += grouping.n_groups
+    owner = _coincident(problem, method, cells, owner)
     while True:
-        owner = _coincident(problem, method, cells, owner)
         plan = _plan(problem, cells, owner)
         failing = ~_find_holding(problem, plan)
-        if not failing.any():
+        if failing.any():
+            owner = _join_failing(problem, parts, owner, failing)
+            continue
+        owner = _coincident(problem, method, cells, owner)
+        if owner.max() + 1 == plan.n_classes:
             break
-        owner = _join_failing(problem, parts, owner, failing)
     search = {"groups": n_groups, "variation_lost": _variation_lost(parts, owner)}
     return replace(plan, search=search).warn(*_too_coarse(problem, method))
 
@@ -105,16 +108,13 @@ def _coincident(problem: Problem, method: Microaggregation, cells: IntArray, own
 
 def _plan(problem: Problem, cells: IntArray, owner: CodeArray) -> Plan:
     n_classes = int(owner.max()) + 1
-    order = np.argsort(owner, kind="stable")
-    order = order[owner[order] != WITHHELD]
-    sizes = np.bincount(owner[order], minlength=n_classes)
-    first = np.cumsum(sizes) - sizes
-    lo, hi = (
-        np.stack([reach.reduceat(codes[cells[order]].astype(np.int32), first) for codes in problem.quasi_codes], axis=1)
-        for reach in (np.minimum, np.maximum)
-    )
+    start, order = group_items(owner, n_classes)  # without the withheld
+    placed = cells[order]
+    columns = [codes[placed].astype(np.int32) for codes in problem.quasi_codes]
+    lo = np.stack([np.minimum.reduceat(column, start[:-1]) for column in columns], axis=1)
+    hi = np.stack([np.maximum.reduceat(column, start[:-1]) for column in columns], axis=1)
     pieces = Assignment.of_pieces(problem.cells.n_cells, cells, owner, np.ones(len(cells), dtype=np.int64))
-    return Plan(lo, hi + 1, sizes, pieces, len(cells) - len(order))
+    return Plan(lo, hi + 1, np.diff(start), pieces, len(cells) - len(order))
 
 
 def _find_holding(problem: Problem, plan: Plan) -> BoolArray:

@@ -22,6 +22,7 @@ class Mondrian(Method):
 
     name: ClassVar[str] = "mondrian"
     title: ClassVar[str] = "cuts the table into small boxes of similar people"
+    divides = "some"
     takes_regions = "nodes"
     counts_people = True
 

@@ -41,38 +41,19 @@ class Slicing(Method):
         default=None, description="the parts by hand, each a list of attributes; instead of columns and alpha"
     )
     overlapping: bool = Field(default=False, description="attributes may be in several of the parts by hand")
-    correlation: Literal["phi2", "pearson"] = Field(
-        default="phi2", description="how correlations are measured; pearson: between two numbers, phi2 otherwise"
-    )
-    intervals: int = Field(
-        default=10, ge=2, description="intervals of equal width that numbers are cut into, to measure correlations only"
-    )
-    column_frequency: int = Field(
-        default=1,
-        ge=1,
-        description="generalize parts until each combination of quasi values occurs so often in its part",
+    correlation: Literal["phi2", "phi2-frequency"] = Field(
+        default="phi2",
+        description="how correlations are measured: by phi2 with numbers in 10 intervals of equal width, or frequency",
     )
     labels: Labels = "levels"
-    cuts: Literal["strict", "relaxed"] = Field(
-        default="strict",
-        description="strict: equal values go to one side of a cut, so that each tuple matches one bucket; relaxed: to "
-        "both, which makes it less certain in which bucket somebody is",
-    )
-    cut_by: Literal["part", "all"] = Field(
-        default="part",
-        description="attributes that buckets are cut by. part: those of one part, the one that gives most, and no "
-        "bucket is left in which only one part varies. all: buckets are finer, and may link the parts of their records",
-    )
-    grouping: Literal["mondrian", "random", "gathered"] = Field(
-        default="mondrian",
-        description="how records are put into buckets: similar ones, any, or so that people of the table and "
-        "others match about equally many",
+    grouping: Literal["mondrian", "random"] = Field(
+        default="mondrian", description="how records are put into buckets: similar ones together, or at random"
     )
     bucket_size: int | None = Field(
         default=None,
         ge=2,
-        description="least records of a bucket, 2 by default; with the groupings random and gathered about the records "
-        "of a bucket, 100 by default: rare groups are brought together where the models ask for it",
+        description="minimum number of records in a bucket, 2 by default; in random buckets about their number, 100 by "
+        "default: rare groups are brought together if the models require it",
     )
 
     @model_validator(mode="after")
@@ -80,11 +61,9 @@ class Slicing(Method):
         if self.overlapping and self.parts is None:
             raise ValueError("overlapping parts must be given by hand: parts: [[...], [...]]")
         if self.parts is not None:
-            self._leaves_nothing_for("parts by hand leave", "columns", "alpha", "correlation", "intervals")
+            self._leaves_nothing_for("parts by hand leave", "columns", "alpha", "correlation")
         if self.columns == "each":
-            self._leaves_nothing_for("one column for each attribute leaves", "alpha", "correlation", "intervals")
-        if self.grouping != "mondrian":
-            self._leaves_nothing_for(f"the grouping {self.grouping} leaves", "cuts", "cut_by")
+            self._leaves_nothing_for("one column for each attribute leaves", "alpha", "correlation")
         return self
 
     def _leaves_nothing_for(self, what: str, *names: str) -> None:
@@ -106,6 +85,12 @@ class Slicing(Method):
                 known = discover("shoal.models", PrivacyModel).items()
                 names = [name for name, kind in known if issubclass(kind, ValueModel) and kind.judges_beliefs]
                 return f"{model.name} says nothing about a sliced table; it takes column-frequency, {', '.join(names)}"
+        from shoal.methods.slicing.attributes import check_columns, places_by_hand
+
+        if self.parts is not None:
+            places_by_hand(problem, self.parts, self.overlapping)
+        elif isinstance(self.columns, int):
+            check_columns(len(problem.quasi), len(problem.sensitive), self.columns, self.alpha)
         return super().refuses(problem)
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SlicedPlan:

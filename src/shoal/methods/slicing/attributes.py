@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
 
 Places = tuple[tuple[int, ...], ...]
-Measure: TypeAlias = Literal["phi2", "pearson"]
+Measure: TypeAlias = Literal["phi2", "phi2-frequency"]
 _DENSE_PAIRS = 1 << 20  # contingency tables up to this many entries are counted in full
 _DIGITS = 12  # beyond them is rounding, which must not decide between attributes that go together equally well
 _WHERE = "method.slicing.parts"
 _COLUMNS = 2
+INTERVALS = 10  # that numbers are cut into, to measure correlations only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,13 +42,13 @@ class Partition:
         """Divide the attributes as the method's parameters say; insensitive ones go to the first part."""
         if method.parts is not None:
             places, carried = places_by_hand(problem, method.parts, method.overlapping)
-            search = {"overlapping": _measure_gain(problem, places, method.intervals)} if method.overlapping else {}
+            search = {"overlapping": _measure_gain(problem, places)} if method.overlapping else {}
             return cls(places, carried, search)
         if method.columns == "each":
             places = one_each(problem)
             return cls(places, (problem.carried, *((),) * (len(places) - 1)), {})
         n_columns = _COLUMNS if method.columns is None else method.columns
-        return partition_attributes(problem, n_columns, method.alpha, method.correlation, method.intervals)
+        return partition_attributes(problem, n_columns, method.alpha, method.correlation)
 
     @classmethod
     def of_places(cls, problem: Problem, places: Places, found: FloatArray) -> Partition:
@@ -66,9 +67,9 @@ def _names(problem: Problem) -> list[str]:
     return [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
 
 
-def _measure_gain(problem: Problem, places: Places, intervals: int) -> dict[str, Any]:
+def _measure_gain(problem: Problem, places: Places) -> dict[str, Any]:
     """Return what overlapping keeps: correlation of attribute pairs within a part, with it and without it."""
-    found = correlations(problem, "phi2", intervals)
+    found = correlations(problem, "phi2")
     pairs = {(i, j) for group in places for i in group for j in group if i < j}
     seen: set[int] = set()
     alone = set()
@@ -149,8 +150,7 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
     """Raise unless what the parts give away can be computed."""
     if method.overlapping and any(part.lo is not None for part in parts):
         raise PolicyError(
-            "method.slicing: parts that overlap cannot be generalized too; leave out the parameter column_frequency "
-            "and the model column-frequency"
+            "method.slicing: parts that overlap cannot be generalized too; leave out the model column-frequency"
         )
     for requirement in problem.requirements:
         wanted = problem.sensitive_places(requirement)
@@ -167,9 +167,7 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
         )
 
 
-def partition_attributes(
-    problem: Problem, n_columns: int, alpha: int | None, measure: Measure, intervals: int
-) -> Partition:
+def partition_attributes(problem: Problem, n_columns: int, alpha: int | None, measure: Measure) -> Partition:
     """Return *n_columns* columns of attributes that go together: those within a column more than those between.
 
     Columns stand in the order of their most important quasi attribute; that with the sensitive ones is last.
@@ -181,7 +179,7 @@ def partition_attributes(
     """
     n_quasi, n_sensitive = len(problem.quasi), len(problem.sensitive)
     check_columns(n_quasi, n_sensitive, n_columns, alpha)
-    found = correlations(problem, measure, intervals)
+    found = correlations(problem, measure)
     points = _points(found, n_quasi)
     if alpha is None:
         groups = _cluster(points, list(range(len(points))), n_columns)
@@ -263,31 +261,28 @@ class _Values:
 
     codes: CodeArray  # (n_cells,) dense
     shares: FloatArray  # (n_values,) of the records; each is above zero
-    numbers: FloatArray | None  # (n_cells,) within [0, 1], NaN where missing; None for categories
 
 
-def correlations(problem: Problem, measure: Measure, intervals: int) -> FloatArray:
+def correlations(problem: Problem, measure: Measure, intervals: int = INTERVALS) -> FloatArray:
     """Return (d, d) correlations within [0, 1] of all quasi, then all sensitive attributes; the diagonal is 1.
 
     Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.1.1: ``phi2`` is the mean-square contingency
     coefficient over the values that occur, a missing one being a value too; 0 if either attribute is constant.
     Numbers and dates of which more than *intervals* leaves occur are cut in that many intervals of equal width from
-    the least to the greatest that occurs: here only, nothing of it is published. ``pearson`` is the square of
-    Pearson's coefficient where both attributes are numbers or dates, over the records that have both, and phi2
-    elsewhere.
+    the least to the greatest that occurs, or of equal frequency for ``phi2-frequency``: here only, nothing of it is
+    published.
     """
     present = np.flatnonzero(problem.cells.counts > 0)  # the other cells only a population has
     records = problem.cells.counts[present].astype(np.float64)
     attributes = (*problem.quasi, *problem.sensitive)
     values = [
-        _values(attribute.taxonomy, codes[present], records, intervals)
+        _values(attribute.taxonomy, codes[present], records, intervals, measure == "phi2-frequency")
         for attribute, codes in zip(attributes, problem.cells.codes, strict=True)
     ]
     found = np.eye(len(values))
     for i, one in enumerate(values):
         for j in range(i):
-            correlate = _pearson_squared if measure == "pearson" else _phi2
-            found[i, j] = found[j, i] = round(correlate(one, values[j], records), _DIGITS)
+            found[i, j] = found[j, i] = round(_phi2(one, values[j], records), _DIGITS)
     return found
 
 
@@ -314,29 +309,28 @@ def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntAr
     return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
 
 
-def _pearson_squared(first: _Values, second: _Values, weights: FloatArray) -> float:
-    if first.numbers is None or second.numbers is None:
-        return _phi2(first, second, weights)
-    both = ~np.isnan(first.numbers + second.numbers)
-    one, other, records = first.numbers[both], second.numbers[both], weights[both]
-    if not len(records) or one.min() == one.max() or other.min() == other.max():
-        return 0.0
-    ((own, together), (_, others)) = np.cov(one, other, aweights=records, ddof=0)
-    return min(float(together) ** 2 / float(own * others), 1.0) if own * others > 0.0 else 0.0
-
-
-def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int) -> _Values:
+def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int, by_rank: bool) -> _Values:
     occurs = np.bincount(codes, minlength=taxonomy.n_leaves) > 0
     places = _unit_places(taxonomy.positions, occurs)
     value = np.arange(taxonomy.n_leaves)  # (n_leaves,) leaf -> value
     if places is not None and int((occurs & ~np.isnan(places)).sum()) > intervals:
-        value = np.where(np.isnan(places), intervals, np.minimum(np.nan_to_num(places) * intervals, intervals - 1))
+        amounts = np.bincount(codes, records, taxonomy.n_leaves).astype(np.float64)
+        unit = _middle_ranks(places, amounts) if by_rank else places
+        value = np.where(np.isnan(places), intervals, np.minimum(np.nan_to_num(unit) * intervals, intervals - 1))
         value = np.floor(value).astype(np.int64)
     dense = np.zeros(taxonomy.n_leaves, dtype=np.int32)
     dense[occurs] = np.unique(value[occurs], return_inverse=True)[1].reshape(-1)
     of_cell = dense[codes]
-    shares = np.bincount(of_cell, weights=records) / records.sum()
-    return _Values(of_cell, shares, None if places is None else places[codes])
+    return _Values(of_cell, np.bincount(of_cell, weights=records) / records.sum())
+
+
+def _middle_ranks(places: FloatArray, records: FloatArray) -> FloatArray:
+    """Return (n_leaves,) the share of the known records at lower places, plus half of the leaf's own."""
+    order = np.argsort(places)  # NaN, the missing leaf, comes last
+    own = np.where(np.isnan(places), 0.0, records)[order]
+    ranks = np.empty(len(places))
+    ranks[order] = (np.cumsum(own) - own / 2) / own.sum()
+    return ranks
 
 
 def _unit_places(positions: FloatArray | None, occurs: BoolArray) -> FloatArray | None:

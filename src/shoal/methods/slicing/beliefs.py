@@ -23,7 +23,6 @@ from shoal.plan.slices import Part, Pieces, link_parts
 _RESCALE = 300.0
 _BLOCK_ENTRIES = 1 << 21
 _SOME = 4096  # tuples that are looked at before all are
-_ALL = np.iinfo(np.int64).max
 
 
 class Clues(NamedTuple):
@@ -65,17 +64,25 @@ class Beliefs:
     """
 
     def __init__(
-        self, problem: Problem, parts: Sequence[Part], pieces: Pieces, n_buckets: int, lists: Sequence[Pairs] = ()
+        self,
+        problem: Problem,
+        parts: Sequence[Part],
+        pieces: Pieces,
+        n_buckets: int,
+        published: IntArray | None = None,
     ) -> None:
+        """*published* are the records of every cell in the whole table if the pieces are only some of them."""
         self._problem = problem
         self._parts = tuple(parts)
         self._pieces = pieces
         self._n_buckets = n_buckets
         sizes = counting.sum_groups(pieces.bucket, pieces.records, n_buckets)
         self._log_size = np.log(np.maximum(sizes, 1).astype(np.float64))
-        self.lists = lists or [self._list(part.values[pieces.cell], part.n_values) for part in parts]
-        self._tuple_of, self._tuples = _tuples(parts, pieces)
-        published = counting.sum_groups(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
+        self.lists = [self._list(part.values[pieces.cell], part.n_values) for part in parts]
+        first, self.tuple_of = same_rows([part.values[pieces.cell] for part in parts])  # (n_pieces,)
+        self._tuples = np.stack([part.values[pieces.cell[first]] for part in parts], axis=1).astype(np.int64)
+        if published is None:
+            published = counting.sum_groups(pieces.cell.astype(np.int32), pieces.records, problem.cells.n_cells)
         self._judges = [Judge.of(requirement, published) for requirement in problem.requirements]
         links = link_parts([part.members for part in parts])
         if links is None:
@@ -92,13 +99,13 @@ class Beliefs:
         """Return the buckets of each value, given the pieces' values."""
         return count_pairs(values, n_values, self._pieces.bucket, self._n_buckets, self._pieces.records)
 
-    def failing(self, only: IntArray | None = None) -> BoolArray:
-        """Return (n_tuples,) which tuples, of those in *only*, do not surely meet all requirements on values."""
+    def failing(self) -> BoolArray:
+        """Return (n_tuples,) which tuples do not surely meet all requirements on values."""
         out = np.zeros(self.n_tuples, dtype=np.bool_)
-        rows = np.arange(self.n_tuples, dtype=np.int64) if only is None else only
+        rows = np.arange(self.n_tuples, dtype=np.int64)
         for judge in self._judges:
             model = judge.requirement.model
-            if not isinstance(model, ValueModel) or not len(rows):
+            if not isinstance(model, ValueModel):
                 continue
             view = self._view(judge.requirement)
             unsure = rows
@@ -111,30 +118,19 @@ class Beliefs:
                 out[some] |= ~model.holds_surely(shares, judge.whole)
         return out
 
-    def pieces_that_fail(self) -> BoolArray | None:
-        """Return (n_pieces,) which are in groups that fail; None where several parts tell of the sensitive value.
+    def pieces_that_fail(self) -> BoolArray:
+        """Return (n_pieces,) which are in groups that fail or, if parts join, of tuples that fail.
 
-        If none does, every tuple that the buckets could form holds, in the table or not: a mixture of such groups does.
+        If no group does, every tuple that the buckets could form holds, in the table or not, as a mixture of groups.
         """
         out = np.zeros(len(self._pieces.cell), dtype=np.bool_)
         for judge in self._judges:
             if judge.requirement.values is not None:
                 view = self._view(judge.requirement)
                 if view.joins:
-                    return None
+                    return self.failing()[self.tuple_of]
                 out |= ~judge.holds(*self._groups(judge, view))[view.groups.pair_of]
         return out
-
-    def matching(self, tuples: IntArray, among: BoolArray) -> BoolArray:
-        """Return (n_buckets,) which of the buckets *among* some of these tuples match."""
-        entries = Entries.of(self.lists)
-        return match(tuples, self._tuples + entries.offset, entries, 0, entries.log_count, among, _ALL)[2]
-
-    def touching(self, buckets: BoolArray) -> IntArray:
-        """Return the tuples that match one of these buckets."""
-        entries, rows = Entries.of(self.lists), np.arange(self.n_tuples, dtype=np.int64)
-        found, _, _ = match(rows, self._tuples + entries.offset, entries, 0, entries.log_count, buckets, 1)
-        return np.flatnonzero(found)
 
     def worst(self, place: int) -> float:
         """Return the strongest main parameter of one requirement on values that all tuples meet.
@@ -166,9 +162,7 @@ class Beliefs:
         everywhere = np.zeros(len(view.entries.bucket), dtype=np.float64)
         first = view.entries.first_entry[view.chosen]
         everywhere[first : first + len(figures)] = figures
-        every = np.ones(self._n_buckets, dtype=np.bool_)
-        matches, least, _ = match(rows, view.clues.numbers, view.entries, view.chosen, everywhere, every, _ALL)
-        return matches, least
+        return match(rows, view.clues.numbers, view.entries, view.chosen, everywhere)
 
     def _groups(self, judge: Judge, view: _View) -> tuple[IntArray, CodeArray, IntArray]:
         """Return where the groups of the sensitive part begin, and the values and records in their order."""
@@ -215,7 +209,7 @@ class Beliefs:
         entries = Entries.of(lists)
         numbers = np.zeros((self.n_tuples, len(codes)), dtype=np.int64)
         for place, values in enumerate(codes):
-            numbers[self._tuple_of, place] = values + entries.offset[len(said) + place]
+            numbers[self.tuple_of, place] = values + entries.offset[len(said) + place]
         linking = {-1 - place for place in wanted}
         clues = Clues(
             numbers=self._tuples[:, said] + entries.offset[: len(said)],
@@ -226,16 +220,6 @@ class Beliefs:
         )
         view = self._views[wanted] = _View(entries, clues, lists, [informed[i] for i in said].index(True))
         return view
-
-
-def _tuples(parts: Sequence[Part], pieces: Pieces) -> tuple[CodeArray, IntArray]:
-    """Return (n_pieces,) the tuple of each piece, and (n_tuples, n_parts) the values of the tuples that occur."""
-    first, tuple_of_cell = same_rows([part.values for part in parts])
-    occurs = np.zeros(len(first), dtype=np.bool_)
-    occurs[tuple_of_cell[pieces.cell]] = True
-    number = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
-    tuples = np.stack([part.values[first[occurs]] for part in parts], axis=1).astype(np.int64)
-    return number[tuple_of_cell[pieces.cell]], tuples
 
 
 class Entries(NamedTuple):
@@ -294,29 +278,23 @@ def _find_all(entries: Entries, mine: IntArray, shortest: int, entry: int, place
 
 @kernel
 def match(
-    rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray, among: BoolArray, most: int
-) -> tuple[IntArray, FloatArray, BoolArray]:
-    """Return how many of the buckets *among* tuples match, the least figure of their groups there, and those buckets.
+    rows: IntArray, numbers: IntArray, entries: Entries, chosen: int, figures: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Return how many buckets tuples match, and the least figure of their groups there.
 
-    ``numbers[t]`` are tuple t's values; the entries of part *chosen* are the groups, each with its figure. A tuple that
-    matches *most* buckets is looked at no further.
+    ``numbers[t]`` are tuple t's values; the entries of part *chosen* are the groups, each with its figure.
     """
     matches = np.zeros(len(rows), dtype=np.int64)
     least = np.full(len(rows), np.inf, dtype=np.float64)
-    matched = np.zeros(len(among), dtype=np.bool_)
     places = np.empty(numbers.shape[1], dtype=np.int64)
     for row in range(len(rows)):
         mine = numbers[rows[row]]
         shortest = _shortest_part(entries, mine)
         for entry in range(entries.start[mine[shortest]], entries.stop[mine[shortest]]):
-            here = entries.bucket[entry]
-            if among[here] and _find_all(entries, mine, shortest, entry, places):
+            if _find_all(entries, mine, shortest, entry, places):
                 matches[row] += 1
                 least[row] = min(least[row], figures[places[chosen]])
-                matched[here] = True
-                if matches[row] == most:
-                    break
-    return matches, least, matched
+    return matches, least
 
 
 @kernel

@@ -1,15 +1,14 @@
-"""Tuple partitioning by the rule of groups: buckets are cut as long as every group on both sides holds by itself.
+"""Tuple partitioning: buckets are cut as long as the requirements hold on both sides.
 
-What is believed of a tuple is a mixture of the groups that it matches, so that every tuple that the buckets could form
-holds, be it in the table or not. After cuts by value each tuple of the table matches one bucket only, and its group is
-all that can be believed of it: then the result is that of the paper's algorithm, whose check over all tuples and all
-buckets needs to look at groups only.
+All cuts are by attributes of one part. Unless that part is generalized, each tuple of the table matches one bucket,
+and an adversary's belief about it is the distribution in its group: the paper's check of all tuples against all buckets
+becomes a check of groups. If every group holds, mixtures of groups hold too, including tuples that the table lacks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -62,27 +61,21 @@ class Items(NamedTuple):
         spans = self.codes.max(axis=1) - self.codes.min(axis=1)
         return np.asarray(np.maximum(spans, 1), dtype=np.float64)
 
-    @property
-    def bucket(self) -> IntArray:
-        """(n_items,) the bucket of each item."""
-        order = np.argsort(self.starts, kind="stable")
-        return np.repeat(order, (self.stops - self.starts)[order])
-
     def pieces(self) -> Pieces:
         """Return the items as pieces."""
-        return Pieces(self.cells.astype(np.int64), self.bucket.astype(np.int32), self.records)
+        bucket = np.repeat(np.arange(self.n_buckets, dtype=np.int32), self.stops - self.starts)
+        return Pieces(self.cells.astype(np.int64), bucket, self.records)
 
 
 class Cutter:
     """Cuts buckets in two at the middle of their widest attribute, or at the next place where both sides hold.
 
-    If buckets are to stay *mixed*, no cut leaves a side of which only one part has several quasi values: there
-    everybody could put the parts of every record together.
+    If several parts have the sensitive attribute, a group alone does not determine what an adversary believes, and the
+    tuples of both sides are judged instead.
     """
 
-    def __init__(
-        self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int, *, mixed: bool
-    ) -> None:
+    def __init__(self, problem: Problem, parts: Sequence[Part], published: IntArray, smallest: int) -> None:
+        self._problem, self._parts, self._published, self._smallest = problem, parts, published, smallest
         self._judges = [
             (Judge.of(requirement, published), sensitive_part(problem, parts, requirement))
             for requirement in problem.requirements
@@ -90,12 +83,14 @@ class Cutter:
         ]
         same_part = [judge.requirement.model for judge, part in self._judges if part is self._judges[0][1]]
         self._smallest_group = max((model.smallest_class for model in same_part), default=0)
-        self._mixed = parts if mixed else ()
-        self._smallest = smallest
+        wanted = [problem.sensitive_places(judge.requirement) for judge, _ in self._judges]
+        self._joins = any(sum(places <= set(part.sensitive) for part in parts) > 1 for places in wanted)
 
-    def cut(self, given: Items) -> Items:
-        """Return the items in buckets that go no further, as they lie; threads share those of the first rounds."""
-        items = Items._make(column.copy() for column in given)  # which are moved about
+    def cut(self, places: Sequence[int]) -> Items:
+        """Cut all published records by the quasi attributes at *places* as far as possible; threads share the work."""
+        n_cells = len(self._published)
+        keys = self._judges[0][1].values if self._judges else np.zeros(n_cells, dtype=np.int32)
+        items = Items.of_one_bucket(self._problem, np.flatnonzero(self._published), keys, places)
         spans, attempts = items.spans, np.zeros(items.n_buckets, dtype=np.int64)
         ended, items, attempts = self._cut_on(items, attempts, spans, _SHARED)
 
@@ -133,11 +128,12 @@ class Cutter:
         lengths = np.stack([middles - items.starts, items.stops - middles], axis=1)[which]
         half = np.repeat((2 * which[:, np.newaxis] + (0, 1)).ravel(), lengths.ravel())
         cells = items.cells[place]
-        linked = find_linked_buckets(self._mixed, cells, half, 2 * items.n_buckets).reshape(-1, 2).any(axis=1)
-        if linked.any():
-            good &= ~linked | find_linked_buckets(self._mixed, cells, half // 2, items.n_buckets)
+        good &= ~self.find_linked(cells, half, items.n_buckets)
         for judge, part in self._judges:
             if not good.any():
+                break
+            if self._joins:
+                good[self._find_exposed(items, place, half) // 2] = False
                 break
             if part is self._judges[0][1]:  # whose values the items are ordered by
                 holds = judge.holds(group, judge.requirement.values_at(cells), items.records[place])
@@ -147,13 +143,21 @@ class Cutter:
         move_items(items, which, good, place)
         return tried, good, middles
 
-    def accepts(self, items: Items, halves: Items, apart: BoolArray) -> BoolArray:  # noqa: ARG002
-        """Accept buckets of which all groups of both halves hold."""
-        bucket, everything = halves.bucket, np.arange(len(halves.cells))
-        good = ~find_linked_buckets(self._mixed, halves.cells, bucket, halves.n_buckets)
-        for judge, part in self._judges:
-            good[self._find_failing(judge, part, halves, everything, bucket)] = False
-        return apart & good[0::2] & good[1::2]
+    def find_linked(self, cells: CodeArray, half: IntArray, n_buckets: int) -> BoolArray:
+        """Return (n_buckets,) which buckets a cut would leave with a half that links its parts, if they do not yet.
+
+        Only one part has several quasi values in such a half, and readers can put the parts of every record together.
+        """
+        halves = find_linked_buckets(self._parts, cells, half, 2 * n_buckets)
+        linked = halves[0::2] | halves[1::2]
+        return linked & ~find_linked_buckets(self._parts, cells, half // 2, n_buckets) if linked.any() else linked
+
+    def _find_exposed(self, items: Items, place: IntArray, half: IntArray) -> IntArray:
+        """Return the halves that have a tuple which does not surely meet the requirements."""
+        halves, bucket = np.unique(half, return_inverse=True)
+        pieces = Pieces(items.cells[place].astype(np.int64), bucket.astype(np.int32), items.records[place])
+        beliefs = Beliefs(self._problem, self._parts, pieces, len(halves), published=self._published)
+        return halves[pieces.bucket[beliefs.failing()[beliefs.tuple_of]]]
 
     def _find_failing(self, judge: Judge, part: Part, items: Items, place: IntArray, owner: IntArray) -> IntArray:
         """Return the owners of items at *place* that have a group which fails."""
@@ -164,77 +168,51 @@ class Cutter:
         return np.asarray(distinct[~holds] // part.n_values)
 
 
-Accepts = Callable[[Items, Items, BoolArray], BoolArray]  # buckets, their halves, which to cut -> which stay cut
+def group_at_random(counts: IntArray, size: int, rng: np.random.Generator) -> Pieces:
+    """Deal all records at random to as many buckets of at least *size* as there can be, equal up to one record.
 
+    Li, Li, Zhang and Molloy, section 6.3.
 
-def cut_in_rounds(items: Items, smallest: int, relaxed: bool, accepts: Accepts) -> Items:
-    """Return the items in smaller buckets: all are cut in the middle, as long as some halves are accepted."""
-    attempts, spans = np.zeros(items.n_buckets, dtype=np.int64), items.spans
-    while True:
-        in_middle, left, total = _propose(items, attempts, spans, relaxed)
-        trying = in_middle & (total >= 2 * smallest)
-        if not trying.any():
-            return items
-        halves = _halve(items, left)
-        sizes = np.bincount(halves.bucket, halves.records, halves.n_buckets).reshape(-1, 2)
-        apart = accepts(items, halves, trying & (sizes.min(axis=1) >= smallest))
-        attempts = np.where(apart, 0, np.where(trying, attempts + 1, len(spans) * len(EIGHTHS)))
-        halves = _halve(items, np.where(apart[items.bucket], left, items.records))
-        full, attempts = halves.starts < halves.stops, np.repeat(attempts, 1 + apart)
-        items = halves._replace(starts=halves.starts[full], stops=halves.stops[full])
-
-
-def _propose(
-    items: Items, attempts: IntArray, spans: FloatArray, relaxed: bool
-) -> tuple[BoolArray, IntArray, IntArray]:
-    """Return which buckets are to be tried, in the middle only, (n_items,) the records that go left, and all."""
-    bucket = items.bucket
-    attribute, cut, eighths, below, at, total = propose_cuts(items, attempts, spans, not relaxed)
-    own = items.codes[np.maximum(attribute, 0)[bucket], np.arange(len(bucket))]
-    left = np.where(own <= cut[bucket], items.records, 0)
-    if relaxed:
-        tie, wanted = own == cut[bucket], np.maximum(total // 2 - below, 0)
-        left = np.where(tie, share_ties(items, tie, wanted, np.maximum(at, 1)), left)
-    tried = (attribute >= 0) & (eighths == EIGHTHS[0])
-    return tried, np.where(tried[bucket], left, items.records), total
-
-
-def _halve(items: Items, left: IntArray) -> Items:
-    """Return items with two buckets for each: 2 b is the left half of b, 2 b + 1 the right one."""
-    right = items.records - left
-    source = np.concatenate([np.flatnonzero(left > 0), np.flatnonzero(right > 0)])
-    records = np.concatenate([left[left > 0], right[right > 0]])
-    half = 2 * items.bucket[source] + (np.arange(len(source)) >= np.count_nonzero(left > 0))
-    order = np.lexsort((source, half))
-    edges = np.searchsorted(half[order], np.arange(2 * items.n_buckets + 1)).astype(np.int64)
-    at = source[order]
-    return Items(items.codes.take(at, axis=1), records[order], items.keys[at], items.cells[at], edges[:-1], edges[1:])
-
-
-def accept_by_beliefs(problem: Problem, parts: Sequence[Part]) -> Accepts:
-    """Accept buckets such that all tuples of the table hold.
-
-    Tuples that match a changed bucket are judged anew, and changed buckets that a failing tuple matches are put
-    together again, until no tuple fails.
+    >>> pieces = group_at_random(np.array([3, 4]), 3, np.random.default_rng(0))
+    >>> np.bincount(pieces.bucket, weights=pieces.records).tolist(), int(pieces.records[pieces.cell == 0].sum())
+    ([4.0, 3.0], 3)
     """
+    cell = np.repeat(np.arange(len(counts)), counts)
+    bucket = np.sort(np.arange(len(cell), dtype=np.int32) % max(len(cell) // size, 1))
+    return join_pieces(rng.permutation(cell), bucket, np.ones_like(cell))
 
-    def accepts(items: Items, halves: Items, apart: BoolArray) -> BoolArray:
-        before = Beliefs(problem, parts, items.pieces(), items.n_buckets)
-        affected = before.touching(apart)
-        half, cells = halves.bucket, halves.cells.astype(np.int64)
-        while apart.any():
-            # halves of buckets that are not apart are one bucket
-            first = np.concatenate([[0], np.cumsum(np.where(apart, 2, 1))])
-            bucket = (first[half // 2] + np.where(apart[half // 2], half % 2, 0)).astype(np.int32)
-            beliefs = Beliefs(problem, parts, Pieces(cells, bucket, halves.records), int(first[-1]))
-            failing = np.flatnonzero(beliefs.failing(affected))
-            if not len(failing):
-                return apart
-            blamed = before.matching(failing, apart)
-            apart = apart & ~blamed if blamed.any() else np.zeros_like(apart)
-        return apart
 
-    return accepts
+def merge_groups(pieces: Pieces, keys: CodeArray, failing: BoolArray, rng: np.random.Generator) -> Pieces:
+    """Return the pieces with every failing group in the bucket of another group with its key, if there is one.
+
+    A group is what one bucket has of one key; it fails if a piece of it does. Failing groups join each other two by
+    two, in random order; one that is left over joins a group that holds.
+
+    >>> pieces = Pieces(np.arange(4), np.array([0, 1, 2, 2], dtype=np.int32), np.ones(4, dtype=np.int64))
+    >>> keys, failing = np.array([5, 5, 5, 7], dtype=np.int32), np.array([True, False, False, False])
+    >>> merge_groups(pieces, keys, failing, np.random.default_rng(0)).bucket.tolist() in ([1, 1, 2, 2], [2, 1, 2, 2])
+    True
+    """
+    n_buckets = int(pieces.bucket.max()) + 1
+    pairs, group = np.unique(keys.astype(np.int64) * n_buckets + pieces.bucket, return_inverse=True)
+    key, bucket = np.divmod(pairs, n_buckets)
+    fails = np.zeros(len(pairs), dtype=np.bool_)
+    group = group.reshape(-1)
+    fails[group[failing]] = True
+    order = np.lexsort((rng.random(len(pairs)), ~fails, key))
+    rank = np.arange(len(order)) - np.searchsorted(key[order], key[order])
+    joins = np.flatnonzero(fails[order[:-1]] & (rank[:-1] % 2 == 0) & (np.diff(key[order]) == 0))
+    bucket[order[joins]] = bucket[order[joins + 1]]
+    return Pieces(pieces.cell, bucket[group].astype(np.int32), pieces.records)
+
+
+def join_pieces(cell: IntArray, bucket: CodeArray, records: IntArray) -> Pieces:
+    """Put the records of a cell in one bucket together, and number the buckets without gaps."""
+    occurring, number = np.unique(bucket, return_inverse=True)
+    pair, place = np.unique(cell * len(occurring) + number.reshape(-1), return_inverse=True)
+    where, which = np.divmod(pair, len(occurring))
+    total = np.bincount(place.reshape(-1), weights=records).astype(np.int64)
+    return Pieces(where, which.astype(np.int32), total)
 
 
 class Extents(NamedTuple):
@@ -312,31 +290,6 @@ def _cut_before(wanted: int, below: int, at: int, total: int) -> bool:
 
 
 @kernel
-def propose_cuts(items: Items, attempts: IntArray, spans: FloatArray, strict: bool) -> IntArray:
-    """Return for each bucket the attribute to try next, where to cut it, and how many records are where.
-
-    Attributes are tried from the widest on, relative to *spans*, all of them in the middle first, then at a quarter and
-    at an eighth from both ends; -1 where nothing is left to try. The code is that at which so many eighths of the
-    records are reached or, of a *strict* cut, the greatest of its left side; returned are also these eighths, the
-    records below and at that code, and all records.
-    """
-    n, d = len(items.starts), items.codes.shape[0]
-    found = np.zeros((6, n), dtype=np.int64)
-    ends = np.empty((2, d), dtype=np.int64)
-    extents = Extents(ends[0], ends[1], spans, np.zeros(int(spans.max()) + 1, dtype=np.int64))
-    for b in range(n):
-        total = _measure_bucket(items, b, extents)
-        j, eighths = _choose_attribute(extents, attempts[b])
-        found[0, b], found[2, b], found[5, b] = j, eighths, total
-        if j >= 0:
-            bucket = slice(items.starts[b], items.stops[b])
-            cut, below, at = _find_code(items.codes[j, bucket], items.records[bucket], total * eighths, j, extents)
-            found[1, b] = cut - (strict and _cut_before(total * eighths, below, at, total))
-            found[3, b], found[4, b] = below, at
-    return found
-
-
-@kernel
 def find_cuts(
     items: Items, attempts: IntArray, spans: FloatArray, smallest: int, smallest_group: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
@@ -408,18 +361,3 @@ def move_items(items: Items, which: IntArray, good: BoolArray, place: IntArray) 
             items.records[start:stop] = items.records[order]
             items.keys[start:stop] = items.keys[order]
             items.cells[start:stop] = items.cells[order]
-
-
-@kernel
-def share_ties(items: Items, tie: BoolArray, wanted: IntArray, at: IntArray) -> IntArray:
-    """Return the records of tied items that go to the left: *wanted* of *at* in each bucket, evenly along the items."""
-    left = np.zeros(len(tie), dtype=np.int64)
-    for b in range(len(items.starts)):
-        seen, given = 0, 0
-        for item in range(items.starts[b], items.stops[b]):
-            if tie[item]:
-                seen += items.records[item]
-                due = seen * wanted[b] // at[b]
-                left[item] = due - given
-                given = due
-    return left

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,16 +16,18 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress, Step
 from shoal.methods.slicing.attributes import Partition, check_columns, check_parts, cluster_quasi, correlations
 from shoal.methods.slicing.beliefs import Beliefs
-from shoal.methods.slicing.buckets import Cutter, Items, accept_by_beliefs, cut_in_rounds
-from shoal.methods.slicing.grouping import gather_rare, group_at_random, join_pieces, merge_groups
+from shoal.methods.slicing.buckets import Cutter, group_at_random, join_pieces, merge_groups
 from shoal.methods.slicing.parts import choose_groups, part_of
-from shoal.models.base import PrivacyModel, round_down, round_up
+from shoal.methods.withholding import choose_company
+from shoal.models.base import PrivacyModel, ValueModel, round_down, round_up
 from shoal.models.column_frequency import ColumnFrequency
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
 from shoal.models.simple_l_diversity import SimpleLDiversity
 from shoal.plan.judging import Judge
+from shoal.plan.plan import WITHHELD
 from shoal.plan.problem import Problem, Requirement
+from shoal.plan.reader import satisfy
 from shoal.plan.slices import Part, Pieces, SlicedPlan, sensitive_part
 from shoal.utility.marginals import score_marginals
 from shoal.utility.rows import view_plan
@@ -63,16 +64,15 @@ def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, pro
     Parts that the policy leaves open are tried in several ways; that is taken of which the marginals are best.
     """
     crowd = max((r.model.k for r in problem.requirements if isinstance(r.model, ColumnFrequency)), default=1)
-    frequency = max(method.column_frequency, crowd)
     given_up: list[str] = []
     try:
         ways = []
         if (method.columns, method.alpha, method.parts) != (None, None, None):
-            ways = [_build(method, problem, Partition.of(method, problem), frequency, progress)]
+            ways = [_build(method, problem, Partition.of(method, problem), crowd, progress)]
     except UnreachableError:
         if method.alpha is not None or not isinstance(method.columns, int):
             raise
-    ways = ways or _choose_parts(method, problem, frequency, given_up, progress)
+    ways = ways or _choose_parts(method, problem, crowd, given_up, progress)
     plans = [_plan_parts(method, problem, parted, crowd, rng, progress) for parted in ways]
     search: dict[str, Any] = {"given_up": given_up} if given_up else {}
     best = 0
@@ -85,7 +85,7 @@ def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, pro
         ]
     plan, partition = plans[best], ways[best].partition
     search |= {**partition.search, "parts": partition.list_names(problem)}
-    return replace(plan, search=search, warnings=advice(method, problem, given_up, plan))
+    return replace(plan, search=search, warnings=advice(problem, given_up, plan))
 
 
 def _plan_parts(
@@ -114,7 +114,7 @@ def _choose_parts(
     The sensitive ones are by themselves, and beside attributes that go best with them and let the requirement be met;
     those that do not are *given up*.
     """
-    found, n_quasi = correlations(problem, method.correlation, method.intervals), len(problem.quasi)
+    found, n_quasi = correlations(problem, method.correlation), len(problem.quasi)
     check_columns(n_quasi, len(problem.sensitive), _GROUPS, None)
     groups = cluster_quasi(found, n_quasi, _GROUPS if method.columns is None else int(method.columns) - 1)
     if frequency > 1 and method.columns is None:
@@ -176,15 +176,13 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     go with those of other parts: buckets along an attribute that has to do with nothing would tell nothing.
     """
     choices = [part.quasi for part in parted.parts if part.quasi]
-    if method.cut_by == "all":
-        choices = [tuple(sorted({place for places in choices for place in places}))]
     with ThreadPoolExecutor() as threads:
-        cut = list(threads.map(partial(_make_buckets_along, method, problem, parted, smallest), choices))
+        cut = list(threads.map(Cutter(problem, parted.parts, parted.counts, smallest).cut, choices))
     step.advance(int(parted.counts.sum()))
     if len(cut) == 1:
         return cut[0].pieces()
     found = parted.partition.found
-    found = correlations(problem, method.correlation, method.intervals) if found is None else found
+    found = correlations(problem, method.correlation) if found is None else found
     inside = [np.array(places) for places in choices]
     others = [np.setdiff1d(np.arange(len(found)), places) for places in inside]
     scores = [
@@ -194,72 +192,37 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     return cut[int(np.argmax(scores))].pieces()
 
 
-def _make_buckets_along(
-    method: Slicing, problem: Problem, parted: _Parted, smallest: int, places: tuple[int, ...]
-) -> Items:
-    """Return the records in buckets that are cut by the quasi attributes at *places*."""
-    parts, counts, relaxed = parted.parts, parted.counts, method.cuts == "relaxed"
-    asked = [r for r in problem.requirements if r.values is not None]
-    keys = sensitive_part(problem, parts, asked[0]).values if asked else np.zeros(len(counts), dtype=np.int32)
-    items = Items.of_one_bucket(problem, np.flatnonzero(counts), keys, places)
-    if method.overlapping and sum(1 for part in parts if part.sensitive) > 1:
-        return cut_in_rounds(items, smallest, relaxed, accept_by_beliefs(problem, parts))
-    cutter = Cutter(problem, parts, counts, smallest, mixed=method.cut_by == "part")
-    items = cutter.cut(items)
-    return cut_in_rounds(items, smallest, relaxed, cutter.accepts) if relaxed else items
-
-
 def _group_records(method: Slicing, problem: Problem, parted: _Parted, crowd: int, rng: np.random.Generator) -> Pieces:
-    """Put the records into buckets of a size, and bring those together of which groups fail.
-
-    Where overlapping parts tell of the sensitive value there are no groups, and all buckets are made twice as large.
-    """
-    parts, counts = parted.parts, parted.counts
-    size = max(crowd, method.bucket_size or _RANDOM_BUCKET)
-    while True:
-        if method.grouping == "random":
-            pieces = group_at_random(counts, size, rng)
-        else:
-            pieces = gather_rare([part.values for part in parts], counts, size, rng)
-        n_buckets = int(pieces.bucket.max()) + 1
-        beliefs = Beliefs(problem, parts, pieces, n_buckets)
-        if beliefs.pieces_that_fail() is not None:
-            return _bring_together(problem, parts, pieces, max(crowd, size // 2), rng)
-        if n_buckets == 1 or not beliefs.failing().any():
-            return pieces
-        size *= 2
-
-
-def _bring_together(
-    problem: Problem, parts: Sequence[Part], pieces: Pieces, smallest: int, rng: np.random.Generator
-) -> Pieces:
-    """Return buckets of *smallest* records or more of which all groups hold.
+    """Put the records into random buckets, and bring records together until all groups hold.
 
     Records of a group that fails join others that share its quasi values of the sensitive part: no other group changes.
     Groups of several sensitive parts overlap; there whole buckets are put together, as are those that become too small.
     """
-    told = [sensitive_part(problem, parts, r) for r in problem.requirements if r.values is not None]
+    parts, size = parted.parts, max(crowd, method.bucket_size or _RANDOM_BUCKET)
+    pieces = group_at_random(parted.counts, size, rng)
+    wanted = [problem.sensitive_places(r) for r in problem.requirements if r.values is not None]
+    told = [part for part in parts if any(places <= set(part.sensitive) for places in wanted)]
     whole = np.zeros(len(pieces.cell), dtype=np.int32)
-    keys = told[0].values[pieces.cell] if len({id(part) for part in told}) == 1 else whole
+    keys = told[0].values[pieces.cell] if len(told) == 1 else whole
     n_buckets = int(pieces.bucket.max()) + 1
-    while (failing := Beliefs(problem, parts, pieces, n_buckets).pieces_that_fail()) is not None and failing.any():
+    while (failing := Beliefs(problem, parts, pieces, n_buckets).pieces_that_fail()).any():
         before, pieces = pieces.bucket, merge_groups(pieces, keys, failing, rng)
         if np.array_equal(before, pieces.bucket):
             raise UnreachableError("slicing: groups fail even with all their records in one bucket; ask for less")
     sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
-    while len(sizes[sizes > 0]) > 1 and (small := sizes[pieces.bucket] < smallest).any():
+    while len(sizes[sizes > 0]) > 1 and (small := sizes[pieces.bucket] < max(crowd, size // 2)).any():
         pieces = merge_groups(pieces, whole, small, rng)
         sizes = kernels.sum_groups(pieces.bucket, pieces.records, n_buckets)
     return join_pieces(pieces.cell, pieces.bucket, pieces.records)
 
 
-def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: SlicedPlan) -> tuple[str, ...]:
+def advice(problem: Problem, given_up: Sequence[str], plan: SlicedPlan) -> tuple[str, ...]:
     """Return warnings about these parts and buckets; they name attributes only."""
     found = []
     if given_up:
         found.append(
             f"{', '.join(given_up)} go with the sensitive attribute but had to be in other parts: with them beside "
-            "it the requirement could not be met; ask for less or generalize (column_frequency) to have them together"
+            "it the requirement could not be met; ask for less or generalize (column-frequency) to have them together"
         )
     pieces = plan.pieces
     for place in sorted({place for part in plan.parts if part.lo is None for place in part.quasi}):
@@ -267,7 +230,7 @@ def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: Sli
         if int(records.max()) == 1 < int(records.sum()):
             found.append(
                 f"{problem.quasi[place].name} has a different value in every record, so that whoever knows it finds a "
-                "person's bucket; generalize it (column_frequency) or do not publish it (role: identifier)"
+                "person's bucket; generalize it (column-frequency) or do not publish it (role: identifier)"
             )
     found += [
         f"nothing is promised about {attribute.name}: no model of the policy is about its values"
@@ -276,10 +239,9 @@ def advice(method: Slicing, problem: Problem, given_up: Sequence[str], plan: Sli
     ]
     several = [kernels.varying(part.values, pieces.cell, pieces.bucket, plan.n_buckets) for part in plan.parts]
     if (np.sum(several, axis=0) < 2).all():
-        remedy = "more parts, or cut_by: part, may help" if method.cut_by == "all" else "more parts may help"
         found.append(
             "the buckets form no combination of quasi values that is not in the table: whoever knows a person's quasi "
-            f"values can tell whether the person is in it; {remedy}"
+            "values can tell whether the person is in it; more parts may help"
         )
     if plan.n_buckets == 1:
         found.append(
@@ -292,9 +254,10 @@ def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) 
     """Return (n_cells,) the records that can be published, of *counts*: groups that hold when all are in one bucket.
 
     Cutting a bucket only takes records away from a group, and what a union of classes cannot break is reached best by
-    the whole group. Cells of other groups are withheld if the policy allows so many; else what blocks is named.
+    the whole group. Cells of other groups are withheld if the policy allows so many, and further groups with them until
+    the withheld people satisfy the models; else what blocks is named.
     """
-    counts = counts.copy()
+    counts, blocking = counts.copy(), ""
     while True:
         fails = np.zeros(len(counts), dtype=np.bool_)
         reason: str | None = None
@@ -304,10 +267,33 @@ def reachable_counts(problem: Problem, parts: Sequence[Part], counts: IntArray) 
                 fails |= failing
                 reason = reason or sentence
         if reason is None:
-            return counts
-        counts[fails] = 0
+            company = _find_company(problem, parts, counts, blocking)
+            if company is None:
+                return counts
+            counts[company] = 0
+            continue
+        counts[fails], blocking = 0, reason
         if problem.cells.n_records - int(counts.sum()) > problem.max_withheld:
             raise UnreachableError(reason)
+
+
+def _find_company(problem: Problem, parts: Sequence[Part], counts: IntArray, blocking: str) -> BoolArray | None:
+    """Return (n_cells,) which cells to withhold with others, None for none; raise if too few may be withheld."""
+    absent = problem.cells.counts - counts
+    cell = np.flatnonzero(absent)
+    if not len(cell) or satisfy(problem, np.zeros(len(cell), dtype=np.int32), cell, absent[cell], 1)[0]:
+        return None
+    asked = next(one for one in problem.requirements if isinstance(one.model, ValueModel))
+    shown, owner = np.flatnonzero(counts), np.full(len(counts), WITHHELD, dtype=np.int32)
+    present, group = np.unique(sensitive_part(problem, parts, asked).values[shown], return_inverse=True)
+    owner[shown] = group.reshape(-1)
+    company = choose_company(problem, np.arange(len(counts)), owner, problem.cells.counts, len(present))
+    if company is None:
+        raise UnreachableError(
+            f"{blocking}. To withhold these records, others with other values must be withheld too, because readers "
+            "may know who is absent; max_withheld does not allow enough of them"
+        )
+    return np.append(company, False)[owner]  # the last: WITHHELD
 
 
 def _failing(
@@ -341,7 +327,7 @@ def _failing(
     return fails, (
         f"{requirement.model.subject}: not reachable even with all {int(counts.sum()):,} records in one bucket: {who} "
         f"{reach}. The largest l of one bucket is {best}. Ask for less or for another kind of diversity, put "
-        "fewer quasi attributes into the sensitive part (alpha), generalize columns (column_frequency), or allow "
+        "fewer quasi attributes into the sensitive part (alpha), generalize columns (column-frequency), or allow "
         "records to be withheld (max_withheld)"
     )
 

@@ -17,33 +17,40 @@ class SequentialSweep(Method):
     """Every class meets every requirement, on frequencies induced from what is published of sensitive values.
 
     Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that a class cannot keep
-    go on to the next more general one; sensitive values are generalized where nothing else helps.
+    go on to the next more general one; sensitive values are generalized where nothing else helps. With ``defend``
+    records do not move alone (docs/adr/0033-defended-labels.md).
     """
 
     name: ClassVar[str] = "sweep"
     title: ClassVar[str] = "moves records to more general classes one by one, and generalizes sensitive values too"
     takes_regions = "nodes"
     generalizes_values = True
+    divides = "each"
 
     improve: bool = Field(
         default=True,
-        description="after the sweep, pull records of general classes back into special ones, and exchange records "
-        "between classes, while all promises hold",
+        description="with defend, sweep small tables in several ways and keep the most informative result; without it, "
+        "move records of general classes back into special ones while all guarantees hold",
     )
 
     defend: bool = Field(
         default=True,
-        description="generalize records of other sensitive values too, so that no label of a class tells more of its "
-        "records than tau, or than is known of all records of the table; false is the paper's algorithm",
+        description="close a label with all free records under it or not at all, and judge classes by the true values "
+        "of their records; false is the paper's algorithm",
     )
 
     @property
     def defends_labels(self) -> bool:
-        """Whether labels of sensitive values tell no more than the base rate."""
+        """Whether classes satisfy the models by their true values, hidden ones included."""
         return self.defend
 
     def refuses(self, problem: Problem) -> str | None:
         """Models that ask for a least share of a population are refused: somebody may be under several labels."""
+        for attribute in problem.quasi:
+            unknown = set(attribute.value_weights or ()) - set(attribute.taxonomy.labels)
+            if unknown:
+                some = ", ".join(sorted(unknown)[:5])
+                return f"value_weights of {attribute.name!r} has labels that are not in its taxonomy ({some})"
         if any(not requirement.model.merge_monotone for requirement in problem.requirements):
             return "its labels overlap, so a share of the population has no lower bound; use mondrian, or a min of 0"
         return super().refuses(problem)

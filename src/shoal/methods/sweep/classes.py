@@ -19,8 +19,9 @@ from shoal.core import kernels
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray, KeyArray
 from shoal.core.kernels import kernel, light_kernel, pack, same_rows
 from shoal.core.progress import Step
-from shoal.methods.sweep.kernels import Members, settle
-from shoal.methods.sweep.rules import Bound, Models, Parts, Rules
+from shoal.methods.sweep.closing import Remainder
+from shoal.methods.sweep.kernels import Members, screen, settle
+from shoal.methods.sweep.rules import Bound, Models, Parts
 from shoal.plan.problem import Attribute, Problem
 from shoal.taxonomies.tree import Taxonomy
 
@@ -30,9 +31,9 @@ _GIVEN_UP = 16  # a class that another model refuses gives up one record of so m
 _MOST_SCOUTS = 64
 _TOGETHER = 8  # items that are looked at together
 THREADS = 2
-_COUNTED = 6  # bits of a number of records, and how large it is at most
+_COUNTED = 16  # bits of a number of records, and how large it is at most
 _CROWD = (1 << _COUNTED) - 1
-_BITS = 13  # of kept values, and of generalized ones: one for each of the most frequent, the last for all others
+_BITS = 14  # of values: one for each of the most frequent, one for all others, and the last for generalized ones
 _NOWHERE = np.uint64(2**64 - 1)  # the key of no label
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, and its bits have no pattern: it scatters keys
 
@@ -54,20 +55,30 @@ class Sweep:
     trees: TreeTables
     models: Models
     rng: np.random.Generator
+    remainder: Remainder | None = None  # of a defended sweep, whose classes close with all free records of their label
 
     def run(self, parts: Parts, step: Step) -> tuple[Classes, Parts]:
         """Return the closed classes and all parts; those that no class took are left to the last item's class."""
-        live = Live(self.problem, self.items, self.trees, self.models.rules, parts)
+        live = Live(self, parts)
         closed: list[Parts] = []
         items: list[IntArray] = [np.zeros(0, dtype=np.int64)]
         labels: list[CodeArray] = [np.zeros((0, self.items.shape[1]), dtype=np.int32)]
         n_classes = 0
         for item, possible in live.look_ahead(len(self.items) - 1):
             class_of, nodes = live.group_at(self.items[item], possible)
+            if not len(nodes):
+                continue
             first, order = kernels.group_items(class_of, len(nodes))
             members = possible[order]
             stay = live.remaining[members]
-            sizes = self._settle(live, item, nodes, first, members, stay)
+            population = [population_under(self.trees, other, self.items[item], nodes) for other in self.models.others]
+            if self.remainder is not None:
+                of_people = [other.judge.requirement.population is not None for other in self.models.others]
+                people = [under for under, asked in zip(population, of_people, strict=True) if asked]
+                sizes = self.remainder.close(first, live.parts.take(members), people)
+                stay[np.repeat(sizes == 0, np.diff(first))] = 0
+            else:
+                sizes = self._settle(live, first, members, stay, population)
             held, staying = np.flatnonzero(sizes), np.flatnonzero(stay)
             if not len(held):
                 continue
@@ -83,17 +94,16 @@ class Sweep:
         return Classes(np.concatenate(items), np.concatenate(labels)), Parts.join([*closed, live.take_left()])
 
     def _settle(
-        self, live: Live, item: int, nodes: CodeArray, first: IntArray, members: IntArray, stay: IntArray
+        self, live: Live, first: IntArray, members: IntArray, stay: IntArray, population: list[IntArray]
     ) -> IntArray:
         """Lower *stay* until every class of an item holds or is empty; return the sizes."""
         rules, patterns = self.models.rules, live.patterns
         everyone = Members(first, np.arange(len(stay)), live.pattern[members])
-        n = len(nodes)
+        n = len(first) - 1
         most, focus = np.full(n, _NO_LIMIT), np.full(n, -1, dtype=np.int64)
         sizes = settle(everyone, patterns, rules, most, focus, self.rng, stay)
         if not self.models.others:
             return sizes
-        population = [population_under(self.trees, other, self.items[item], nodes) for other in self.models.others]
         parts = live.parts.take(members)
         asked = np.arange(n)
         while True:
@@ -128,8 +138,10 @@ class Live:
     the scout has no subset that could close at one of its items, now or later, so its parts are passed over there.
     """
 
-    def __init__(self, problem: Problem, items: CodeArray, trees: TreeTables, rules: Rules, parts: Parts) -> None:
-        self._items, self._rules = items, rules
+    def __init__(self, sweep: Sweep, parts: Parts) -> None:
+        problem, items, trees = sweep.problem, sweep.items, sweep.trees
+        self._items, self._rules, self._defended = items, sweep.models.rules, sweep.remainder is not None
+        self._taken = False  # whether a class closed since items were looked at together
         key = pack([parts.cell * 0, *trees.leaves[parts.cell].T], [1, *trees.width.tolist()])
         parts = parts.take(np.argsort(key, kind="stable"))  # neighbours have similar quasi values: memory is slow
         self._trees = trees._replace(leaves=trees.leaves[parts.cell])  # of parts
@@ -142,11 +154,8 @@ class Live:
         self._wider = np.where(wider, self._bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
         self._scouted = np.full(len(self._scouts), np.inf)  # how many parts were live then
         self._pruned = np.zeros(len(parts.cell), dtype=np.uint64)  # a bit for every scout
-        # of a generalized value it matters which it is, where labels are defended
-        defended = np.isin(np.arange(parts.nodes.shape[1]), rules.place[np.diff(rules.first_pair) > 0])
-        nodes = np.concatenate([parts.nodes, np.where(defended, parts.own_values(problem), parts.nodes)], axis=1)
-        example, self.pattern = same_rows((*nodes.T, np.zeros(len(nodes), dtype=np.int32)))
-        self.patterns = nodes[example]
+        example, self.pattern = same_rows((*parts.nodes.T, np.zeros(len(parts.nodes), dtype=np.int32)))
+        self.patterns = parts.nodes[example]
         self._of_pattern = np.bincount(self.pattern, weights=parts.records).astype(np.int64)
         self.parts = parts
         self.remaining = parts.records.copy()
@@ -160,8 +169,7 @@ class Live:
             for begin in range(0, n_items, _TOGETHER):
                 self._forget_taken()
                 crowd = self._crowd()
-                kept, lifted = np.divmod(np.bitwise_or.reduce(crowd.held[self._live]) >> _COUNTED, 1 << _BITS)[::-1]
-                if not (crowd.enough[0, kept] or crowd.enough[1, lifted]):
+                if not crowd.enough[np.bitwise_or.reduce(crowd.held[self._live]) >> _COUNTED]:
                     return
                 items = range(begin, min(begin + _TOGETHER, n_items))
                 scouts, n_live = self._scout_of_item[items], len(self._live)
@@ -170,8 +178,15 @@ class Live:
                     self._scouted[scout] = n_live
                     self._pruned[self._live] |= self._bits[scout]
                     self._pruned[able] &= ~self._bits[scout]
-                for item, able in zip(items, self._find_all(pool, self._items[items], scouts, crowd), strict=True):
-                    yield item, able[self.remaining[able] > 0]
+                found = self._find_all(pool, self._items[items], scouts, crowd)
+                self._taken = False
+                ready = list(pool.map(self._find_closable, self._items[items], found)) if self._defended else found
+                for item, crowded, closable in zip(items, found, ready, strict=True):
+                    able = closable
+                    if self._taken:  # then other groups may hold
+                        able = crowded[self.remaining[crowded] > 0]
+                        able = self._find_closable(self._items[item], able) if self._defended else able
+                    yield item, able
 
     def group_at(self, levels: CodeArray, parts: IntArray) -> tuple[CodeArray, CodeArray]:
         """Return the classes of parts at a level vector (-1: too small), and the classes' nodes."""
@@ -181,6 +196,7 @@ class Live:
     def take(self, members: IntArray, stay: IntArray) -> None:
         """Take the records that stay in classes out."""
         self.remaining[members] -= stay
+        self._taken = True
         taken = np.bincount(self.pattern[members], weights=stay, minlength=len(self.patterns))
         self._of_pattern -= taken.astype(np.int64)
 
@@ -192,22 +208,24 @@ class Live:
 
     def _crowd(self) -> Crowd:
         """Return what parts that share a label must have together, by the rule that needs most values."""
-        rules, half = self._rules, self.patterns.shape[1] // 2
+        rules = self._rules
         least = rules.records if self._raised[self._live].any() else rules.plain_records
-        bit, enough = np.zeros(len(self.patterns), dtype=np.int64), np.ones((2, 1 << _BITS), dtype=np.bool_)
+        bit, enough = np.zeros(len(self.patterns), dtype=np.int64), np.ones(1 << _BITS, dtype=np.bool_)
         if len(rules.place):
             r = int(np.argmax(rules.distinct))
-            node, value = self.patterns[:, rules.place[r]], self.patterns[:, half + rules.place[r]]
-            count, caps = np.bincount(value, self._of_pattern), rules.cap_top / rules.cap_bottom
-            of_leaf = np.argsort(np.argsort(-count[: rules.n_leaves[r]], kind="stable")).clip(max=_BITS - 1)
-            kept, lifted = np.zeros(1), np.zeros(1)  # of all subsets of bits: values, and how much they may make up
-            for one in range(_BITS):
-                here = rules.first_leaf[r] + np.flatnonzero(of_leaf == one)
-                kept = np.append(kept, kept + len(here))
-                lifted = np.append(lifted, lifted + caps[here].sum())
-            enough[0], enough[1] = kept >= rules.distinct[r], lifted > 1 - 1e-9
-            enough[1, len(kept) // 2 :] |= rules.first_pair[r] == rules.first_pair[r + 1]  # labels are not defended
-            bit = np.append(of_leaf, np.full(len(count), _BITS - 1))[value] + _BITS * (node >= rules.n_leaves[r])
+            node, n_leaves = self.patterns[:, rules.place[r]], int(rules.n_leaves[r])
+            # what a value adds: itself, or the share that it may have in a defended class
+            adds = (rules.cap_top / rules.cap_bottom)[rules.first_leaf[r] :][:n_leaves]
+            needed = 1 - 1e-9
+            if not rules.capped[r]:
+                adds, needed = np.ones(n_leaves), float(rules.distinct[r])
+            count = np.bincount(node, self._of_pattern, n_leaves)[:n_leaves]
+            of_leaf = np.argsort(np.argsort(-count, kind="stable")).clip(max=_BITS - 2)
+            added = np.zeros(1)  # by all subsets of bits
+            for one in range(_BITS - 1):
+                added = np.append(added, added + adds[of_leaf == one].sum())
+            enough[: len(added)] = added >= needed  # the last bit is for generalized values, which may be enough
+            bit = np.where(node < n_leaves, of_leaf[np.minimum(node, n_leaves - 1)], _BITS - 1)
         records = np.minimum(self.remaining, _CROWD).astype(np.uint32)
         return Crowd(records | np.uint32(_CROWD + 1) << bit.astype(np.uint32)[self.pattern], min(least, _CROWD), enough)
 
@@ -217,6 +235,13 @@ class Live:
         """Return for each of several level vectors the parts that may close there, but those that its scout pruned."""
         given = self._trees, self._live, self._pruned, crowd
         return list(pool.map(lambda one, bits: find_crowded(*given, one, bits), levels, self._wider[scouts]))
+
+    def _find_closable(self, levels: CodeArray, parts: IntArray) -> IntArray:
+        """Return the parts whose group at a level vector satisfies all rules and caps, labels aside."""
+        first, group = kernels.number_keys(label_keys(self._trees, levels, parts))
+        edges, order = kernels.group_items(group, len(first))
+        members = Members(edges, parts[order], self.pattern)
+        return parts[screen(members, self.patterns, self._rules, self.remaining)[group]]
 
     def _forget_taken(self) -> None:
         """Forget what is taken; copy the rest to neighbouring places if it is less than half: memory is slow."""
@@ -253,7 +278,7 @@ def sort_items(
     importance, larger first. Given are the attributes, whose weights count as they are, and the leaves that occur.
     """
     average = [
-        [Fraction(str(attribute.weight)) * share for share in level_information(attribute.taxonomy, column)]
+        [Fraction(str(attribute.weight)) * share for share in level_information(attribute, column)]
         for attribute, column in zip(attributes, columns, strict=True)
     ]
     scale = math.lcm(*(share.denominator for shares in average for share in shares))
@@ -280,13 +305,17 @@ def find_scouts(items: CodeArray) -> tuple[CodeArray, IntArray]:
         step += 1
 
 
-def level_information(taxonomy: Taxonomy, leaves: AnyIntArray) -> list[Fraction]:
-    """Return I(S) of every level: the mean of 1 / leaves over its nodes, weighted by their leaves that occur.
+def level_information(attribute: Attribute, leaves: AnyIntArray) -> list[Fraction]:
+    """Return I(S) of every level: the mean of 1 / leaves over its nodes, weighted by p'.
+
+    The weight p' of a node is given by the policy, or is the number of its leaves that occur.
 
     >>> from shoal.taxonomies.files import from_nested
-    >>> level_information(from_nested({"a0": ["a1", "a2"]}), np.array([0, 1]))
+    >>> level_information(Attribute("a", from_nested({"a0": ["a1", "a2"]})), np.array([0, 1]))
     [Fraction(1, 2), Fraction(1, 1)]
     """
+    taxonomy, given = attribute.taxonomy, attribute.value_weights or {}
+    known = [(node, Fraction(str(given[label]))) for node, label in enumerate(taxonomy.labels) if label in given]
     occurs = np.zeros(taxonomy.n_leaves, dtype=np.int64)
     occurs[leaves] = 1
     running = np.concatenate([[0], np.cumsum(occurs)])
@@ -298,8 +327,12 @@ def level_information(taxonomy: Taxonomy, leaves: AnyIntArray) -> list[Fraction]
         # nodes with the same number of leaves are added up together, so that there are few fractions
         sizes, place = np.unique(below, return_inverse=True)
         of_size = np.bincount(place.reshape(-1), weights=weights).astype(np.int64)
-        total = int(weights.sum())
+        total = Fraction(int(weights.sum()))
         share = sum((Fraction(int(w), int(size)) for w, size in zip(of_size, sizes, strict=True)), Fraction(0))
+        for node, weight in known:
+            if taxonomy.level[node] == level:
+                more = weight - int(running[taxonomy.hi[node]] - running[taxonomy.lo[node]])
+                total, share = total + more, share + more / int(taxonomy.hi[node] - taxonomy.lo[node])
         averages.append(share / total if total else Fraction(0))
     return averages
 
@@ -362,7 +395,7 @@ class Crowd(NamedTuple):
 
     held: KeyArray  # (n_parts,) up to _CROWD records, and behind these bits that of the sensitive value
     least: int  # records
-    enough: BoolArray  # (2, 1 << _BITS) whether such kept, or generalized, values may be enough for a class
+    enough: BoolArray  # (1 << _BITS,) whether such values may be enough for a class
 
 
 @kernel
@@ -394,8 +427,7 @@ def find_crowded(
         for i in range(begin, end):
             parts[n] = parts[i]  # a branch that nobody can predict takes longer than this
             found = int(together[slot_of(keys[i], 0, mask)])
-            values = crowd.enough[0, found >> _COUNTED & (1 << _BITS) - 1] | crowd.enough[1, found >> _COUNTED + _BITS]
-            n += values & (found & _CROWD >= crowd.least) & (keys[i] != _NOWHERE)
+            n += crowd.enough[found >> _COUNTED] & (found & _CROWD >= crowd.least) & (keys[i] != _NOWHERE)
         begin = end
     return parts[:n].copy()
 

@@ -11,7 +11,6 @@ from shoal.core.kernels import inline_kernel, kernel, light_kernel
 from shoal.methods.sweep.rules import Rules
 
 _SMALL = 1 << 31
-_NARROWED = 64  # times that a bound on records under a label is narrowed
 _TOTALS = 64  # of records under a label, that are tried in steps
 
 
@@ -113,54 +112,23 @@ def dominant(
 
 
 @light_kernel
-def pair_of(rules: Rules, r: int, node: int, own: int) -> int:
-    """Return where records of a value that publish a node are counted; -1 if nobody asks."""
-    if node < rules.n_leaves[r] or rules.first_pair[r] == rules.first_pair[r + 1]:
-        return -1
-    return int(rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r] + own)
-
-
-@light_kernel
-def decodable(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
-    """Return a value that makes up too much of a class's records under a label, by its *lifted* pairs; -1: none."""
-    base = rules.first_pair[r] + (node - rules.n_leaves[r]) * rules.n_leaves[r]
-    low, high = rules.lo[rules.first_node[r] + node], rules.hi[rules.first_node[r] + node]
-    total = lifted[base + low : base + high].sum()
-    for leaf in range(low, high):
-        cap = rules.first_leaf[r] + leaf
-        if lifted[base + leaf] > limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap]):
-            return int(leaf)
-    return -1
-
-
-@light_kernel
-def add_records(
-    rules: Rules, nodes: CodeArray, own: CodeArray, records: int, units: IntArray, lifted: IntArray
-) -> None:
-    """Add records that publish some nodes to the units and pairs of a class, or take them away."""
+def add_records(rules: Rules, nodes: CodeArray, records: int, units: IntArray) -> None:
+    """Add records that publish some nodes to the units of a class, or take them away."""
     for r in range(len(rules.place)):
-        node = nodes[rules.place[r]]
-        add_units(rules, r, node, records, units)
-        pair = pair_of(rules, r, node, own[rules.place[r]])
-        if pair >= 0:
-            lifted[pair] += records
+        add_units(rules, r, nodes[rules.place[r]], records, units)
 
 
 @kernel
 def tally_classes(
-    rules: Rules, nodes: CodeArray, own: CodeArray, owner: IntArray, records: IntArray, n_classes: int
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Return (n_classes, n_leaves of all rules) units, (n_classes, n_pairs) pairs and (n_classes,) records of classes.
-
-    Pairs are those of the label that records publish and the value that they have.
-    """
+    rules: Rules, nodes: CodeArray, owner: IntArray, records: IntArray, n_classes: int
+) -> tuple[IntArray, IntArray]:
+    """Return (n_classes, n_leaves of all rules) units and (n_classes,) records of classes."""
     units = np.zeros((n_classes, len(rules.weights)), dtype=np.int64)
-    lifted = np.zeros((n_classes, rules.first_pair[-1]), dtype=np.int64)
     sizes = np.zeros(n_classes, dtype=np.int64)
     for part in range(len(owner)):
         sizes[owner[part]] += records[part]
-        add_records(rules, nodes[part], own[part], records[part], units[owner[part]], lifted[owner[part]])
-    return units, lifted, sizes
+        add_records(rules, nodes[part], records[part], units[owner[part]])
+    return units, sizes
 
 
 class Members(NamedTuple):
@@ -174,13 +142,12 @@ class Members(NamedTuple):
 class _Class(NamedTuple):
     """One class while records leave it, by groups of one pattern each; arrays that all classes use in turn."""
 
-    patterns: CodeArray  # (n_patterns, 2 * n_sensitive) nodes, and behind them the values that the records have
+    patterns: CodeArray  # (n_patterns, n_sensitive) nodes
     group_of: CodeArray  # (n_patterns,) the group of each pattern; -1: none
     pattern: IntArray  # (n_groups,)
     before: IntArray  # (n_groups,) records at the beginning
     remaining: IntArray  # (n_groups,) records now
     units: IntArray  # (n_leaves of all rules,)
-    lifted: IntArray  # (n_pairs,) records by label and value
     seen: BoolArray  # (n_leaves of all rules,) whether the class has units there
     touched: IntArray  # (n_rules, n_leaves) leaves that were seen
     n_touched: IntArray  # (n_rules,)
@@ -198,14 +165,6 @@ def room_for_judging(rules: Rules) -> IntArray:
 
 
 @light_kernel
-def _pair_of_group(rules: Rules, r: int, one: _Class, g: int) -> int:
-    """Return where the records of a group are counted under their label; -1 if nobody asks."""
-    pattern = one.pattern[g]
-    own = one.patterns[pattern, one.patterns.shape[1] // 2 + rules.place[r]]
-    return pair_of(rules, r, one.patterns[pattern, rules.place[r]], own)
-
-
-@light_kernel
 def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) -> tuple[int, int, bool]:
     """Put the records of a class in groups, count units; return groups, records, and whether no value is lifted."""
     n_groups, size, plain = 0, 0, True
@@ -218,7 +177,7 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
             n_groups += 1
         one.before[one.group_of[pattern]] += stay[part]
         size += stay[part]
-    alone = one.patterns.shape[1] == 2  # then a value that is kept is a pattern of its own
+    alone = one.patterns.shape[1] == 1  # then a value that is kept is a pattern of its own
     for g in range(n_groups):
         one.remaining[g] = one.before[g]
         for r in range(len(rules.place)):
@@ -234,60 +193,15 @@ def _enter(rules: Rules, one: _Class, members: Members, c: int, stay: IntArray) 
                     one.seen[base + leaf] = True
                     one.touched[r, one.n_touched[r]] = leaf
                     one.n_touched[r] += 1
-            pair = _pair_of_group(rules, r, one, g)
-            if pair >= 0:
-                one.lifted[pair] += one.before[g]
             add_units(rules, r, node, one.before[g], one.units)
     return n_groups, size, plain
-
-
-@light_kernel
-def _most_defended(rules: Rules, r: int, node: int, lifted: IntArray) -> int:
-    """Return how many records under a label can be defended at most, in a class or a subset of it.
-
-    Of so many, values may have their caps. If that makes fewer in all, then there are at most as many, and so on.
-    """
-    base, place = pair_of(rules, r, node, 0), rules.first_node[r] + node
-    total = lifted[base + rules.lo[place] : base + rules.hi[place]].sum()
-    for _ in range(_NARROWED):
-        allowed = 0
-        for leaf in range(rules.lo[place], rules.hi[place]):
-            cap = rules.first_leaf[r] + leaf
-            allowed += min(lifted[base + leaf], limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap]))
-        if allowed == total:
-            break
-        total = allowed
-    return int(total)
-
-
-@light_kernel
-def _drop_undefendable(rules: Rules, one: _Class, n_groups: int, size: int) -> int:
-    """Let records leave that are too many of a value to be defended under their label; return how many stay."""
-    rule, label, total = -1, -1, 0
-    for g in range(n_groups):
-        for r in range(len(rules.place)):
-            pair, node = _pair_of_group(rules, r, one, g), one.patterns[one.pattern[g], rules.place[r]]
-            if pair < 0:
-                continue
-            if rule != r or label != node:  # who leaves does not change how many can be defended
-                rule, label, total = r, node, _most_defended(rules, r, node, one.lifted)
-            cap = rules.first_leaf[r] + pair - pair_of(rules, r, node, 0)
-            allowed = limit_of(total, rules.cap_top[cap], rules.cap_bottom[cap])
-            leaving = min(one.remaining[g], max(one.lifted[pair] - allowed, 0))
-            _let_leave(rules, one, g, leaving)
-            size -= leaving
-    return size
 
 
 @light_kernel
 def _let_leave(rules: Rules, one: _Class, g: int, records: int) -> None:
     """Let records of a group leave."""
     one.remaining[g] -= records
-    for r in range(len(rules.place)):
-        add_units(rules, r, one.patterns[one.pattern[g], rules.place[r]], -records, one.units)
-        pair = _pair_of_group(rules, r, one, g)
-        if pair >= 0:
-            one.lifted[pair] -= records
+    add_records(rules, one.patterns[one.pattern[g]], -records, one.units)
 
 
 @light_kernel
@@ -326,9 +240,7 @@ def _leave(
     """Let records leave a class until it holds and has at most so many; return how many stay, 0 if it cannot hold."""
     at_least = rules.plain_records if plain else rules.records
     while True:
-        before, leaving, rule = size, 0, focus
-        if not plain:
-            size = _drop_undefendable(rules, one, n_groups, size)
+        leaving, rule = 0, focus
         if size < at_least:
             return 0
         for r in range(len(rules.place)):
@@ -338,8 +250,6 @@ def _leave(
                 break
         if leaving < 0:
             return 0
-        if leaving == 0 and size < before:  # whether labels are defended now is asked again
-            continue
         if leaving == 0 and size <= most:
             return size
         for _ in range(min(leaving or size - most, size)):
@@ -351,10 +261,6 @@ def _leave(
 def _clear(rules: Rules, one: _Class, n_groups: int) -> None:
     """Clear all arrays for the next class."""
     for g in range(n_groups):
-        for r in range(len(rules.place)):
-            pair = _pair_of_group(rules, r, one, g)
-            if pair >= 0:
-                one.lifted[pair] = 0
         one.group_of[one.pattern[g]] = -1
     for r in range(len(rules.place)):
         for i in range(one.n_touched[r]):
@@ -376,7 +282,6 @@ def _start(rules: Rules, patterns: CodeArray, members: Members) -> _Class:
         np.empty(widest, dtype=np.int64),
         np.empty(widest, dtype=np.int64),
         np.zeros(n_leaves, dtype=np.int64),
-        np.zeros(rules.first_pair[-1], dtype=np.int64),
         np.zeros(n_leaves, dtype=np.bool_),
         np.empty((n_rules, max(1, rules.n_leaves.max() if n_rules else 1)), dtype=np.int64),
         np.zeros(n_rules, dtype=np.int64),
@@ -398,9 +303,8 @@ def settle(
     """Let records leave each class until all rules hold and at most ``most[c]`` records are left; return the sizes.
 
     Parts have ``stay`` records each, which is lowered. The one who leaves is of the pattern that takes most from the
-    dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any). Before each look at the
-    rules, records leave that are too many of one value under a label. A class that cannot hold ends empty. Patterns are
-    nodes, and behind them the values that the records have.
+    dominant value of the first rule that fails, or of rule ``focus[c]`` if all hold (-1: any). A class that cannot hold
+    ends empty. Patterns are nodes.
     """
     n_classes, one = len(members.first) - 1, _start(rules, patterns, members)
     sizes = np.zeros(n_classes, dtype=np.int64)
@@ -413,6 +317,29 @@ def settle(
             stay[part] = draw_share(stay[part], one.before, one.remaining, g, rng) if sizes[c] else 0
         _clear(rules, one, n_groups)
     return sizes
+
+
+@kernel
+def screen(members: Members, patterns: CodeArray, rules: Rules, records: IntArray) -> BoolArray:
+    """Return (n_groups,) whether each group has enough records, and satisfies every rule and cap without labels.
+
+    Rules on attributes whose values may be generalized are left out, because labels may satisfy them.
+    """
+    one, found = _start(rules, patterns, members), np.zeros(len(members.first) - 1, dtype=np.bool_)
+    for c in range(len(found)):
+        n_groups, size, _ = _enter(rules, one, members, c, records)
+        holds = size >= rules.plain_records
+        for r in range(len(rules.place)):
+            if not rules.capped[r]:
+                holds = holds and judge(rules, r, size, one.units, one.touched[r], one.n_touched[r], one.best) == 0
+                continue
+            for t in range(one.n_touched[r]):
+                leaf = rules.first_leaf[r] + one.touched[r, t]
+                most = limit_of(size, rules.cap_top[leaf], rules.cap_bottom[leaf])
+                holds = holds and one.units[leaf] <= most * rules.factor[r]
+        found[c] = holds
+        _clear(rules, one, n_groups)
+    return found
 
 
 @light_kernel
@@ -488,15 +415,86 @@ def lift(
 
 
 @kernel
-def label_fewest(rules: Rules, chosen: IntArray, node: int, counts: IntArray) -> IntArray:
-    """Return how many records of each value of one class are to publish a label, as few as possible; empty: no way.
+def label_class(
+    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, counts: IntArray, most: int
+) -> tuple[int, IntArray]:
+    """Return the label that costs a class least, and how many records of each value publish it; -1: no label helps.
 
-    Then the *chosen* rules on the attribute hold, and no value has more of the label than its cap. All limits are
-    convex, so the totals that are possible have no gaps: totals are tried in steps, and by bisection between the first
-    that succeeds and the one before it.
+    It is one of the labels above the most frequent value, for at most so many records. *width* are the leaves below
+    each node.
+    """
+    node, goal, least, best = int(np.argmax(counts)), -1, np.inf, counts
+    while node != steps[node]:
+        node = int(steps[node])
+        lifted = label_fewest(rules, chosen, node, counts, most)
+        loss = lifted.sum() * (1.0 - 1.0 / width[node])
+        if len(lifted) and loss < least:
+            goal, least, best = node, loss, lifted
+        if least == 0.0:
+            break
+    return goal, best
+
+
+@kernel
+def can_label(rules: Rules, chosen: IntArray, steps: CodeArray, counts: IntArray, most: IntArray) -> BoolArray:
+    """Return (n_classes,) whether a label for at most so many records of each class makes it hold."""
+    found = np.zeros(len(counts), dtype=np.bool_)
+    for c in range(len(counts)):
+        node, covered = int(np.argmax(counts[c])), 0
+        while node != steps[node] and not found[c]:
+            node = int(steps[node])
+            place = rules.first_node[chosen[0]] + node
+            covered = min(counts[c, rules.lo[place] : rules.hi[place]].sum(), most[c])
+            # most groups hold without a label, or with as many as are allowed
+            found[c] = (
+                label_records(rules, chosen, node, counts[c], 0)[1]
+                or label_records(rules, chosen, node, counts[c], covered)[1]
+                or len(label_fewest(rules, chosen, node, counts[c], most[c])) > 0
+            )
+    return found
+
+
+class Records(NamedTuple):
+    """The records of classes: class c has the parts ``first[c]:first[c + 1]``."""
+
+    first: IntArray  # (n_classes + 1,)
+    value: CodeArray  # (n_parts,) of the sensitive attribute
+    records: IntArray  # (n_parts,)
+
+
+@kernel
+def label_classes(
+    rules: Rules, chosen: IntArray, steps: CodeArray, width: IntArray, members: Records, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Return (n_classes,) the label of each class, -1 if none helps, and (n_parts,) the records that publish it.
+
+    Which records of a value publish the label is drawn at random.
+    """
+    n_leaves, n_classes = rules.n_leaves[chosen[0]], len(members.first) - 1
+    goal, taken = np.full(n_classes, -1, dtype=np.int64), np.zeros(len(members.value), dtype=np.int64)
+    counts = np.zeros(n_leaves, dtype=np.int64)
+    for c in range(n_classes):
+        counts[:] = 0
+        for part in range(members.first[c], members.first[c + 1]):
+            counts[members.value[part]] += members.records[part]
+        goal[c], lifted = label_class(rules, chosen, steps, width, counts, counts.sum())
+        if goal[c] < 0 or lifted.sum() == 0:
+            continue
+        for part in range(members.first[c], members.first[c + 1]):
+            taken[part] = draw_share(members.records[part], counts, lifted, members.value[part], rng)
+    return goal, taken
+
+
+@kernel
+def label_fewest(rules: Rules, chosen: IntArray, node: int, counts: IntArray, most: int) -> IntArray:
+    """Return how many records of each value of one class are to publish a label, as few as can be; empty: no way.
+
+    At most so many do. Then the *chosen* rules on the attribute hold, and no value has more of the label than its cap.
+    All limits are convex, so the totals that are possible have no gaps: totals are tried in steps, and by bisection
+    between the first that succeeds and the one before it.
     """
     place = rules.first_node[chosen[0]] + node
-    covered = counts[rules.lo[place] : rules.hi[place]].sum()
+    covered = min(counts[rules.lo[place] : rules.hi[place]].sum(), most)
     found, failed, total, step = np.zeros(0, dtype=np.int64), -1, 0, max(1, covered // _TOTALS)
     while True:
         lifted, holds = label_records(rules, chosen, node, counts, total)
@@ -527,7 +525,10 @@ def label_records(rules: Rules, chosen: IntArray, node: int, counts: IntArray, t
     for r in chosen:
         units[rules.first_leaf[r] : rules.first_leaf[r + 1]] = counts * rules.factor[r]
         add_units(rules, r, node, total, units)
-    for leaf in range(rules.lo[place], rules.hi[place]):
+    present = np.flatnonzero(counts)
+    for leaf in present:
+        if not rules.lo[place] <= leaf < rules.hi[place]:
+            continue
         most[leaf] = counts[leaf]
         for r in chosen:
             cap = rules.first_leaf[r] + leaf
@@ -536,17 +537,17 @@ def label_records(rules: Rules, chosen: IntArray, node: int, counts: IntArray, t
     below, level = -1, units[base : base + n_leaves].max()
     while level - below > 1:
         middle, taken = (below + level) // 2, 0
-        for leaf in range(n_leaves):
+        for leaf in present:
             taken += min(max(-((middle - units[base + leaf]) // factor), 0), most[leaf])
         if taken > total:
             below = middle
         else:
             level = middle
     lifted, rest = np.zeros(n_leaves, dtype=np.int64), total
-    for leaf in range(n_leaves):
+    for leaf in present:
         lifted[leaf] = min(max(-((level - units[base + leaf]) // factor), 0), most[leaf])
         rest -= lifted[leaf]
-    for leaf in range(n_leaves):  # of one record more from each, some are still to be taken
+    for leaf in present:  # of one record more from each, some are still to be taken
         more = min(rest, min(max(-((below - units[base + leaf]) // factor), 0), most[leaf]) - lifted[leaf])
         lifted[leaf] += more
         rest -= more

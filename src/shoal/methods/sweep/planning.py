@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
@@ -16,27 +17,106 @@ from shoal.core.errors import UnreachableError
 from shoal.core.progress import Progress
 from shoal.methods.base import refuse_unreachable
 from shoal.methods.sweep.classes import Classes, Sweep, group_cells, population_under, tree_tables
-from shoal.methods.sweep.exchanging import exchange
-from shoal.methods.sweep.improving import can_improve, improve
-from shoal.methods.sweep.kernels import label_fewest, lift
-from shoal.methods.sweep.rules import Models, Parts, caps_of, information_of, is_defended, labels_defended
+from shoal.methods.sweep.closing import Remainder, limit_values
+from shoal.methods.sweep.improving import can_improve, covering_classes, improve
+from shoal.methods.sweep.kernels import Records, label_class, label_classes, lift
+from shoal.methods.sweep.rules import Models, Parts, caps_of, has_uneven_weights, information_of, is_defended
 from shoal.methods.sweep.selecting import count_items, sweep_items
-from shoal.models.base import round_up
+from shoal.models.base import ValueModel, round_up
 from shoal.models.exact import fraction
 from shoal.models.tau_l_diversity import TauLDiversity
 from shoal.plan.judging import judge_plan
 from shoal.plan.plan import Plan
 from shoal.plan.problem import Problem
+from shoal.plan.reader import satisfy
 
 T = TypeVar("T")
+# pace of a defended sweep and labelled records of its groups: the first without improving, all of them with it
+_WAYS = (4.0, Fraction(1, 2)), (2.5, Fraction(1, 2)), (16.0, Fraction(1))
+_MOST_LOOKUPS = 1 << 28  # nodes of values at levels: a table with more of them is swept in one way only
 
 
 def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Generator, progress: Progress) -> Plan:
     """Return the classes of the sweep as a plan."""
+    defend = defend and any(isinstance(requirement.model, ValueModel) for requirement in problem.requirements)
+    if defend:  # the remaining records always hold as one class
+        problem = replace(problem, max_withheld=0)
     _refuse_unreachable(problem)
-    parts = Parts.of(problem)
     models = Models.of(problem, defend=defend)
-    started = _make_whole_hold(problem, models, parts, rng)
+    started = _make_whole_hold(problem, models, Parts.of(problem), rng)
+    if defend:
+        sweep, classes, parts, gain = _sweep_defended(problem, models, improves, rng, progress)
+    else:
+        sweep, classes, parts, gain = _sweep_records(problem, models, started, improves, rng, progress)
+    plan = _as_plan(sweep, classes, parts)
+    _explain_if_whole(sweep, plan)
+    _check(problem, plan, defend)
+    story = {
+        "items": len(sweep.items),
+        "generalized_before": _count_raised(problem, started),
+        "generalized": _count_raised(problem, parts.take(parts.owner >= 0)),
+        "improved_by": gain,
+    }
+    if not defend:
+        story["people_revealed"] = _count_revealed(sweep, classes, parts)
+    return replace(plan, warnings=_warnings(problem, len(sweep.items), defend), search=story)
+
+
+def _sweep_defended(
+    problem: Problem, models: Models, improves: bool, rng: np.random.Generator, progress: Progress
+) -> tuple[Sweep, Classes, Parts, float]:
+    """Return the sweep, its classes, all records, and what *improves* gained: the best of several ways is kept."""
+    trees, parts, found = tree_tables(problem), Parts.of(problem), []
+    root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
+    limited = any(limit_values(requirement, problem) is not None for requirement in problem.requirements)
+    small = count_items(problem) * trees.leaves.size <= _MOST_LOOKUPS
+    for pace, labelled in _WAYS if improves and limited and small else _WAYS[:1]:
+        with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
+            remainder = Remainder(problem, models, pace, labelled)
+            rules = models.rules._replace(plain_records=remainder.smallest_group())
+            paced = replace(models, rules=rules)
+            sweep, classes, swept = sweep_items(problem, trees, paced, parts, rng, step, remainder)
+        n = len(classes.item)
+        swept = swept._replace(owner=np.where(swept.owner < 0, n, swept.owner))
+        item = np.append(classes.item, len(sweep.items) - 1)
+        classes = Classes(item, np.concatenate([classes.nodes, root]))
+        swept = _label_classes(problem, models, swept, n + 1, rng)
+        found.append((_information(problem, classes, swept), sweep, classes, swept))
+    best = max(found, key=lambda one: one[0])
+    return *best[1:], best[0] - found[0][0]
+
+
+def _label_classes(problem: Problem, models: Models, parts: Parts, n: int, rng: np.random.Generator) -> Parts:
+    """Return the parts of n classes with as few generalized values as each class needs."""
+    _, order = kernels.group_items(parts.owner.astype(np.int32), n)
+    parts = plain = parts.take(order)
+    failing = np.zeros(n, dtype=np.bool_)
+    for place, chosen in enumerate(models.of_place):
+        if not problem.may_generalize(place):
+            continue
+        tree, own = problem.sensitive[place].taxonomy, parts.own_values(problem)[:, place].copy()
+        width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
+        first = np.searchsorted(parts.owner, np.arange(n + 1))
+        members = Records(first, own, parts.records)
+        goal, taken = label_classes(models.rules, which, models.steps[place], width, members, rng)
+        failing |= (goal < 0) & (np.diff(first) > 0)
+        lifted = parts._replace(nodes=parts.nodes.copy(), records=taken)
+        lifted.nodes[:, place] = goal[parts.owner]
+        parts = Parts.join([parts._replace(records=parts.records - taken), lifted])
+        parts = parts.take(parts.records > 0)
+        parts = parts.take(np.argsort(parts.owner, kind="stable"))
+    for number in np.flatnonzero(failing).tolist():  # unequal weights, where one label does not help
+        found = generalize(problem, models, plain.take(plain.owner == number), rng)
+        if found is None:
+            raise UnreachableError("the table as one class does not meet all models together")
+        parts = Parts.join([parts.take(parts.owner != number), found])
+    return parts
+
+
+def _sweep_records(
+    problem: Problem, models: Models, started: Parts, improves: bool, rng: np.random.Generator, progress: Progress
+) -> tuple[Sweep, Classes, Parts, float]:
+    """Return the sweep of the paper, its classes, all records, and what *improves* gained."""
     with progress.step("sweeping", problem.cells.n_records, unit="records") as step:
         sweep, swept_classes, swept = sweep_items(problem, tree_tables(problem), models, started, rng, step)
     classes, parts = _with_last_class(sweep, swept_classes, swept)
@@ -47,17 +127,21 @@ def plan_sweep(problem: Problem, improves: bool, defend: bool, rng: np.random.Ge
         more = _information(problem, better, moved) - _information(problem, classes, parts)
         if more > 1e-12:  # more than rounding: who was pulled out of the last class may be missing there
             gain, classes, parts = more, better, moved
-        classes, parts = exchange(sweep, classes, parts)
-    plan = _as_plan(sweep, classes, parts)
-    _explain_if_whole(sweep, plan)
-    _check(problem, plan, defend)
-    story = {
-        "items": len(sweep.items),
-        "generalized_before": _count_raised(problem, started),
-        "generalized": _count_raised(problem, parts.take(parts.owner >= 0)),
-        "improved_by": gain,
-    }
-    return replace(plan, warnings=_warnings(problem, len(sweep.items)), search=story)
+    return sweep, classes, parts, gain
+
+
+def _count_revealed(sweep: Sweep, classes: Classes, parts: Parts) -> int:
+    """Return how many people share their first covering label with people who fail a model of values together.
+
+    They are counted by their true values, wherever their records went (docs/adr/0061-transparent-reader.md).
+    """
+    problem = sweep.problem
+    used, cells = kernels.occurring(parts.owner[parts.owner >= 0]), np.flatnonzero(problem.cells.counts)
+    labels = sweep.trees, sweep.items, classes.item[used], classes.nodes[used], np.ones(len(used))
+    group = covering_classes(cells, np.zeros(len(cells)), *labels, 1)[:, 0]
+    records = problem.cells.counts[cells]
+    holds = satisfy(problem, group, cells, records, len(used))
+    return int(records[~np.append(holds, True)[group]].sum())
 
 
 def _refuse_unreachable(problem: Problem) -> None:
@@ -69,9 +153,10 @@ def _refuse_unreachable(problem: Problem) -> None:
             continue
         whole = requirement.whole(problem.cells.counts)
         if requirement.model.why_unreachable(whole) is not None:
-            weights = requirement.induce(problem.cells.counts).weights  # what an adversary believes of the root
-            if len(np.unique(weights[weights > 0])) > 1:
+            induced = requirement.induce(problem.cells.counts)
+            if has_uneven_weights(problem, requirement.place, induced):
                 continue  # then a mixture may hold, which is decided where it is looked for
+            weights = induced.weights  # what an adversary believes of the root
             at_root = replace(whole, size=whole.size * int(weights.sum()), counts=weights * whole.size)
             why = requirement.model.why_unreachable(at_root)
             if why is not None:
@@ -115,8 +200,7 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
     """Steps 18 to 22: place what no class took.
 
     Where generalizing sensitive values does not help, these records are withheld if the policy permits it, or else
-    closed classes are dissolved into their class, the least informative first. Where labels are defended, more of them
-    are if that keeps more information: a last class that barely holds publishes hardly any value.
+    closed classes are dissolved into their class, the least informative first.
     """
     problem, n, n_left = sweep.problem, len(classes.item), int((parts.owner < 0).sum())
     root = np.array([[attribute.taxonomy.root for attribute in problem.quasi]], dtype=np.int32)
@@ -142,15 +226,9 @@ def _with_last_class(sweep: Sweep, classes: Classes, parts: Parts) -> tuple[Clas
         return None if blocking else (float(told_before[begin] + told[n] * records.sum() + values), found)
 
     n_dissolved, best = 0, attempt(0) if n_left else None
-    if n_left and best is None and not _may_withhold(problem, parts, parts.owner < 0, sweep.models.defend):
+    if n_left and best is None and not _may_withhold(problem, parts, parts.owner < 0):
         n_dissolved, best = _fewest(attempt, n)
     if best is not None:
-        fewest, more = n_dissolved, 1
-        while sweep.models.defend and fewest + more <= n:
-            other = attempt(fewest + more)
-            if other is not None and other[0] > best[0]:
-                n_dissolved, best = fewest + more, other
-            more *= 2
         begin = int(np.searchsorted(owner, n - n_dissolved))
         last = parts.take(np.arange(begin, len(owner))).publish_as(group[begin:], best[1], sweep.rng)
         last = last._replace(owner=np.full(len(last.cell), n - n_dissolved))
@@ -186,11 +264,11 @@ def _information(problem: Problem, classes: Classes, parts: Parts) -> float:
     return float((kept * shown.records).sum()) / whole  # no dot product: its rounding depends on the processor
 
 
-def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool) -> bool:
+def _may_withhold(problem: Problem, parts: Parts, left: BoolArray) -> bool:
     """Whether the parts that are *left* may be withheld.
 
     Never beside models that compare with the published table; and never where nobody else has their sensitive values,
-    which the labels of others could then not count on, nor name. Labels must be defended in the rest of the table, too.
+    which the labels of others could then not count on, nor name.
     """
     records = int(parts.records[left].sum())
     if records > problem.max_withheld or records == problem.cells.n_records:
@@ -200,14 +278,6 @@ def _may_withhold(problem: Problem, parts: Parts, left: BoolArray, defend: bool)
     rest, own = parts.take(~left), parts.own_values(problem)
     if _why_beyond_cap(problem, rest):
         return False
-    for place, attribute in enumerate(problem.sensitive) if defend else ():
-        if problem.may_generalize(place):
-            labelled = rest.nodes[:, place] >= attribute.taxonomy.n_leaves
-            group = (rest.owner * attribute.taxonomy.n_nodes + rest.nodes[:, place])[labelled]
-            values = own[~left, place]
-            published = np.bincount(values, rest.records, attribute.taxonomy.n_leaves).astype(np.int64)
-            if not labels_defended(problem, place, group, values[labelled], rest.records[labelled], published):
-                return False
     return all(bool(np.isin(column[left], column[~left]).all()) for column in own.T)
 
 
@@ -262,26 +332,28 @@ def _explain_if_whole(sweep: Sweep, plan: Plan) -> None:
 
 
 def _check(problem: Problem, plan: Plan, defend: bool) -> None:
-    """Let the models themselves judge every class as it will be published, and look at its labels if they *defend*."""
+    """Let the models judge every class as it will be published, and its true values if they are *defended*."""
     for requirement, classes, whole in judge_plan(problem, plan):
         if not requirement.model.holds(classes, whole).all():
             raise UnreachableError(f"{requirement.model.subject}: the sweep found no classes that all meet it")
     if defend and not is_defended(problem, plan):
-        raise UnreachableError("the sweep found no labels of sensitive values that all tell no more than the base rate")
+        raise UnreachableError("the sweep found no classes whose true sensitive values all meet the models")
 
 
-def _warnings(problem: Problem, n_items: int) -> tuple[str, ...]:
+def _warnings(problem: Problem, n_items: int, defend: bool) -> tuple[str, ...]:
     there_are = count_items(problem)
     selected = (
         f"the quasi attributes have {there_are:,} combinations of levels, too many to try all of them on this table: "
         f"the sweep tried {n_items:,}, those at which most groups of similar records share their labels"
     )
+    advice = "For more than one class, ask for tau" if defend else "Ask for tau"
     below_base = [
         f"{requirement.model.subject}: the most frequent value has a share of {round_up(float(max(caps)), 4)} of the "
-        f"whole table, which is more than tau = {requirement.model.tau:g}: nobody who knows that can be kept below it, "
-        "whatever labels say"
+        f"whole table, which is more than tau = {requirement.model.tau:g}. No release can hide a base rate. "
+        f"{advice} of at least {round_up(float(max(caps)), 4)}"
         for requirement in problem.requirements
         if isinstance(requirement.model, TauLDiversity)
+        and not requirement.model.harmless
         and max(caps := caps_of(requirement, problem)) > fraction(requirement.model.tau)
     ]
     return (
@@ -335,7 +407,7 @@ def _by_rules(
     """Lift records until all rules on an attribute hold: step by step, or to one label where labels are defended."""
     tree, steps, rules = problem.sensitive[place].taxonomy, models.steps[place], models.rules
     width, which = (tree.hi - tree.lo).astype(np.int64), np.array(chosen)
-    if not np.diff(rules.first_pair)[which].any():
+    if not rules.capped[which].any():
         by_node = kernels.sum_groups(parts.nodes[:, place].copy(), parts.records, tree.n_nodes)
         lifted = np.zeros(tree.n_nodes, dtype=np.int64)
         if not lift(rules, which, steps, width, by_node, lifted):
@@ -344,15 +416,9 @@ def _by_rules(
             here = np.flatnonzero(parts.nodes[:, place] == node)
             parts = parts.move(place, [(here, int(lifted[node]))], int(steps[node]), rng)
         return parts
-    # of the labels above the most frequent value the one that costs least, and as few records of each value as can be
     own = parts.own_values(problem)[:, place]
     counts = kernels.sum_groups(own.copy(), parts.records, tree.n_leaves)
-    node, goal, least, best = int(np.argmax(counts)), -1, math.inf, counts
-    while node != steps[node]:
-        node = int(steps[node])
-        lifted = label_fewest(rules, which, node, counts)
-        if len(lifted) and (loss := int(lifted.sum()) * (1 - 1 / int(width[node]))) < least:
-            goal, least, best = node, loss, lifted
+    goal, best = label_class(rules, which, steps, width, counts, int(counts.sum()))
     if goal < 0:
         return None
     nodes = parts.nodes.copy()
@@ -371,9 +437,9 @@ def _by_program(problem: Problem, models: Models, parts: Parts, place: int, chos
     the solver finds is judged exactly again, here and at the end.
     """
     rules, tree, steps = models.rules, problem.sensitive[place].taxonomy, models.steps[place]
-    leaves = {r: rules.weights[rules.first_leaf[r] : rules.first_leaf[r + 1]] for r in chosen}
-    if all(len(np.unique(weights[weights > 0])) <= 1 for weights in leaves.values()):
+    if not models.uneven[place]:
         return None  # all values are equally frequent at the root, and nothing else is as good
+    leaves = {r: rules.weights[rules.first_leaf[r] : rules.first_leaf[r + 1]] for r in chosen}
     from scipy.linalg import block_diag
     from scipy.optimize import LinearConstraint, milp
 

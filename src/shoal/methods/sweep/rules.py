@@ -20,6 +20,7 @@ from shoal.plan.judging import Judge
 from shoal.plan.plan import KEPT, Plan
 from shoal.plan.plan import Parts as PlanParts
 from shoal.plan.problem import Attribute, Induced, Problem, Requirement
+from shoal.plan.reader import satisfy
 
 _FINEST = 1 << 30
 
@@ -30,8 +31,8 @@ class Rules(NamedTuple):
     Rule r looks at the sensitive attribute ``place[r]``. A record published as node v of it gives
     ``(weights[a] // common[v]) * share[v]`` units to every leaf a below v, ``factor[r]`` in all.
     The k most frequent leaves may have ``top / bottom`` of the class, for the k-th limit of the rule, and
-    ``distinct[r]`` leaves must occur. Where a rule is defended, records of leaf a may make up ``cap_top / cap_bottom``
-    of those in a class that publish the same label; they are counted at ``first_pair[r] + inner node * n_leaves + a``.
+    ``distinct[r]`` leaves must occur. In a defended class, leaf a may have ``cap_top / cap_bottom`` of the records, and
+    of the records under each label.
     """
 
     place: IntArray  # (n_rules,)
@@ -51,7 +52,7 @@ class Rules(NamedTuple):
     reference: FloatArray  # like weights: share of the whole table that a leaf may have; 0 unless a model compares
     cap_top: IntArray  # like weights
     cap_bottom: IntArray
-    first_pair: IntArray  # (n_rules + 1,) no pairs where labels are not defended
+    capped: BoolArray  # (n_rules,) whether caps count: the class is defended, and its values may be generalized
     records: int  # that every class needs
     plain_records: int  # that a class needs in which no sensitive value is generalized
 
@@ -74,7 +75,6 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
     limits = [[_round_down(limit) for limit in rule.curve.limits] for rule in bound]
     uncapped = [[Fraction(1)] * tree.n_leaves for tree in trees]
     caps = [[_round_down(cap) for cap in rule.caps or one] for rule, one in zip(bound, uncapped, strict=True)]
-    n_inner = [0 if rule.caps is None else rule.induced.taxonomy.n_nodes - len(rule.caps) for rule in bound]
     nothing = [np.zeros(tree.n_leaves) for tree in trees]
     references = [one if rule.reference is None else rule.reference for rule, one in zip(bound, nothing, strict=True)]
     return Rules(
@@ -95,7 +95,7 @@ def build_rules(bound: Sequence[Rule], records: int, plain_records: int) -> Rule
         reference=np.concatenate([np.zeros(0), *references]),
         cap_top=_join([[cap.numerator for cap in some] for some in caps]),
         cap_bottom=_join([[cap.denominator for cap in some] for some in caps]),
-        first_pair=_firsts([inner * tree.n_leaves for inner, tree in zip(n_inner, trees, strict=True)]),
+        capped=np.array([rule.caps is not None for rule in bound], dtype=np.bool_),
         records=records,
         plain_records=plain_records,
     )
@@ -134,65 +134,35 @@ def _round_down(limit: Fraction) -> Fraction:
     return limit if limit.denominator <= _FINEST else Fraction(limit.numerator * _FINEST // limit.denominator, _FINEST)
 
 
-def caps_of(requirement: Requirement, problem: Problem, counts: IntArray | None = None) -> list[Fraction]:
-    """Return (n_leaves,) how much each value may make up of the records under a label: tau, or its share if larger.
-
-    The share is that in the whole table, or in *counts* records of each value.
-    """
+def caps_of(requirement: Requirement, problem: Problem) -> list[Fraction]:
+    """Return (n_leaves,) the largest share of each value in a class: tau, or its share in the whole table if larger."""
     if not isinstance(requirement.model, TauLDiversity):
         raise TypeError(f"{requirement.model.subject} allows no labels")
-    if counts is None:
-        counts = requirement.whole(problem.cells.counts).counts
-    if counts is None:
-        raise TypeError(f"{requirement.model.subject} needs counts of sensitive values")
-    total, fewer = int(counts.sum()), 0
-    if problem.box is not None and problem.max_withheld:  # what other regions withhold is not known: at most so many
-        fewer = min(total * (problem.max_withheld + 1) // problem.cells.n_records + 1, total - 1)
-    tau = fraction(requirement.model.tau)
-    return [max(tau, Fraction(max(count - fewer, 0), max(total - fewer, 1))) for count in counts.tolist()]
+    counts = requirement.model.values_of(requirement.whole(problem.cells.counts))
+    total, tau = int(counts.sum()), fraction(requirement.model.tau)
+    return [max(tau, Fraction(count, total)) for count in counts.tolist()]
 
 
 def is_defended(problem: Problem, plan: Plan) -> bool:
-    """Whether no label of a class that a plan publishes tells more than it may; exactly."""
+    """Whether in no class and under no label of a class a value has more than its cap; exactly."""
     cell, class_of, records, target = plan.pieces(problem.cells.counts)
-    for place in {requirement.place for requirement in problem.requirements}:
+    if not satisfy(problem, class_of, cell, records, plan.n_classes).all():
+        return False
+    for requirement in problem.requirements if plan.targets is not None else ():
+        place = requirement.place
         if plan.targets is None or place is None or not problem.may_generalize(place):
             continue
-        values = np.asarray(problem.cells.codes[len(problem.quasi) + place])[cell]
-        published = None  # regions do not know what others withhold
-        if problem.box is None:
-            shown, n_leaves = class_of >= 0, problem.sensitive[place].taxonomy.n_leaves
-            published = np.bincount(values[shown], records[shown], n_leaves).astype(np.int64)
         labels = np.stack([np.append(ends[:, place], KEPT) for ends in (plan.targets.lo, plan.targets.hi)], axis=1)
-        lifted = np.flatnonzero((class_of >= 0) & (labels[target, 0] != KEPT))
-        columns = np.column_stack([class_of[lifted], labels[target[lifted]]])
-        group = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
-        if not labels_defended(problem, place, group, values[lifted], records[lifted], published):
+        under = np.flatnonzero((class_of >= 0) & (labels[target, 0] != KEPT))
+        _, group = same_rows((class_of[under], *labels[target[under]].T))
+        n_leaves, caps = problem.sensitive[place].taxonomy.n_leaves, caps_of(requirement, problem)
+        key = group.astype(np.int64) * n_leaves + requirement.values_at(cell[under])
+        pairs, where = np.unique(key, return_inverse=True)
+        count = np.bincount(where.reshape(-1), records[under]).astype(np.int64).tolist()
+        total = np.bincount(group, records[under]).astype(np.int64)[pairs // n_leaves].tolist()
+        if any(n > caps[v] * of for n, of, v in zip(count, total, (pairs % n_leaves).tolist(), strict=True)):
             return False
     return True
-
-
-def labels_defended(
-    problem: Problem, place: int, group: IntArray, values: AnyIntArray, records: IntArray, published: IntArray | None
-) -> bool:
-    """Whether in no group of records, those under one label of a class, a value of an attribute has more than its cap.
-
-    Caps are those of the records of each value that are *published*, or of the whole table.
-    """
-    n_leaves = problem.sensitive[place].taxonomy.n_leaves
-    pairs, where = np.unique(group * n_leaves + values, return_inverse=True)
-    count = np.bincount(where.reshape(-1), records).astype(np.int64).tolist()
-    total = np.bincount(group, records).astype(np.int64)[pairs // n_leaves].tolist()
-    value = (pairs % n_leaves).tolist()
-    return all(
-        n <= caps[v] * of
-        for caps in (
-            caps_of(requirement, problem, published)
-            for requirement in problem.requirements
-            if requirement.place == place
-        )
-        for n, of, v in zip(count, total, value, strict=True)
-    )
 
 
 class Parts(NamedTuple):
@@ -303,6 +273,7 @@ class Models:
     of_place: tuple[tuple[int, ...], ...]  # (n_sensitive,) rules about each sensitive attribute
     others: tuple[Bound, ...]  # judged by the models themselves
     defend: bool  # whether labels tell no more than tau or the base rate
+    uneven: tuple[bool, ...]  # (n_sensitive,) whether an adversary finds some values that occur more likely than others
     steps: tuple[CodeArray, ...]  # (n_sensitive,) the node that each node is generalized to; itself at the end
 
     @classmethod
@@ -314,6 +285,9 @@ class Models:
         spreads: dict[int, list[Induced]] = {}
         for requirement in problem.requirements:
             model, curve, place = requirement.model, requirement.model.curve, requirement.place
+            labels = place is not None and problem.may_generalize(place)
+            if defend and not labels:
+                records = max(records, model.smallest_class)
             records = max(records, curve.records if curve is not None else 1)
             if place is None:
                 if curve is None or requirement.values is not None:
@@ -324,16 +298,19 @@ class Models:
             reference = requirement.whole(problem.cells.counts).shares if model.relative_to_whole else None
             if curve is None:
                 others.append(Bound(Judge.of(requirement, problem.cells.counts), len(rules)))
-            caps = caps_of(requirement, problem) if defend and problem.may_generalize(place) else None
+            caps = caps_of(requirement, problem) if defend and labels else None
             rules.append(Rule(place, induced, curve or Curve(), reference, caps))
-            if caps is not None:  # without labels a class has enough values, and a label has enough for its caps
-                records = max(records, min(values_needed(rules[-1].curve), math.ceil(1 / max(caps))))
+            if caps is not None:
+                records = max(records, math.ceil(1 / max(caps)), _common_divisor(requirement, problem, caps))
         places = range(len(problem.sensitive))
         return cls(
-            rules=build_rules(rules, records, max(records, problem.smallest_class)),
+            rules=build_rules(rules, records, records if defend else max(records, problem.smallest_class)),
             of_place=tuple(tuple(r for r, rule in enumerate(rules) if rule.place == place) for place in places),
             others=tuple(others),
             defend=defend,
+            uneven=tuple(
+                any(has_uneven_weights(problem, place, one) for one in spreads.get(place, ())) for place in places
+            ),
             steps=tuple(
                 _steps(problem, place, spreads.get(place, []), [rule.caps for rule in rules if rule.place == place])
                 for place in places
@@ -361,6 +338,25 @@ class Models:
         people = [np.array([0 if population is None else population.sum()]) for population in populations]
         holds, _ = self.others_hold(np.array([0, len(members.cell)]), members, members.records, people)
         return bool(holds[0])
+
+
+def has_uneven_weights(problem: Problem, place: int, induced: Induced) -> bool:
+    """Whether some values that occur have other weights than the rest; a weight of 0 is one."""
+    return (
+        len(np.unique(induced.weights[problem.cells.codes[len(problem.quasi) + place][problem.cells.counts > 0]])) > 1
+    )
+
+
+def _common_divisor(requirement: Requirement, problem: Problem, caps: Sequence[Fraction]) -> int:
+    """Return a number that divides the records of every class, because some values are at their caps in the table.
+
+    Neither a class nor the remaining records may have a larger share of such a value, so all have exactly this share.
+    """
+    whole = requirement.as_one_class(problem.cells.counts)
+    if requirement.people is not None or whole.counts is None:
+        return 1
+    shares = [Fraction(count, whole.size) for count in whole.counts.tolist()]
+    return math.lcm(*(share.denominator for share, cap in zip(shares, caps, strict=True) if share >= cap))
 
 
 def _steps(

@@ -14,6 +14,7 @@ from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.kernels import kernel, pack, same_rows
 from shoal.core.progress import Step
 from shoal.methods.sweep.classes import Classes, QuasiNodes, Sweep, TreeTables, quasi_nodes, sort_items
+from shoal.methods.sweep.closing import Remainder
 from shoal.methods.sweep.rules import Models, Parts, Rules
 from shoal.plan.problem import Problem
 
@@ -31,14 +32,20 @@ def count_items(problem: Problem) -> int:
 
 
 def sweep_items(
-    problem: Problem, trees: TreeTables, models: Models, parts: Parts, rng: np.random.Generator, step: Step
+    problem: Problem,
+    trees: TreeTables,
+    models: Models,
+    parts: Parts,
+    rng: np.random.Generator,
+    step: Step,
+    remainder: Remainder | None = None,
 ) -> tuple[Sweep, Classes, Parts]:
     """Sweep all combinations of levels, or selected ones if there are too many; return the sweep and what it found."""
     there = problem.cells.counts > 0  # the population's cells are in no class
     columns = [codes[there] for codes in problem.quasi_codes]
     every = count_items(problem)
     if every <= _NARROW or every * len(parts.cell) * len(problem.quasi) <= _MOST_LOOKUPS:
-        sweep = Sweep(problem, sort_items(problem.quasi, columns), trees, models, rng)
+        sweep = Sweep(problem, sort_items(problem.quasi, columns), trees, models, rng, remainder)
         return sweep, *sweep.run(parts, step)
     root = np.zeros((1, len(problem.quasi)), dtype=np.int32)
     items, nodes = [np.zeros((0, len(problem.quasi)), dtype=np.int32)], [np.zeros((0, len(problem.quasi)), np.int32)]
@@ -46,7 +53,7 @@ def sweep_items(
     size, turn, n_items, n_classes = models.rules.plain_records, 0, 0, 0
     while len(vectors := select_items(problem, models.rules, parts, size, turn)):
         chosen = sort_items(problem.quasi, columns, vectors)
-        sweep = Sweep(problem, np.concatenate([chosen, root]), trees, models, rng)
+        sweep = Sweep(problem, np.concatenate([chosen, root]), trees, models, rng, remainder)
         classes, found = sweep.run(parts, step)
         held, before = found.take(found.owner >= 0), parts.records.sum()
         parts, turn = found.take(found.owner < 0), turn + 1
@@ -57,7 +64,7 @@ def sweep_items(
         n_items, n_classes = n_items + len(chosen), n_classes + len(classes.item)
         if held.records.sum() < _SUBSTANTIAL * before:
             size *= 2
-    sweep = Sweep(problem, np.concatenate([*items, root]), trees, models, rng)
+    sweep = Sweep(problem, np.concatenate([*items, root]), trees, models, rng, remainder)
     return sweep, Classes(np.concatenate(number), np.concatenate(nodes)), Parts.join([*closed, parts])
 
 

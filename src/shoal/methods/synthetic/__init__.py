@@ -74,6 +74,11 @@ class Synthetic(Method):
             roots[root(first)] = root(second)
         return self
 
+    def refuses(self, problem: Problem) -> str | None:
+        """Refuse attributes whose values are not declared."""
+        find_domains(problem)
+        return super().refuses(problem)
+
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> SyntheticPlan:  # noqa: ARG002
         """Draw the table, or refuse attributes whose values are not declared.
 
@@ -94,7 +99,7 @@ def find_domains(problem: Problem) -> tuple[Domain, ...]:
     if problem.carried:
         raise PolicyError(
             f"{_name_columns(problem.carried)} insensitive, and a differentially private table has no column as it is; "
-            "declare what shall be in it quasi or sensitive with a taxonomy, and the rest identifier to leave it out"
+            "declare what shall be in it quasi or sensitive with a taxonomy, and leave the rest out with the role drop"
         )
     attributes = (*problem.quasi, *problem.sensitive)
     undeclared = [attribute.name for attribute in attributes if not attribute.taxonomy.declared]

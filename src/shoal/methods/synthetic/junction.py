@@ -14,13 +14,15 @@ from functools import reduce
 
 import numpy as np
 
-from shoal.core.arrays import FloatArray
+from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray
 from shoal.plan.synthetic import Attributes
 
+Ranges = tuple[AnyIntArray, AnyIntArray]  # (n_ranges,) from and below, codes of one attribute
 # Weight of the divergence from independence beside the likelihood of the noise. 1 would say that records were drawn
 # independently, and would hide what noise leaves of relations; 0 would believe noise where nothing speaks for it.
 _ENTROPY = 0.02
 _FLOOR = 0.1  # standard deviations of the noise: what a value is expected to have whose noisy count is below
+_EMPTY, _SURE = 0.5, 5.0  # standard deviations of a block's noise: it has less, where independence expects more
 _LOWEST = -300.0  # logarithm of counts that are as good as 0: a product of two is still a number
 
 
@@ -186,6 +188,21 @@ class JunctionTree:
         for _ in range(sweeps):
             self._sweep(self._scale_clique)
 
+    def clear_impossible(self, ranges: Sequence[Ranges]) -> None:
+        """Take the counts out of blocks of cells that noisy counts show to be empty, such as married children.
+
+        A block has the values in one of the *ranges* of each attribute. Noise hides that a cell is empty and gives
+        half of the empty cells something; sums over blocks show it.
+        """
+        for one, noisy in self.measured.items():
+            own, alone = [ranges[place] for place in one], [self.marginal((place,)) / self.total for place in one]
+            noise = np.sqrt(noisy.variance * reduce(np.multiply.outer, [hi - lo for lo, hi in own]))
+            expected = _sum_blocks(self.total * reduce(np.multiply.outer, alone), own)
+            empty = (expected > _SURE * noise) & (_sum_blocks(noisy.counts, own) < _EMPTY * noise) & (len(one) > 1)
+            clique = self.cliques[self._home[one]]
+            factor = np.where(_cover(empty, own, noisy.counts.shape), math.exp(_LOWEST), 1.0)
+            clique.table *= _spread(factor, one, clique.attributes)
+
     def _sweep(self, visit: Callable[[int], float]) -> float:
         """Visit every clique, depth first: it agrees with all that changed before; return the largest result."""
         children: dict[int | None, list[int]] = {}
@@ -326,6 +343,25 @@ def non_negative(counts: FloatArray, total: float) -> FloatArray:
     last = np.flatnonzero(falling > excess)
     shift = float(excess[last[-1]]) if len(last) else float(excess[0])
     return np.maximum(counts - shift, 0.0)
+
+
+def _sum_blocks(table: FloatArray, ranges: Sequence[Ranges]) -> FloatArray:
+    """Return (n_ranges, ...) the sums of all blocks, which have one range of codes along each axis."""
+    for axis, (lo, hi) in enumerate(ranges):
+        before = np.insert(table.cumsum(axis), 0, 0.0, axis)
+        table = before.take(hi, axis) - before.take(lo, axis)
+    return table
+
+
+def _cover(blocks: BoolArray, ranges: Sequence[Ranges], sizes: Sequence[int]) -> BoolArray:
+    """Return which cells of a table are in any of the chosen blocks."""
+    chosen = blocks.astype(np.int64)
+    for axis, (lo, hi) in enumerate(ranges):
+        ends = np.zeros((sizes[axis] + 1, *np.delete(chosen.shape, axis)), dtype=np.int64)
+        np.add.at(ends, lo, np.moveaxis(chosen, axis, 0))
+        np.subtract.at(ends, hi, np.moveaxis(chosen, axis, 0))
+        chosen = np.moveaxis(ends.cumsum(axis=0)[:-1], 0, axis)
+    return np.asarray(chosen > 0)
 
 
 def sum_to(table: FloatArray, attributes: Attributes, wanted: Attributes) -> FloatArray:

@@ -211,7 +211,7 @@ _CHOICE = 0.1  # of what counting costs, for choosing
 _LAST = 0.6  # a round that would cost more than this part of what is left takes all of it
 _MOST_ROUNDS = 100  # for which the first round's share is meant; shares grow when a round tells nothing new
 _MOST_CHECKED = 400  # pairs for which a round finds out whether the model has room for them
-_SWEEPS, _LAST_SWEEPS, _ALONE_SWEEPS = 3, 100, 20
+_SWEEPS, _LAST_SWEEPS, _CLEARED_SWEEPS, _ALONE_SWEEPS = 3, 100, 20, 20
 _CLOSE = 1e-4  # of the records: what is fitted to that is not fitted further
 _WHOLE = 1000  # the largest workload weight, in whole numbers
 
@@ -235,6 +235,8 @@ def measure(records: Records, by_hand: Sequence[Attributes] | None, mechanisms: 
     for number, pair in enumerate(by_hand or ()):
         rounds.count(pair, mechanisms.left / (len(pairs) - number))
     rounds.refit(_LAST_SWEEPS)
+    rounds.model.clear_impossible([(domain.taxonomy.lo, domain.taxonomy.hi) for domain in records.domains])
+    rounds.model.fit(_CLEARED_SWEEPS, _CLOSE)
     rounds.model.fit_alone(_ALONE_SWEEPS)
     return rounds.model
 

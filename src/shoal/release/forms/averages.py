@@ -39,14 +39,13 @@ class Averages(Classes):
     generalizes: ClassVar[bool] = False
     where_dropped: ClassVar[str] = "quasi"
     unlinkable: ClassVar[str | None] = "it publishes averages, which stand for no set of original values"
-    no_levels: ClassVar[str] = "Hierarchies do not show in the data: quasi columns hold averages of groups."
 
     @classmethod
     def column(
-        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan, published: IntArray
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
     ) -> PublishedColumn:
         """Return the centres of the classes in one quasi attribute."""
-        del counted, published
+        del counted
         return centre_column(place, encoding, plan, policy.method)
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.registry import find
-from shoal.core.wording import promise_line
+from shoal.core.wording import code, promise_line
 from shoal.methods.base import AnyPlan, Method
 from shoal.models.base import PrivacyModel
 
@@ -113,7 +113,6 @@ class Form(ABC):
     by_plan: ClassVar[bool] = False  # whether classes are those of an agency's plan, and named by their numbers
     unlinkable: ClassVar[str | None] = None  # why such a release cannot be linked with others
     linkability: ClassVar[str | None] = None  # what is promised against linking several such releases
-    no_levels: ClassVar[str] = "Levels were not counted by the version that made this release."
     where_dropped: ClassVar[str] = "quasi"  # columns besides sensitive ones whose missing values drop a record
     where_missing: ClassVar[str] = "quasi"  # columns whose labels say that a value is missing
 
@@ -248,7 +247,8 @@ class Form(ABC):
 
     def _keeps_values(self, name: str) -> bool:
         """Whether every label of an attribute is one value."""
-        labels = self.manifest["attributes"][name].get("labels", {})
+        levels = self.manifest.get("levels") or self.manifest["method_parameters"].get("levels") or {}
+        labels = {} if levels.get(name) else self.manifest["attributes"][name].get("labels", {})
         lost = self.manifest["utility"].get("attribute-loss", {}).get(name)
         single = (one.get("values") == [label] or one == {"missing": True} for label, one in labels.items())
         return bool(labels) and (lost == 0 or all(single))
@@ -256,6 +256,13 @@ class Form(ABC):
     def _quasi_made(self, entry: Mapping[str, Any]) -> str | None:
         """Say what was made of a quasi attribute; None if nothing was."""
         return "generalized; see below" if "labels" in entry else None
+
+    def describe_markers(self) -> str:
+        """Say which values of the original table mean missing, and are published as such; nothing if none do."""
+        own = self.manifest.get("reading", {}).get("missing_in", {})
+        said = [code(text) for text in self.manifest["missing"]["tokens"] if text.strip()]
+        said += [f"{code(text)} in {code(name)}" for name, texts in own.items() for text in texts]
+        return f" These values of the original table mean missing: {', '.join(said)}." if said else ""
 
     def describe_missing(self) -> str:
         """Say how a missing value is published."""

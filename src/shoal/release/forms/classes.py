@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance, Shuffler
 from shoal.methods.base import AnyPlan
@@ -21,7 +20,7 @@ from shoal.plan.problem import Problem
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
-from shoal.release.figures import Findings
+from shoal.release.figures import Findings, estimate_guessed
 from shoal.release.forms.base import EXACT, IMPORTS, LABELS, RECORDS, Form, find_form, quote
 from shoal.release.publication import ClassPublication, Engine, Hiding, People, PublishedRows, describe_plan
 from shoal.release.rows import RowColumns, RowNumbers
@@ -92,13 +91,12 @@ class Classes(Form):
 
     @classmethod
     def column(
-        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan, published: IntArray
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
     ) -> PublishedColumn:
-        """Return what the classes publish of one quasi attribute; *published* are its leaves in published records."""
+        """Return what the classes publish of one quasi attribute."""
         del policy, counted
-        cells = encoding.problem.cells
-        shown = np.union1d(published, cells.codes[place][cells.counts == 0])  # the last are those of populations
-        return PublishedColumn.of_ranges(encoding.problem.quasi[place], plan.lo[:, place], plan.hi[:, place], shown)
+        one = encoding.problem.quasi[place]
+        return PublishedColumn.of_ranges(one, plan.lo[:, place], plan.hi[:, place], plan.find_level(one.name))
 
     @classmethod
     def read_classes(cls, policy: Policy, problem: Problem, plan: Plan) -> Plan:
@@ -163,13 +161,11 @@ class GeneralizedPublication(ClassPublication):
         if not isinstance(plan, Plan) or not issubclass(form, Classes):
             raise TypeError(f"the form {form.name} is made of a plan of classes")
         numbers = RowNumbers.of(counted, problem, plan, [np.arange(plan.n_classes, dtype=np.int32)])
-        defended = policy.method.defends_labels
-        labelled = numbers.list_labelled(plan, problem.cells.counts, encoding.kept) if defended else ()
+        labelled = numbers.list_labelled(plan, problem.cells.counts, encoding.kept)
         nothing = [np.zeros(0, dtype=np.int64)] * len(problem.quasi)  # rows wait by their classes
         findings = Findings.of(policy, problem, plan, nothing, labelled)
         quasi = {
-            one.name: form.column(place, policy, counted, encoding, plan, findings.published[place])
-            for place, one in enumerate(problem.quasi)
+            one.name: form.column(place, policy, counted, encoding, plan) for place, one in enumerate(problem.quasi)
         }
         carried = policy.names("insensitive")
         columns = RowColumns.of(quasi, problem.sensitive, counted, findings, carried, by_class=True)
@@ -180,6 +176,10 @@ class GeneralizedPublication(ClassPublication):
     def own_entries(self) -> Mapping[str, Any]:
         """The levels of a full-domain generalization."""
         return {"levels": dict(self.plan.levels)} if self.plan.levels else {}
+
+    def count_guessed(self) -> int:
+        """Estimate it; the findings ask while the release is verified."""
+        return estimate_guessed(self.policy, self.encoding.problem, self.plan)
 
     def utility(self, *, expensive: bool = False) -> Utility:
         """Return every measure, in detail."""

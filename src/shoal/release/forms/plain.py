@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from shoal.core.arrays import IntArray
 from shoal.plan.counted import CountedCells
 from shoal.plan.plan import Plan
 from shoal.policy.encoding import Encoding
@@ -29,14 +28,13 @@ class Plain(Classes):
     generalizes: ClassVar[bool] = False
     as_they_are: ClassVar[bool] = True
     where_dropped: ClassVar[str] = "quasi"
-    no_levels: ClassVar[str] = "No hierarchy was used: quasi columns hold values, not labels."
 
     @classmethod
     def column(
-        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan, published: IntArray
+        cls, place: int, policy: Policy, counted: CountedCells, encoding: Encoding, plan: Plan
     ) -> PublishedColumn:
         """Return the values that all records of a class have in common."""
-        del policy, published
+        del policy
         of_cells = PublishedColumn.of_cells(counted, encoding.problem.quasi[place].name)
         cells = np.arange(len(plan.assignment.class_of)) if encoding.kept is None else encoding.kept
         index = np.empty(plan.n_classes, dtype=np.int32)

@@ -25,7 +25,7 @@ from shoal.plan.slices import Part, SlicedPlan
 from shoal.policy.encoding import Encoding
 from shoal.policy.policy import Policy
 from shoal.release.columns import PublishedColumn
-from shoal.release.figures import Guarantee, LevelTally, bucket_shares
+from shoal.release.figures import ColumnTally, Guarantee, bucket_shares
 from shoal.release.forms.base import Form, OwnColumn, Section, quote
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
 from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
@@ -87,7 +87,6 @@ class Slices(Form):
     plural: ClassVar[str] = "buckets"
     groups: ClassVar[str | None] = "buckets"
     whole_records: ClassVar[bool] = False
-    no_levels: ClassVar[str] = "No part was generalized: all quasi columns hold values as they are."
     where_missing: ClassVar[str] = "generalized"
 
     @classmethod
@@ -242,20 +241,20 @@ class SlicedPublication(PlannedPublication):
         return measure_slices(self.encoding.problem, self.plan, expensive=expensive)
 
     def hiding(self) -> Hiding:
-        """Return the sizes of buckets, and what tells how well it is hidden who is in the table."""
+        """Return the sizes of buckets, and the plan, which shows where only one part varies."""
         return Hiding(self.plan.sizes, slices=self.plan)
 
-    def levels(self) -> dict[str, Any]:
-        """Return how many records publish a value of which level, for each column of a generalized part."""
+    def tally_columns(self) -> Mapping[str, ColumnTally]:
+        """Return the tally of each column of a generalized part."""
         pieces = self.plan.pieces
-        found: dict[str, Any] = {}
+        found: dict[str, ColumnTally] = {}
         for part, names in zip(self.plan.parts, name_columns(self.parts), strict=True):
             if part.lo is None or part.hi is None:
                 continue
             records = kernels.sum_groups(part.values[pieces.cell], pieces.records, part.n_values)
             for column, (place, name) in enumerate(zip(part.quasi, names, strict=False)):
                 taxonomy = self.encoding.problem.quasi[place].taxonomy
-                found[name] = LevelTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records).as_dict()
+                found[name] = ColumnTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records)
         return found
 
     def sensitive_shares(self) -> dict[str, Any]:
@@ -338,9 +337,8 @@ def label_regions(
     for place in sorted({place for part in plan.parts if part.lo is not None for place in part.quasi}):
         holders = [number for number, part in enumerate(plan.parts) if place in part.quasi]
         lo, hi = np.concatenate([_ranges(plan.parts[number], place, shown) for number in holders], axis=1)
-        leaves = kernels.occurring(encoding.problem.cells.codes[place][shown])
         attribute = encoding.problem.quasi[place]
-        labels = PublishedColumn.of_ranges(attribute, lo, hi, leaves)
+        labels = PublishedColumn.of_ranges(attribute, lo, hi)
         entries[attribute.name] = labels.entry or {}
         for number, index in zip(holders, np.split(labels.index, len(holders)), strict=True):
             of_cell = np.full(len(counted.run.counts), -1, dtype=np.int32)
@@ -389,7 +387,7 @@ def assign_buckets(assignment: Assignment, cells: CodeArray, chance: Chance) -> 
 
 def measure_beliefs(problem: Problem, plan: SlicedPlan, policy: Policy) -> tuple[Guarantee, ...]:
     """Return what the plan reaches for each model of the policy; whether that is enough, the verifier decides."""
-    beliefs = Beliefs(problem, plan.parts, plan.pieces, plan.n_buckets, plan.lists)
+    beliefs = Beliefs(problem, plan.parts, plan.pieces, plan.n_buckets)
     reached: dict[int, Guarantee] = {}
     for place, requirement in enumerate(problem.requirements):
         worst = float(_smallest_crowd(plan)) if requirement.values is None else beliefs.worst(place)

@@ -95,7 +95,6 @@ class Synthetic(Form):
     of_people: ClassVar[bool] = False
     unlinkable: ClassVar[str | None] = "its rows are nobody's"
     claim_limits: ClassVar[tuple[str, ...]] = (_CLAIM, _DECLARED, _RECORDS)
-    no_levels: ClassVar[str] = "Rows have values of the lowest level only, drawn from noisy counts."
 
     @classmethod
     def prepare(
@@ -208,7 +207,6 @@ class SafePub(Synthetic):
 
     name: ClassVar[str] = "safepub"
     unlinkable: ClassVar[str | None] = "its claim holds whatever else is known, and what it costs adds up"
-    no_levels: ClassVar[str] = "Every column has the level that the policy chose."
     claim_limits: ClassVar[tuple[str, ...]] = (_SAMPLED, _RECORDS)
 
     def describe_rows(self) -> str:
@@ -304,6 +302,10 @@ class SyntheticPublication(PlannedPublication):
         by_leaf = self.plan.sampled is None  # what analyses of labels would take
         return measure_rows(problem, view_plan(problem, self.plan)) if expensive and by_leaf else {}
 
+    def column_shares(self) -> dict[str, dict[str, float]]:
+        """Return none: rows that were drawn have no original values."""
+        return {}
+
     def hiding(self) -> None:
         """Return nothing: no class of rows hides a person."""
 
@@ -327,9 +329,9 @@ def label_leaves(domain: Domain, role: str, codes: CodeArray) -> PublishedColumn
     tree = domain.taxonomy
     hi = tree.hi[tree.node_at(domain.level)]
     ends = {leaf: (leaf, int(hi[leaf])) for leaf in kernels.occurring(codes).tolist()}
-    leaves = sorted(ends, key=lambda leaf: tree.label(*ends[leaf]))
+    leaves = sorted(ends, key=lambda leaf: tree.label(*ends[leaf], domain.level))
     label_of = np.full(domain.size, -1, dtype=np.int32)
     label_of[leaves] = np.arange(len(leaves), dtype=np.int32)
-    labels = {tree.label(*ends[leaf]): tree.cover(*ends[leaf]) for leaf in leaves}
+    labels = {tree.label(*ends[leaf], domain.level): tree.cover(*ends[leaf], domain.level) for leaf in leaves}
     entry = {"role": role, "kind": tree.scale.kind, **tree.scale.reading(), "labels": labels}
     return PublishedColumn(label_of, pa.array(list(labels), pa.string()), entry)

@@ -14,7 +14,7 @@ from shoal.core.registry import discover
 from shoal.reports.plots import attack_risks
 from shoal.studio.answers import Place, Visit, page
 from shoal.studio.jobs import Job
-from shoal.studio.pages.run import describe_jobs, find_solution, folder_of, require_release, show_solution
+from shoal.studio.pages.run import decision_of, describe_jobs, find_solution, folder_of, require_release, show_solution
 
 _HERE = "/attacks"
 _KIND = "attack"
@@ -37,6 +37,7 @@ def _describe(run: Job) -> Mapping[str, Any]:
         "titles": {name: kind.title for name, kind in known.items()},
         "attached": run.project.list_attached(),
         **describe_jobs(jobs),
+        "decision": decision_of(run),
         "done": done,
         "tried": tried,
         "refused": found.get("refused", []),

@@ -73,6 +73,7 @@ ROLES: tuple[tuple[WrittenRole, str, str], ...] = (
         "Survey weight",
         "How many people in the population a survey record represents; it is used but not published.",
     ),
+    ("drop", "Left out", "Is not needed, such as remarks in free text; it is not published."),
 )
 PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
 
@@ -306,7 +307,8 @@ def with_role(
     own = put_away.setdefault(column.name, {})
     if "taxonomy" in entry:
         own["taxonomy"] = entry["taxonomy"]
-    kept = {key: value for key, value in entry.items() if key not in ("role", "taxonomy", "items")}
+    without = ("role", "taxonomy", "items", *(("technique", "publish") if role == "drop" else ()))
+    kept = {key: value for key, value in entry.items() if key not in without}
     changed: dict[str, Any] = {"role": role}
     if role == "quasi" or (role == "sensitive" and "taxonomy" in entry):
         guessed = guess_quasi_taxonomy(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -125,21 +126,22 @@ def list_settings(form: Mapping[str, str]) -> list[str]:
     ]
     if changed:
         found += ["--weights", ",".join(changed)]
-    for name in ("hold-out", "targets"):
+    for name in ("hold-out", "targets", "seed"):
         if form.get(name, "").strip():
             found += [f"--{name}", form.get(name, "").strip()]
     return found
 
 
 def start(visit: Visit) -> Response:
-    """Start a comparison; what an earlier one measured is taken from the project's own cache."""
+    """Start a comparison; its seed stays with the job because later points of its frontier need the same people."""
     project = visit.project
     runs.refuse_problems(project)
     chosen = arguments(visit.form, sweepable(project))
     command: list[str | Path] = ["compare", project.source, "-p", project.write_policy(), *chosen]
-    command += ["--cache", project.folder / "comparisons"]
+    seed = str(secrets.randbits(32))
+    command += ["--seed", seed]
     kept: dict[str, Any] = {
-        "form": dict(visit.form.multi_items()),
+        "form": {**dict(visit.form.multi_items()), "seed": seed},
         "methods": visit.form.getlist("method"),
         "document": project.document,
     }

@@ -254,7 +254,6 @@ def compare(visit: Visit) -> Response:
     method = full_domain(project.document, chosen)["method"][Incognito.name]
     command: list[str | Path] = ["compare", project.source, "-p", project.write_policy()]
     command += ["--methods", f"{Incognito.name}{flow(method)}", *list_settings(compared.memory["form"])]
-    command += ["--cache", project.folder / "comparisons"]
     visit.studio.jobs.start(project, _KIND, command, name=f"levels {'-'.join(map(str, levels))}")
     return visit.to(visit.at(f"{_HERE}#frontier"))
 

@@ -38,7 +38,8 @@ def show(visit: Visit) -> Response:
             "has_report": (runs.folder_of(run) / runs.FOLDERS[audience] / "report.html").is_file(),
             **runs.describe_jobs(checks),
             "verified": verified,
-            "findings": (found := describe_findings(run.answer.get("findings", ()), run.project.document)),
+            "decision": (decision := runs.decision_of(run)),
+            "findings": (found := describe_findings(decision["findings"], run.project.document)),
             "undecided": sum(
                 one["severity"] == "high" and not (one["accepted_now"] or one["accepted"]) for one in found
             ),

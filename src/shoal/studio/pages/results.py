@@ -10,10 +10,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from shoal.core.wording import count_noun
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
-from shoal.reports.before_after import MOST_CLASSES, BeforeAfter
-from shoal.reports.plots import Plot, plot_style, release_plots
+from shoal.reports.before_after import MOST_CLASSES, UNCHANGED, BeforeAfter
+from shoal.reports.plots import Plot, column_changes, plot_style, release_plots
 from shoal.reports.templates import mark
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
@@ -29,8 +30,7 @@ _FIRST = "first rows"  # what is kept of a run
 _COMPARED = "before and after"
 _AT_ONCE = 200_000  # records of a table that is compared before the page is shown; larger ones are right after it
 _CLASSES = 15  # on a page
-_OF_RISK = {"Risk of being found": True, "Class sizes": True, "Bucket sizes": True, "Precision by attribute": None}
-_UNCHANGED = "Published as it was."
+_OF_RISK = {"Risk of being found": True, "Class sizes": True, "Bucket sizes": True, "What became of each column": None}
 
 
 def show(visit: Visit) -> Response:
@@ -45,6 +45,7 @@ def show(visit: Visit) -> Response:
         single = {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
         return {
             "manifest": run.answer,
+            "decision": runs.decision_of(run),
             "promises": runs.describe_promises(run.answer),
             "checks": evidence["verification"]["checks"],
             "warnings": evidence["warnings"],
@@ -106,27 +107,30 @@ def _read_sides(run: Job) -> BeforeAfter:
 
 def _describe_compared(run: Job) -> dict[str, Any]:
     """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
-    sides = _read_sides(run)
+    sides, evidence = _read_sides(run), runs.evidence_of(run)
     entries, losses = sides.form.manifest["attributes"], sides.form.manifest["utility"].get("attribute-loss", {})
+    changes = evidence.get("columns", {})
     found = [
         {
             "name": name,
             "role": entries[name]["role"],
-            "says": sides.judge(name),
+            "says": sides.judge(name, changes.get(name), evidence.get("missing_markers", {}).get(name, 0)),
             "precision": None if name not in losses else 1 - losses[name],
             "kept": sides.measure_kept(name),
         }
         for name in sides.names
     ]
-    same = [one for one in found if one["says"] == _UNCHANGED]
+    same = [one for one in found if one["says"] == UNCHANGED]
     changed = sorted(
-        (one for one in found if one["says"] != _UNCHANGED), key=lambda one: (one["precision"] or 0.0, one["kept"])
+        (one for one in found if one["says"] != UNCHANGED), key=lambda one: (one["precision"] or 0.0, one["kept"])
     )
     first = [one["name"] for one in (*changed, *same)][:2]
     return {
         "compared": sides,
         "verdicts": [one | {"says": mark(one["says"])} for one in changed],
         "same": same,
+        "reasons": _explain_kept(sides, evidence),
+        "changes": column_changes(changes, evidence.get("rows_suppressed")) if changes else None,
         "unpublished": [name for name in run.project.columns if name not in entries],
         "sampled": sides.source.num_rows < sides.tables.n_all_rows or sides.published.num_rows < sides.n_published,
         **_describe_column(sides, first[0] if first else ""),
@@ -134,6 +138,20 @@ def _describe_compared(run: Job) -> dict[str, Any]:
         **_describe_classes(sides, 0),
         "risk_plots": _draw_plots(run, of_risk=True),
     }
+
+
+def _explain_kept(sides: BeforeAfter, evidence: Mapping[str, Any]) -> list[str]:
+    """Say why counts of a column that was published as it was may differ from the source's."""
+    manifest, weight = sides.form.manifest, sides.tables.weight
+    reasons = {
+        f"{count_noun(manifest['withheld'], 'record')} withheld": manifest["withheld"],
+        f"{count_noun(manifest['missing']['dropped'], 'record')} with missing values dropped": manifest["missing"][
+            "dropped"
+        ],
+        "a sample was drawn": "sample" in evidence,
+        "the survey weights are not published": weight is not None and weight not in manifest["attributes"],
+    }
+    return [words for words, holds in reasons.items() if holds]
 
 
 def _draw_plots(run: Job, *, of_risk: bool) -> list[Plot]:

@@ -66,6 +66,7 @@ def show(visit: Visit) -> Response:
                 "name": name_of(job),
                 "method": str(job.answer.get("method", "")),
                 "promises": describe_promises(job.answer) if job.state == "done" else [],
+                "decision": decision_of(job) if job.state == "done" else None,
                 "kept": list_measures(job.answer.get("utility", {}) if job.state == "done" else {}),
             }
             for job in runs
@@ -217,6 +218,12 @@ def folder_of(job: Job) -> Path:
     return job.folder / RELEASE
 
 
+def decision_of(job: Job) -> Mapping[str, Any]:
+    """Return the decision record of a run, with the attacks that were recorded since."""
+    found: Mapping[str, Any] = json.loads((folder_of(job) / INTERNAL / "decision.json").read_text(encoding="utf-8"))
+    return found
+
+
 def evidence_of(job: Job) -> Mapping[str, Any]:
     """Return the evidence of a run."""
     return _read(folder_of(job) / INTERNAL / "evidence.json")
@@ -243,7 +250,7 @@ def describe_promises(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def describe_solution(job: Job) -> dict[str, Any]:
     """Return the figures of a run that made a release, and the policy it was made by."""
-    evidence = evidence_of(job)
+    evidence, decision = evidence_of(job), decision_of(job)
     return {
         "id": job.id,
         "name": name_of(job),
@@ -251,10 +258,10 @@ def describe_solution(job: Job) -> dict[str, Any]:
         "promises": describe_promises(job.answer),
         "rows": job.answer["rows"],
         "withheld": job.answer["withheld"],
-        "highest": evidence["risk_after"].get("prosecutor_highest"),
+        "highest": decision["risk"][0]["value"],
         "kept": evidence["marginals"][-1] if evidence["marginals"] else None,
         "measures": list_measures(job.answer.get("utility", {})),
-        "findings": job.answer.get("findings", []),
+        "findings": decision["findings"],
         "policy": job.memory["policy"],
     }
 

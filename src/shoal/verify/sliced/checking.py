@@ -39,10 +39,11 @@ from shoal.verify.form import (
 )
 from shoal.verify.manifest import Manifest
 from shoal.verify.numbering import Numbering, number_rows
+from shoal.verify.order import check_bucket_order
+from shoal.verify.people import check_withheld
 from shoal.verify.reading import FAULTS, PublishedRows, encode, report_unreadable
 from shoal.verify.result import FALSE_ALARM, Check
-from shoal.verify.sliced.beliefs import Adversary, Lists
-from shoal.verify.sliced.judging import check_promises
+from shoal.verify.sliced.beliefs import Adversary, Lists, check_promises
 from shoal.verify.sliced.reading import (
     BucketError,
     Layout,
@@ -54,7 +55,7 @@ from shoal.verify.sliced.reading import (
     read_release,
     read_source,
 )
-from shoal.verify.truth import Witness
+from shoal.verify.truth import Witness, report_unassigned
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -95,6 +96,8 @@ def verify_sliced(
         original = read_source(release, manifest, covers, source, witness, progress)
         absent = 0 if witness is not None else count_unpublished(manifest, len(release.buckets), original.counts)
         checks += _check_truth(manifest, release, original, absent, with_witness=witness is not None)
+        if witness is not None and all(check.ok for check in checks):
+            checks += check_withheld(manifest, rows.schema, source, witness)
         if not layout.blurred:
             tuples, records = _count_distinct([original.values[place] for place in layout.known])
     if tuples is None:
@@ -203,6 +206,7 @@ def _compare_buckets(release: Release, original: Original) -> Iterator[Check]:
     fault = wrong and f"{wrong} buckets hold other values than their source rows have, {grounds}"
     yield Check.of("truth", fault, f"every bucket holds, part by part, what its source rows have, {grounds}")
     yield _check_permuted(release, original, keys[0])
+    yield check_bucket_order(keys[0], (release.buckets, release.contents), (original.buckets, original.contents))
 
 
 def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
@@ -259,6 +263,7 @@ def _compare_bounds(release: Release, original: Original, absent: int) -> Iterat
         return
     wrong = (lists.times > available) | (complete & (lists.times < forced))
     places = len(np.unique(lists.bucket[wrong]))
+    yield report_unassigned()
     stated = "by bounds, for no file tells each row's bucket"
     bounds = (
         "at most what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"

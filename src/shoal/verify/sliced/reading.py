@@ -155,13 +155,14 @@ class PartCoder:
         """The key that contents are hashed with."""
         return self._rest.key
 
-    def code(self, batch: pa.RecordBatch) -> list[NDArray[Any]]:
+    def code(self, batch: pa.RecordBatch, *, published: bool = False) -> list[NDArray[Any]]:
         """Return labels, or hashes of quasi values; any thread may ask."""
-        return [reader.read(batch.column(reader.name)) for reader in self.labels] or [self._quasi.hashes(batch)]
+        labels = [reader.read(batch.column(reader.name)) for reader in self.labels]
+        return labels or [self._quasi.hashes(batch, published=published)]
 
-    def hash_rest(self, batch: pa.RecordBatch) -> KeyArray:
+    def hash_rest(self, batch: pa.RecordBatch, *, published: bool = False) -> KeyArray:
         """Return (n_rows,) hashes of what is compared beside quasi values; any thread may ask."""
-        return self._rest.hashes(batch)
+        return self._rest.hashes(batch, published=published)
 
     def hash_contents(self, rest: KeyArray, values: CodeArray) -> KeyArray:
         """Return (n_rows,) hashes of all that a row publishes in this part and that follows from the source."""
@@ -223,8 +224,8 @@ def read_release(
         found: Arrays = {("bucket",): read_buckets(batch.column("bucket"), manifest.buckets)}
         parts = [batch.select([*one.column_of.values()]).rename_columns([*one.column_of]) for one in layout.parts]
         for place, (coder, own) in enumerate(zip(coders, parts, strict=True)):
-            found["rest", place] = coder.hash_rest(own)
-            found |= {("quasi", place, number): each for number, each in enumerate(coder.code(own))}
+            found["rest", place] = coder.hash_rest(own, published=True)
+            found |= {("quasi", place, number): each for number, each in enumerate(coder.code(own, published=True))}
         for number, (separator, both) in enumerate(zip(layout.separators, hashers, strict=True)):
             for side, place in enumerate((separator.first, separator.second)):
                 found |= {(what, number, side): one.hashes(parts[place]) for what, one in both.items()}

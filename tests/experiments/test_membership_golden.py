@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.membership import membership
 
-from shoal.audit.membership import BucketContents, membership
+from shoal.attacks.membership import BucketContents
 from shoal.core.kernels import same_rows
 from shoal.datasets.uci import adult
 

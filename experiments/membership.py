@@ -1,10 +1,10 @@
-"""Membership disclosure: can somebody tell from a sliced table whether a person is in it?
+"""Exact numbers of original and fake tuples of a sliced table, by the buckets that match them.
 
 A tuple is formed by a bucket that shows its value of every part, so the tuples are the union, over the buckets, of
 products of sets. The union is counted by walking prefixes of values: values of a part that stand in the same buckets
 are one step, a prefix with one bucket left is a product, and few buckets left are solved by inclusion and exclusion.
-Sums that do not fit a word are taken modulo several primes and put together by the Chinese remainder theorem, so that
-every count is exact.
+Sums that do not fit a word are taken modulo several primes and combined by the Chinese remainder theorem: every count
+is exact.
 """
 
 from __future__ import annotations
@@ -14,79 +14,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from shoal.audit import membership_kernels as kernels
-from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
+from experiments import membership_kernels as kernels
+from shoal.attacks.membership import BucketContents
+from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import UsageError
-from shoal.core.kernels import Pairs, count_pairs, find_rows, group_items, same_rows, sum_groups
-from shoal.plan.slices import SlicedPlan
+from shoal.core.kernels import Pairs, same_rows, sum_groups
 
 STEPS = 1_000_000_000  # some seconds
 CATEGORIES = ((1, 10), (11, 20), (21, None))  # of the paper's Figure 7
-MOST_PROPOSALS = 4_000_000
-MOST_IN_VAIN = 400_000
-_AT_ONCE = 20_000
-EVIDENCE_STEPS = 100_000_000  # well below a second
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BucketContents:
-    """A sliced table as an adversary sees it who asks which buckets match a tuple: no linkage between parts.
-
-    Li, Li, Zhang and Molloy, Definition 5: a bucket matches a tuple iff it shows the tuple's value of every part.
-
-    >>> contents = BucketContents.of(np.array([0, 0, 1]), [np.array([0, 1, 1]), np.array([0, 1, 0])])
-    >>> contents.sizes.tolist(), [np.diff(part.start).tolist() for part in contents.parts]
-    ([2, 1], [[1, 2], [2, 1]])
-    """
-
-    sizes: IntArray  # (n_buckets,) records
-    parts: tuple[Pairs, ...]  # of each part, its values and their buckets
-
-    @property
-    def n_buckets(self) -> int:
-        """Number of buckets."""
-        return len(self.sizes)
-
-    @property
-    def n_records(self) -> int:
-        """Number of records."""
-        return int(self.sizes.sum())
-
-    @classmethod
-    def of(
-        cls, bucket: AnyIntArray, values: Sequence[AnyIntArray], records: AnyIntArray | None = None
-    ) -> BucketContents:
-        """Build from rows: the bucket of each, its value of each part and, if rows are many records, how many.
-
-        Each part's values may stand in an order of their own within a bucket.
-        """
-        weights = np.ones(len(bucket), dtype=np.int64) if records is None else np.asarray(records, dtype=np.int64)
-        buckets, n_buckets = bucket.astype(np.int32), int(bucket.max(initial=-1)) + 1
-        columns = [(part.astype(np.int32), int(part.max(initial=-1)) + 1) for part in values]
-        parts = tuple(count_pairs(*column, buckets, n_buckets, weights) for column in columns)
-        return cls(sum_groups(buckets, weights, n_buckets), parts)
-
-    def score(self, codes: CodeArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return for each tuple its number of matching buckets, its matching degree and its expected copies."""
-        # Values of all parts are numbered through: those of the j-th part from value_first[j] on.
-        value_first = np.cumsum([0, *(len(part.start) - 1 for part in self.parts)])[:-1].astype(np.int64)
-        first = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.start) for part in self.parts]))])
-        bucket, count = (np.concatenate([part[column] for part in self.parts]) for column in (1, 2))
-        return kernels.score_tuples(codes, value_first, first.astype(np.int64), bucket, count, self.sizes)
-
-    def mark_unknown(self, tuples: AnyIntArray) -> CodeArray:
-        """Return (n_parts, n_tuples) the same values, but -1 for those that no bucket can show."""
-        n_values = np.array([len(part.start) - 1 for part in self.parts])[:, np.newaxis]
-        return np.where((tuples >= 0) & (tuples < n_values), tuples, -1).astype(np.int32)
-
-    def n_shown(self) -> IntArray:
-        """(n_parts, n_buckets) how many distinct values each bucket shows of each part."""
-        shown = [np.bincount(part.second, minlength=self.n_buckets) for part in self.parts]
-        return np.array(shown, dtype=np.int64).reshape(len(self.parts), self.n_buckets)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,106 +218,3 @@ def _too_many(needed: int | None, steps: int) -> str:
     return (
         f"tuples and their matching buckets cannot be counted in {steps:,} steps; it takes {stated}: allow more of them"
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """How strongly the table suggests each tuple.
-
-    The matching degree is the sum over buckets of f(t,B), the product of the shares of the tuple's values in the
-    bucket (Li et al., section 4.1). A bucket has f(t,B) |B| copies of it on average over all ways to link the parts.
-    The popularity is the number of copies if all buckets were one, which the published values tell under any grouping.
-    """
-
-    matching_buckets: IntArray  # (n_tuples,)
-    matching_degree: FloatArray
-    expected_copies: FloatArray
-    popularity: FloatArray
-
-    @property
-    def excess(self) -> FloatArray:
-        """Expected copies over popularity: what the grouping adds; 0 for a tuple that matches nowhere."""
-        known = self.popularity > 0
-        return np.divide(self.expected_copies, self.popularity, out=np.zeros(len(known)), where=known)
-
-    @classmethod
-    def of(cls, contents: BucketContents, tuples: AnyIntArray) -> Scores:
-        """Score ``tuples``, (n_parts, n_tuples) values; -1 is a value that the table does not show.
-
-        >>> contents = BucketContents.of(np.array([0, 0, 1, 1]), [np.array([0, 1, 1, 1]), np.array([0, 1, 1, 1])])
-        >>> scores = Scores.of(contents, np.array([[0, 1, 0], [0, 1, -1]]))
-        >>> scores.matching_buckets.tolist(), scores.expected_copies.tolist(), scores.popularity.tolist()
-        ([1, 2, 0], [0.5, 2.5, 0.0], [0.25, 2.25, 0.0])
-        """
-        codes = contents.mark_unknown(tuples)
-        found = contents.score(codes)
-        popularity = np.full(codes.shape[1], float(contents.n_records))
-        for part, values in zip(contents.parts, codes, strict=True):
-            records = np.diff(np.append(0, np.cumsum(part.records))[part.start])  # of each value
-            popularity *= np.append(records, 0)[values] / contents.n_records
-        return cls(*found, popularity)
-
-
-def draw_fakes(contents: BucketContents, originals: CodeArray, n: int, rng: np.random.Generator) -> CodeArray:
-    """Return (n_parts, at most n) fake tuples, independent of each other and uniform over all distinct ones.
-
-    ``originals`` is (n_parts, n_tuples). A bucket is drawn in proportion to the tuples that it forms and one of
-    these evenly; a tuple that m buckets form comes up m times as often, so it is kept with probability 1/m. There are
-    fewer than n, or none, where fakes are so rare that they do not come up in time.
-    """
-    shown = np.log(contents.n_shown()).sum(axis=0)
-    chance = np.exp(shown - shown.max())
-    chance /= chance.sum()
-    entries = []  # of each part, bucket b shows the values at first[b]:first[b + 1]
-    for part in contents.parts:
-        first, order = group_items(part.second, contents.n_buckets)
-        entries.append((first, np.repeat(np.arange(len(part.start) - 1), np.diff(part.start))[order]))
-    known = originals[:, same_rows(list(originals))[0]] if originals.size else originals
-    kept: list[CodeArray] = []
-    n_kept = proposed = 0
-    while n_kept < n and proposed < (MOST_PROPOSALS if n_kept else MOST_IN_VAIN):
-        bucket = rng.choice(contents.n_buckets, size=_AT_ONCE, p=chance)
-        proposals = np.empty((len(contents.parts), _AT_ONCE), dtype=np.int32)
-        for row, (first, values) in zip(proposals, entries, strict=True):
-            row[:] = values[first[bucket] + rng.integers(np.diff(first)[bucket])]
-        accepted = rng.random(_AT_ONCE) * matching_buckets(contents, proposals) < 1
-        fakes = proposals[:, accepted]
-        fakes = fakes[:, find_rows(list(known), list(fakes)) < 0]
-        kept.append(fakes)
-        n_kept += fakes.shape[1]
-        proposed += _AT_ONCE
-    return np.concatenate(kept, axis=1)[:, :n]
-
-
-def membership_evidence(plan: SlicedPlan) -> dict[str, Any]:
-    """Return the numbers of original and of fake tuples, by the paper's categories of matching buckets.
-
-    A tuple is what an adversary knows of a person: the quasi values or, after column generalization, their regions.
-    What would take long to count is None, and ``reason`` says why.
-    """
-    quasi = [place for part in plan.parts for place in part.quasi]
-    known = [part for part in plan.parts if part.quasi]
-    stated: dict[str, Any] = {"original_tuples": None, "fake_tuples": None, "matching_buckets": None, "reason": None}
-    if not known:
-        return {**stated, "reason": "no attribute is quasi-identifying"}
-    if len(set(quasi)) < len(quasi):
-        return {**stated, "reason": "tuples of overlapping parts are not counted"}
-    tuples, copies = distinct_tuples([part.values[plan.pieces.cell] for part in known], plan.pieces.records)
-    stated["original_tuples"] = len(copies)
-    shown = tuple(pairs for part, pairs in zip(plan.parts, plan.lists, strict=True) if part.quasi)
-    contents = BucketContents(plan.sizes, shown)
-    try:
-        matching = matching_buckets(contents, tuples, steps=EVIDENCE_STEPS)
-        originals = MatchingBuckets.of(matching)
-        categories = {
-            "original_records": MatchingBuckets.of(matching, copies).categories(),
-            "original_tuples": originals.categories(),
-        }
-        stated["matching_buckets"] = categories
-        formed = (
-            count_formed_tuples(contents, steps=EVIDENCE_STEPS) if len(known) > 1 else originals
-        )  # one part forms no others
-        fakes = formed.without(originals)
-    except UncountableError as error:
-        return {**stated, "reason": str(error)}
-    return {**stated, "fake_tuples": fakes.total, "matching_buckets": {**categories, "fake_tuples": fakes.categories()}}

@@ -1,4 +1,4 @@
-"""Compiled loops over sets of buckets: they count the tuples that buckets form, and look tuples up in them."""
+"""Compiled loops over sets of buckets: they count the tuples that buckets form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.kernels import inline_kernel, kernel, place_of
+from shoal.core.kernels import inline_kernel, kernel
 
 EXHAUSTED = -1
 MOST_SUBSETS = 12  # buckets, all subsets of which are gone through
@@ -243,51 +243,3 @@ def count_tuples(sets: ShownSets, scratch: Scratch, prefixes: Prefixes, modulus:
         n_children[d] = n_going_on
         current[d] = 0
     return steps
-
-
-@kernel
-def rarest_part(values: CodeArray, t: int, value_first: IntArray, first: IntArray, own: IntArray) -> int:
-    """Fill in the numbers of a tuple's values; return the part whose value has fewest buckets, -1 if one has none."""
-    rarest = -1
-    for d in range(len(own)):
-        if values[d, t] < 0:
-            return -1
-        own[d] = value_first[d] + values[d, t]
-        if rarest < 0 or first[own[d] + 1] - first[own[d]] < first[own[rarest] + 1] - first[own[rarest]]:
-            rarest = d
-    return rarest
-
-
-@kernel
-def score_tuples(
-    values: CodeArray, value_first: IntArray, first: IntArray, bucket: CodeArray, count: IntArray, sizes: IntArray
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return for each tuple its number of matching buckets, its matching degree and its expected copies.
-
-    ``values`` is (n_parts, n_tuples); values of all parts are numbered through from ``value_first``. A part's value of
-    -1 is one that no bucket shows.
-    """
-    n_parts, n_tuples = values.shape
-    matching = np.zeros(n_tuples, dtype=np.int64)
-    degree = np.zeros(n_tuples)
-    copies = np.zeros(n_tuples)
-    own = np.empty(n_parts, dtype=np.int64)
-    for t in range(n_tuples):
-        rarest = rarest_part(values, t, value_first, first, own)
-        if rarest < 0:
-            continue
-        for entry in range(first[own[rarest]], first[own[rarest] + 1]):
-            b = bucket[entry]
-            share = count[entry] / sizes[b]
-            for d in range(n_parts):
-                if d != rarest:
-                    other = place_of(bucket, first[own[d]], first[own[d] + 1], b)
-                    if other < 0:
-                        share = 0.0
-                        break
-                    share *= count[other] / sizes[b]
-            if share > 0:
-                matching[t] += 1
-                degree[t] += share
-                copies[t] += share * sizes[b]
-    return matching, degree, copies

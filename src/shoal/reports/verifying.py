@@ -1,0 +1,116 @@
+"""The verification of a written release together with its pages, which are made again from the manifest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import shoal
+from shoal.core.errors import ShoalError, UsageError
+from shoal.core.progress import Progress
+from shoal.manifest import PAGES, parse_json, unpack_labels
+from shoal.release.release import Release
+from shoal.reports.pages import public_readme, public_report
+from shoal.sources.opening import open_source
+from shoal.verify import verifier
+from shoal.verify.passes import Populations
+from shoal.verify.reading import public_folder
+from shoal.verify.result import Check, Verification
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Scripts, embedded documents, event handlers, and references to other files or addresses.
+_ACTIVE = re.compile(
+    r"<\s*(script|iframe|object|embed|link|base|form)\b|<[^>]*\s(on\w+|src|href)\s*=(?!\s*[\"']?#)", re.IGNORECASE
+)
+
+
+def verify(
+    folder: str | Path | Release,
+    *,
+    source: object = None,
+    populations: Populations | None = None,
+    progress: Progress | None = None,
+    memory: int | None = None,
+    spark: SparkSession | None = None,
+    public_key: bytes | None = None,
+) -> Verification:
+    """Check a written release with independent code, from its bytes alone.
+
+    >>> import pyarrow as pa, shoal
+    >>> people = pa.table({"age": [31, 32, 46, 47], "illness": ["flu", "cold", "flu", "cold"]})
+    >>> policy = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}},
+    ...           "privacy": [{"k-anonymity": {"k": 2}}]}
+    >>> folder = getfixture("tmp_path") / "out"
+    >>> _ = shoal.anonymize(people, policy, out=folder)
+    >>> shoal.verify(folder, source=people).verdict
+    'verified'
+    >>> _ = (folder / "internal").rename(folder / "elsewhere")
+    >>> shoal.verify(folder, source=people).verdict
+    'incomplete'
+
+    Parameters
+    ----------
+    folder
+        The folder that ``shoal anonymize`` wrote, or the public folder in it, or the release that it returned.
+    source
+        The original table, in any form that ``shoal.open_source`` opens: every row is compared with it. This needs
+        ``internal/`` next to the public folder; without it the verdict is *incomplete*.
+    populations
+        The tables that k-map and delta-presence name in their parameters.
+    memory
+        The bytes that the process may use: a release whose classes need more is read in several passes.
+    spark
+        A session whose workers check a Parquet release, and a source that was opened on Spark.
+    public_key
+        The PEM of the data holder's public key, with which the manifest must be signed.
+
+    Returns
+    -------
+    Verification
+        The verdict (*verified*, *failed* or *incomplete*), and every check and guarantee.
+    """
+    folder = folder.folder or folder if isinstance(folder, Release) else folder
+    if isinstance(folder, Release):
+        rows, given = open_source(folder.data), None if source is None else open_source(source)
+        table = pa.Table.from_batches(rows.batches(), rows.schema)
+        return verifier.verify_table(table, folder.manifest, source=given, populations=populations, progress=progress)
+    if not isinstance(folder, str | Path):
+        raise UsageError(f"give a release or its folder, not something of type {type(folder).__name__}")
+    found = verifier.verify(
+        folder,
+        source=source,
+        populations=populations,
+        progress=progress,
+        memory=memory,
+        spark=spark,
+        public_key=public_key,
+    )
+    return found if found.failures else replace(found, checks=(*found.checks, check_pages(public_folder(Path(folder)))))
+
+
+def check_pages(public: Path) -> Check:
+    """Compare the README and the report with those that are made again from the manifest.
+
+    Other versions make other pages: then it is only checked that the pages have no active content.
+    """
+    manifest = unpack_labels(parse_json((public / "manifest.json").read_text(encoding="utf-8")))
+    pages = {name: (public / name).read_bytes() if (public / name).is_file() else b"" for name in PAGES.values()}
+    if manifest["shoal_version"] != shoal.__version__:
+        active = [name for name, page in pages.items() if _ACTIVE.search(page.decode("utf-8", "replace"))]
+        if active:
+            return Check("pages", False, f"scripts or references to other files in {' and '.join(active)}")
+        return Check("pages", True, "not checked: another version of shoal made them", done=False)
+    described = {key: entry for key, entry in manifest.items() if key not in PAGES}
+    try:
+        made = {PAGES["readme"]: public_readme(described), PAGES["report"]: public_report(described)}
+    except (ShoalError, LookupError, TypeError, ValueError) as error:
+        return Check("pages", False, f"no pages can be made from this manifest ({type(error).__name__})")
+    other = [name for name, text in made.items() if pages[name] != text.encode()]
+    fault = other and f"not made from this manifest: {' and '.join(other)}"
+    return Check.of("pages", fault, "the README and the report say what the manifest says")
