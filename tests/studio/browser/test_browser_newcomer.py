@@ -59,6 +59,19 @@ def test_what_is_typed_before_the_script_is_there_is_saved_too(person, visits):
     person.waits_for_policy(lambda policy: policy["privacy"][0] == {"k-anonymity": {"k": 7}})
 
 
+def test_a_button_that_is_pressed_before_the_script_is_there_changes_its_part_of_the_page(person, visits):
+    person.opens(visits)
+    person.runs()
+    page, held = person.page, []
+    page.route("**/static/studio.js", lambda route: held.append(route))
+    page.goto(page.url, wait_until="commit")
+    page.get_by_role("table", name="Columns that changed").get_by_role("button", name="age", exact=True).click()
+    _until_asked(page, held)
+    held[0].continue_()
+    person.is_told("Column shown")
+    person.expect(page.get_by_role("heading", level=1)).to_contain_text("Results: ")
+
+
 def test_a_file_that_is_chosen_before_the_script_is_there_is_opened_too(person, studio, visits):
     page, held = person.page, []
     page.route("**/static/upload.js", lambda route: held.append(route))

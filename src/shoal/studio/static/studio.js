@@ -163,6 +163,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   send(form, event.submitter);
 });
+window.releaseForms(send);
 
 // Fields with data-send send their form when they are changed.
 document.addEventListener("change", (event) => {
