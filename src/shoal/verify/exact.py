@@ -254,7 +254,7 @@ def nodes_of(histograms: Histograms, attribute: Attribute) -> tuple[IntArray, li
     """Return (n_values,) the leaf of each value in the taxonomy, and of every node its parent and height."""
     if attribute.taxonomy is None:
         raise CannotCheckError(f"the manifest has no taxonomy for {attribute.name!r}")
-    parents, heights, leaves = _flatten(attribute.taxonomy)
+    parents, heights, leaves = flatten_taxonomy(attribute.taxonomy)
     if None not in leaves:
         # Missing values are a category of their own, right under the root.
         leaves[None] = len(parents)
@@ -271,7 +271,7 @@ def largest_product(histograms: Histograms, attribute: Attribute | None) -> int:
     """Return a number that no step of any distance goes beyond."""
     steps = histograms.n_values
     if attribute is not None and attribute.taxonomy is not None:
-        steps += max(_flatten(attribute.taxonomy)[1])
+        steps += max(flatten_taxonomy(attribute.taxonomy)[1])
     return 2 * max(steps, 1) * int(histograms.sizes.max()) * histograms.total
 
 
@@ -281,7 +281,7 @@ def ranks_of(histograms: Histograms, attribute: Attribute) -> IntArray:
     if attribute.order is not None:
         order = {value: place for place, value in enumerate(attribute.order)}
     elif attribute.taxonomy is not None and attribute.kind in ("category", "prefix"):
-        leaves = _flatten(attribute.taxonomy)[2]
+        leaves = flatten_taxonomy(attribute.taxonomy)[2]
         order = {str(leaf): place for place, leaf in enumerate(leaves)}
 
     def key(text: str | None) -> tuple[int, Any, str]:
@@ -324,7 +324,7 @@ def _moment(text: str) -> datetime.datetime | datetime.time:
         return datetime.time.fromisoformat(text)
 
 
-def _flatten(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[str | None, int]]:
+def flatten_taxonomy(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int], dict[str | None, int]]:
     """Return parents and heights of the nodes, parents before children, and the leaves in tree order."""
     parents: list[int] = []
     leaves: dict[str | None, int] = {}

@@ -171,7 +171,7 @@ def induce_frequencies(histograms: Histograms, attribute: Attribute, weights: Ma
     Without *weights* all values under a label are equally likely; with them, those that have none are ruled out.
     Units that 64 bits cannot count are counted by Python's integers.
     """
-    shares = [_spread(value, attribute, weights) for value in histograms.values]
+    shares = [spread_label(value, attribute, weights) for value in histograms.values]
     factor = math.lcm(*(share.denominator for spread in shares for share in spread.values()))
     if factor.bit_length() > _FINEST:
         raise CannotCheckError("its induced frequencies are too fine to be compared exactly")
@@ -206,7 +206,9 @@ def induce_frequencies(histograms: Histograms, attribute: Attribute, weights: Ma
     )
 
 
-def _spread(value: str | None, attribute: Attribute, weights: Mapping[str, float] | None) -> dict[str | None, Fraction]:
+def spread_label(
+    value: str | None, attribute: Attribute, weights: Mapping[str, float] | None
+) -> dict[str | None, Fraction]:
     """Return how one record with this published value spreads over base values, all spellings of one being one."""
     if value is None:
         return {_MISSING: Fraction(1)}

@@ -32,6 +32,7 @@ from shoal.verify.manifest import Manifest, check_account, check_drawn, may_prom
 from shoal.verify.passes import Given, Means, Populations
 from shoal.verify.people import check_one_each, find_changed
 from shoal.verify.result import Check, CheckedGuarantee, Verification
+from shoal.verify.script import SCRIPT, check_script, write_script
 from shoal.verify.techniques.checking import check_averages, check_techniques, recompute_source
 from shoal.verify.truth import Witness
 
@@ -68,7 +69,8 @@ def verify(
     pages = {name: getattr(manifest.written, key) for key, name in PAGES.items()}
     agreed = manifest.written.agreed
     plans = () if agreed is None else (agreed.file,)
-    checks.append(check_folder(public, [SIGNATURE, *(file.file for file in files), *plans], pages))
+    checks.append(check_folder(public, [SIGNATURE, SCRIPT, *(file.file for file in files), *plans], pages))
+    checks.append(check_script(manifest, _read_script(public / SCRIPT)))
     before = tuple(checks)
     given = Given(original, None, populations or {}, None, progress or Silent(), Means.of(memory, spark=spark))
     with ThreadPoolExecutor(1) as pool:  # takes the digests of the files while their rows are read
@@ -78,6 +80,16 @@ def verify(
         return replace(found, checks=(*before, *digests.result(), *found.checks[len(before) :]))
     except reading.FAULTS as fault:
         return found if found.failures else replace(found, checks=(*before, reading.report_unreadable(fault)))
+
+
+def script_for(manifest: Mapping[str, Any]) -> str:
+    """Return the text of verify.sql for the manifest of a release in files."""
+    return write_script(read_manifest(manifest, with_file=True))
+
+
+def _read_script(path: Path) -> str | None:
+    """Return the script in the folder, None if there is none; text that is not UTF-8 is never the right one."""
+    return path.read_bytes().decode("utf-8", "replace") if path.is_file() and not path.is_symlink() else None
 
 
 def _verify_files(
