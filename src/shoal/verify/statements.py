@@ -34,7 +34,8 @@ CREATE TEMP MACRO agrees(found, stated) AS
 CREATE TEMP MACRO power(b, e) AS
   list_reduce(list_transform(range(e::BIGINT), lambda i: b::HUGEINT), lambda x, y: x * y);
 -- Spellings of one value count as one value.
-CREATE TEMP MACRO folded(t) AS trim(regexp_replace(lower(nfc_normalize(t)), '[\t-\r ]+', ' ', 'g'));
+CREATE TEMP MACRO folded(t) AS
+  trim(regexp_replace(lower(replace(nfc_normalize(t), 'İ', 'i' || chr(775))), '[\t-\r ]+', ' ', 'g'));
 """
 _SPELLING = r"""-- SQL cannot compare the spellings of values with letters outside this list, and decides nothing then.
 CREATE TEMP MACRO decided(h) AS CASE WHEN (SELECT count(*) FROM cells WHERE NOT regexp_full_match(concat({}),
