@@ -1,7 +1,8 @@
-"""Runs verify.sql as a stranger would: DuckDB alone, in the folder of the release."""
+"""Runs the scripts of a release as a stranger would: DuckDB alone, in their folder."""
 
 from __future__ import annotations
 
+from contextlib import chdir
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,10 +20,23 @@ class Line(NamedTuple):
 
 
 def run_script(public: Path) -> list[Line]:
+    """Run the script in the public folder."""
+    return _run(public, "verify.sql", None)
+
+
+def run_source_script(out: Path, source: object) -> list[Line]:
+    """Run the data holder's script, with the source as a table of Arrow or a relation of DuckDB."""
+    return _run(out / "internal", "verify-source.sql", source)
+
+
+def _run(folder: Path, script: str, source: object) -> list[Line]:
     """Run all statements but the last, which gives the verdict; return the lines of the answer."""
-    with duckdb.connect() as engine:
-        engine.execute(f"SET file_search_path = '{public}'")
-        *statements, verdict = duckdb.extract_statements((public / "verify.sql").read_text("utf-8"))
+    with duckdb.connect() as engine, chdir(folder):
+        if isinstance(source, Path):
+            engine.execute(f"CREATE VIEW source AS FROM read_csv('{source}', all_varchar = true)")
+        elif source is not None:
+            engine.register("source", source)
+        *statements, verdict = duckdb.extract_statements(Path(script).read_text("utf-8"))
         for statement in statements:
             answer = engine.execute(statement)
         lines = [Line(*row) for row in answer.fetchall()]

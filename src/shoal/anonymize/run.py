@@ -431,8 +431,7 @@ class Run:
         from shoal.reports.pages import public_readme, public_report
         from shoal.reports.verifying import verify
         from shoal.sources.databases.tables import Delivery
-        from shoal.verify.script import SCRIPT
-        from shoal.verify.verifier import script_for
+        from shoal.verify.verifier import SCRIPT, SOURCE_SCRIPT, scripts_for
 
         _, describing, measure = self._look_ahead(publication)
         with Staging(destination, overwrite=self.options.overwrite) as staging:
@@ -444,7 +443,9 @@ class Run:
                 manifest[key] = {"sha256": file_digest(staging.unverified / PAGES[key])}
             path = staging.unverified / "manifest.json"
             write_json(path, pack_labels(manifest))
-            write_text(staging.unverified / SCRIPT, script_for(manifest))
+            public, internal = scripts_for(manifest, self.given.schema)
+            write_text(staging.unverified / SCRIPT, public)
+            write_text(staging.internal / SOURCE_SCRIPT, internal)
             if self.options.signing is not None:
                 write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
             check = partial(

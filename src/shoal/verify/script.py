@@ -40,7 +40,7 @@ FROM read_text('manifest.json'), json_each(content::JSON, '$.attributes') AS a;
 _LABELS = """\
 SELECT 'labels', 'declared in the manifest', count(*) || ' differ', count(*) = 0
 FROM ((FROM published EXCEPT FROM declared) UNION ALL (FROM declared EXCEPT FROM published))"""
-_END = """\
+END = """\
 SELECT * FROM checks;
 SELECT CASE WHEN all_hold(holds) THEN 'verified' WHEN all_hold(holds) IS NULL THEN 'incomplete'
   ELSE error('failed: ' || string_agg(promise, ', ') FILTER (NOT holds)) END AS verdict
@@ -51,7 +51,7 @@ FROM checks;
 def write_script(manifest: Manifest) -> str:
     """Return the script for a release; a manifest that SQL cannot express makes one that answers *incomplete*."""
     try:
-        return "\n".join([_HEAD, *_list_statements(manifest), _END])
+        return "\n".join([_HEAD, *_list_statements(manifest), END])
     except CannotCheckError:
         nothing = (
             "SELECT 'release' AS promise, 'texts that SQL can express' AS required, NULL AS achieved, NULL AS holds"
@@ -74,12 +74,7 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
     if data is None:
         raise CannotCheckError("a release in memory has no files")
     yield MACROS
-    rows = f"read_parquet('{data.file}')"
-    if data.format == "csv":
-        yield _GUARD
-        columns = _wrap([f"{quote_text(name)}: 'VARCHAR'" for name in manifest.columns])
-        rows = f"read_csv('{data.file}', header = true, {_DIALECT},\n  columns = {{{columns}}})"
-    yield f"CREATE TEMP VIEW release AS\nSELECT * FROM {rows};\n"
+    yield from make_release(manifest)
     checks = [*_check_form(manifest, data)]
     keys = _find_keys(manifest)
     if keys:
@@ -91,7 +86,25 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
     subjects = Subjects(manifest)
     checks += [_check_promise(promise, manifest, subjects if keys else None) for promise in manifest.promises]
     yield from subjects.statements()
-    yield "CREATE TEMP TABLE checks AS\n" + "\nUNION ALL\n".join(checks) + ";\n"
+    yield join_checks(checks)
+
+
+def make_release(manifest: Manifest, folder: str = "") -> Iterator[str]:
+    """Yield the statements that read the published rows, with the public folder at a relative path."""
+    data = manifest.data
+    if data is None:
+        raise CannotCheckError("a release in memory has no files")
+    rows = f"read_parquet('{folder}{data.file}')"
+    if data.format == "csv":
+        yield _GUARD
+        columns = wrap([f"{quote_text(name)}: 'VARCHAR'" for name in manifest.columns])
+        rows = f"read_csv('{folder}{data.file}', header = true, {_DIALECT},\n  columns = {{{columns}}})"
+    yield f"CREATE TEMP VIEW release AS\nSELECT * FROM {rows};\n"
+
+
+def join_checks(checks: Sequence[str]) -> str:
+    """Return the statement that collects the answers to all checks."""
+    return "CREATE TEMP TABLE checks AS\n" + "\nUNION ALL\n".join(checks) + ";\n"
 
 
 def _find_keys(manifest: Manifest) -> list[str]:
@@ -108,7 +121,7 @@ def _find_keys(manifest: Manifest) -> list[str]:
     return ["bucket", *(name for name in parts[0] if name in quasi)]
 
 
-def _wrap(items: Sequence[str]) -> str:
+def wrap(items: Sequence[str]) -> str:
     """Return items of a list in lines of readable length."""
     lines = [items[0]]
     for item in items[1:]:
@@ -155,7 +168,7 @@ def _list_published(manifest: Manifest) -> str:
     else:
         for own, names in zip(manifest.parts, manifest.part_columns, strict=True):
             pairs = [(manifest.written.attributes[one], name) for one, name in zip(own, names, strict=True)]
-            found += [(one, _spell(manifest, name), "release") for one, name in pairs if one.boxed]
+            found += [(one, spell(manifest, name), "release") for one, name in pairs if one.boxed]
     selects = [
         f"SELECT {quote_text(one.name)} AS attribute, {label} AS label FROM {table}"
         + (f" WHERE {label} IS NOT NULL" if one.may_keep_missing else "")
@@ -164,7 +177,7 @@ def _list_published(manifest: Manifest) -> str:
     return "CREATE TEMP VIEW published AS\n" + "\nUNION ".join(selects) + ";\n"
 
 
-def _spell(manifest: Manifest, name: str) -> str:
+def spell(manifest: Manifest, name: str) -> str:
     """Return a column as the text that was published."""
     csv = manifest.data is not None and manifest.data.format == "csv"
     return f"text_of({quote_name(name)})" if csv else f"{quote_name(name)}::VARCHAR"
@@ -172,10 +185,10 @@ def _spell(manifest: Manifest, name: str) -> str:
 
 def _count_cells(manifest: Manifest, keys: Sequence[str]) -> str:
     """Return the statements that count the records of each class and the sensitive values that they have."""
-    columns = [f"{_spell(manifest, name)} AS q{place + 1}" for place, name in enumerate(keys)]
+    columns = [f"{spell(manifest, name)} AS q{place + 1}" for place, name in enumerate(keys)]
     order = ", ".join(f"q{place + 1}" for place in range(len(columns)))
     for place, one in enumerate(manifest.of_role("sensitive")):
-        text = _spell(manifest, one.name)
+        text = spell(manifest, one.name)
         text = text if one.boxed else fold_column(text, one, manifest.missing_tokens)
         columns.append(f"{text} AS s{place + 1}")
     title = "-- Rows with equal quasi-identifiers (q) are an equivalence class; c of its n records have the values (s)."
@@ -183,7 +196,7 @@ def _count_cells(manifest: Manifest, keys: Sequence[str]) -> str:
         title = "-- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class."
     return (
         f"{title}\nCREATE TEMP TABLE cells AS\nSELECT dense_rank() OVER (ORDER BY {order}) AS class, * FROM (\n"
-        f"  SELECT {_wrap([*columns, 'count(*) AS c'])}\n  FROM release GROUP BY ALL);\n"
+        f"  SELECT {wrap([*columns, 'count(*) AS c'])}\n  FROM release GROUP BY ALL);\n"
         "CREATE TEMP TABLE classes AS SELECT class, sum(c) AS n FROM cells GROUP BY class;\n"
     )
 

@@ -142,6 +142,11 @@ class ClassNumbers:
         """How many columns a witness has."""
         return len(self._bounds)
 
+    @property
+    def digits(self) -> list[tuple[int, int, int]]:
+        """For each attribute with labels: the column of the numbers, and the stride and radix of its digit there."""
+        return list(zip(self._column, self._stride, self._radices, strict=True))
+
     def pack(self, labels: CodeArray, n_rows: int | None = None) -> IntArray:
         """Return (n_columns, n_rows) the numbers of rows, given (n_labelled, n_rows) their labels."""
         numbers = np.ones((self.n_columns, labels.shape[1] if n_rows is None else n_rows), dtype=np.int64)

@@ -32,7 +32,10 @@ from shoal.verify.manifest import Manifest, check_account, check_drawn, may_prom
 from shoal.verify.passes import Given, Means, Populations
 from shoal.verify.people import check_one_each, find_changed
 from shoal.verify.result import Check, CheckedGuarantee, Verification
-from shoal.verify.script import SCRIPT, check_script, write_script
+from shoal.verify.script import SCRIPT as SCRIPT
+from shoal.verify.script import check_script, write_script
+from shoal.verify.source_script import SOURCE_SCRIPT as SOURCE_SCRIPT
+from shoal.verify.source_script import write_source_script
 from shoal.verify.techniques.checking import check_averages, check_techniques, recompute_source
 from shoal.verify.truth import Witness
 
@@ -82,9 +85,10 @@ def verify(
         return found if found.failures else replace(found, checks=(*before, reading.report_unreadable(fault)))
 
 
-def script_for(manifest: Mapping[str, Any]) -> str:
-    """Return the text of verify.sql for the manifest of a release in files."""
-    return write_script(read_manifest(manifest, with_file=True))
+def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, str]:
+    """Return the texts of the public and of the internal script, for a release in files and its source's columns."""
+    read = read_manifest(manifest, with_file=True)
+    return write_script(read), write_source_script(read, source)
 
 
 def _read_script(path: Path) -> str | None:
