@@ -473,7 +473,7 @@ def test_a_release_is_registered_by_its_manifest_digests_and_counts(release: Pat
     assert body["manifest"] == json.loads((public / "manifest.json").read_text())
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in public.iterdir()}
     assert body["files"] == digests
-    assert set(digests) == {"data.csv", "manifest.json", "plan.json", "README.md", "report.html"}
+    assert set(digests) == {"data.csv", "manifest.json", "plan.json", "README.md", "report.html", "verify.sql"}
     with (public / "data.csv").open(newline="") as file:
         counted = Counter((row["class"], row["illness"]) for row in csv.DictReader(file))
     assert body["counts"]["columns"] == ["class", "illness", "count"]

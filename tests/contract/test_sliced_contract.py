@@ -739,4 +739,4 @@ def test_releases_on_disk(method: str, variant: str, file: str, tmp_path: Path) 
     assert buckets == [bucket_of.get(row, 0) for row in table["row"].to_pylist()]
     names = {entry.name for entry in (tmp_path / "out" / "public").iterdir()}
     tables = {f"quasi.{file}", f"sensitive.{file}"} if variant == "two tables" else set()
-    assert names == {f"data.{file}", "manifest.json", "README.md", "report.html", *tables}
+    assert names == {f"data.{file}", "manifest.json", "README.md", "report.html", "verify.sql", *tables}

@@ -94,7 +94,7 @@ def test_what_is_written(released, owner, needed):
     out, stated = released
     public = out / "public"
     data = stated["data"]["file"]
-    expected = {data, "manifest.json", "README.md", "report.html", "plan.json"}
+    expected = {data, "manifest.json", "README.md", "report.html", "verify.sql", "plan.json"}
     assert {path.name for path in public.iterdir()} == expected
     plan = (public / "plan.json").read_bytes()
     assert plan == (owner / "plan.json").read_bytes()

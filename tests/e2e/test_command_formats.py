@@ -95,7 +95,8 @@ def test_format(shoal, tmp_path, patients, policy, write):
     done = shoal("anonymize", name, "-p", own, "-o", "out", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     public = tmp_path / "out" / "public"
-    assert {path.name for path in public.iterdir()} == {f"data.{kind}", "manifest.json", "README.md", "report.html"}
+    pages = {"README.md", "report.html", "verify.sql"}
+    assert {path.name for path in public.iterdir()} == {f"data.{kind}", "manifest.json", *pages}
     published = read_release(tmp_path / "out")
     check_rows(published, patients)
     assert b"Zaphod" not in b"".join(path.read_bytes() for path in public.iterdir())

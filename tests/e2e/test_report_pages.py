@@ -298,6 +298,7 @@ def test_attacks_are_recorded_and_told(folder: Path, releases: dict[str, Any], t
         "decision.json",
         "evidence.json",
         "report.html",
+        "verify-source.sql",
         "witness.parquet",
     ]
     assert "No attacks were recorded" not in page
@@ -327,7 +328,8 @@ def test_recording_needs_an_internal_folder(folder: Path, releases: dict[str, An
     done = CliRunner().invoke(app, ["attack", str(copy), *options])
     assert done.exit_code == 2
     assert "there is none at" in " ".join(done.stderr.split())
-    assert sorted(path.name for path in copy.iterdir()) == ["README.md", "data.csv", "manifest.json", "report.html"]
+    names = ["README.md", "data.csv", "manifest.json", "report.html", "verify.sql"]
+    assert sorted(path.name for path in copy.iterdir()) == names
 
 
 @pytest.mark.parametrize("broken", ["attacks.json", "report.html"])

@@ -54,6 +54,7 @@ def test_the_agency_was_told_no_rows(folder: Path, happened: list[tuple[str, int
         "manifest.json",
         "plan.json",
         "report.html",
+        "verify.sql",
     ]
 
 

@@ -69,11 +69,13 @@ def test_what_lies_where(tmp_path: Path) -> None:
         "out/internal/decision.json",
         "out/internal/evidence.json",
         "out/internal/report.html",
+        "out/internal/verify-source.sql",
         "out/internal/witness.parquet",
         "out/public/README.md",
         "out/public/data.parquet",
         "out/public/manifest.json",
         "out/public/report.html",
+        "out/public/verify.sql",
     ]
     assert stat.S_IMODE((tmp_path / "out" / "internal").stat().st_mode) == 0o700
     assert release.data is None

@@ -76,6 +76,8 @@ def test_what_lies_where(tmp_path: Path, kind: Any) -> None:
         f"public/sensitive.{kind}",
         "public/manifest.json",
         "public/report.html",
+        "public/verify.sql",
+        "internal/verify-source.sql",
         "internal/witness.parquet",
         "internal/decision.json",
         "internal/evidence.json",
@@ -102,6 +104,7 @@ def test_a_slicing_has_no_further_tables(tmp_path: Path) -> None:
         "data.parquet",
         "manifest.json",
         "report.html",
+        "verify.sql",
     }
 
 

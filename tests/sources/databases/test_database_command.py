@@ -32,7 +32,8 @@ def test_round_trip(database, policy, tmp_path):
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     public = tmp_path / "out" / "public"
-    assert {path.name for path in public.iterdir()} == {"data.parquet", "manifest.json", "README.md", "report.html"}
+    pages = {"README.md", "report.html", "verify.sql"}
+    assert {path.name for path in public.iterdir()} == {"data.parquet", "manifest.json", *pages}
     published = pq.read_table(public / "data.parquet")
     assert stored(to) == published.to_pylist(), "the same rows in the same order"
     assert sorted(published["cost"].to_pylist()) == [row[-1] for row in rows]
