@@ -7,6 +7,7 @@ per check. shoal never executes a script that it finds; it compares the text wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import shoal
 from shoal.manifest import Attribute, DataFile
@@ -15,7 +16,7 @@ from shoal.verify.manifest import Manifest
 from shoal.verify.people import weaken
 from shoal.verify.promises import Promise, find_model
 from shoal.verify.result import Check
-from shoal.verify.statements import MACROS, Subjects, fold_column, quote_name, quote_text, state
+from shoal.verify.statements import MACROS, Subjects, quote_name, quote_text, state
 
 SCRIPT = "verify.sql"
 _WIDTH = 110  # of a line
@@ -51,7 +52,7 @@ FROM checks;
 def write_script(manifest: Manifest) -> str:
     """Return the script for a release; a manifest that SQL cannot express makes one that answers *incomplete*."""
     try:
-        return "\n".join([_HEAD, *_list_statements(manifest), END])
+        return "\n".join([_HEAD + MACROS, *_list_statements(manifest), END])
     except CannotCheckError:
         nothing = (
             "SELECT 'release' AS promise, 'texts that SQL can express' AS required, NULL AS achieved, NULL AS holds"
@@ -73,7 +74,6 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
     data = manifest.data
     if data is None:
         raise CannotCheckError("a release in memory has no files")
-    yield MACROS
     yield from make_release(manifest)
     checks = [*_check_form(manifest, data)]
     keys = _find_keys(manifest)
@@ -83,7 +83,7 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
         yield _DECLARED
         yield _list_published(manifest)
         checks.append(_LABELS)
-    subjects = Subjects(manifest)
+    subjects = Subjects(manifest, partial(spell_text, manifest))
     checks += [_check_promise(promise, manifest, subjects if keys else None) for promise in manifest.promises]
     yield from subjects.statements()
     yield join_checks(checks)
@@ -121,11 +121,11 @@ def _find_keys(manifest: Manifest) -> list[str]:
     return ["bucket", *(name for name in parts[0] if name in quasi)]
 
 
-def wrap(items: Sequence[str]) -> str:
+def wrap(items: Sequence[str], separator: str = ",") -> str:
     """Return items of a list in lines of readable length."""
     lines = [items[0]]
     for item in items[1:]:
-        lines[-1] += ","
+        lines[-1] += separator
         if len(lines[-1]) + len(item) < _WIDTH:
             lines[-1] += f" {item}"
         else:
@@ -160,11 +160,12 @@ def _write_field(name: str) -> str:
 
 
 def _list_published(manifest: Manifest) -> str:
-    """Return the statement that lists the published labels of all attributes; those of classes are in the cells."""
+    """Return the statement that lists the published labels of all attributes; the labels of classes are counted."""
     found: list[tuple[Attribute, str, str]] = []  # attribute, its label in SQL, and the table
     if manifest.promises and not manifest.sliced:
         for role, letter in (("quasi", "q"), ("sensitive", "s")):
-            found += [(one, f"{letter}{at + 1}", "cells") for at, one in enumerate(manifest.of_role(role)) if one.boxed]
+            places = [(one, f"{letter}{at + 1}") for at, one in enumerate(manifest.of_role(role)) if one.boxed]
+            found += [(one, spell_text(manifest, column), "counted") for one, column in places]
     else:
         for own, names in zip(manifest.parts, manifest.part_columns, strict=True):
             pairs = [(manifest.written.attributes[one], name) for one, name in zip(own, names, strict=True)]
@@ -178,26 +179,35 @@ def _list_published(manifest: Manifest) -> str:
 
 
 def spell(manifest: Manifest, name: str) -> str:
-    """Return a column as the text that was published."""
+    """Return a column of the file as the text that was published."""
+    return spell_text(manifest, quote_name(name))
+
+
+def spell_text(manifest: Manifest, column: str) -> str:
+    """Return a column of SQL as the text that was published."""
     csv = manifest.data is not None and manifest.data.format == "csv"
-    return f"text_of({quote_name(name)})" if csv else f"{quote_name(name)}::VARCHAR"
+    return f"text_of({column})" if csv else f"{column}::VARCHAR"
 
 
 def _count_cells(manifest: Manifest, keys: Sequence[str]) -> str:
     """Return the statements that count the records of each class and the sensitive values that they have."""
-    columns = [f"{spell(manifest, name)} AS q{place + 1}" for place, name in enumerate(keys)]
-    order = ", ".join(f"q{place + 1}" for place in range(len(columns)))
-    for place, one in enumerate(manifest.of_role("sensitive")):
-        text = spell(manifest, one.name)
-        text = text if one.boxed else fold_column(text, one, manifest.missing_tokens)
-        columns.append(f"{text} AS s{place + 1}")
+    texts = [quote_name(name) for name in keys]
+    if manifest.data is not None and manifest.data.format == "parquet":
+        texts = [f"{text}::VARCHAR" for text in texts]  # readers see -0.0 and 0.0, which numbers do not tell apart
+    quasi = [f"{text} AS q{place + 1}" for place, text in enumerate(texts)]
+    values = [f"{quote_name(one.name)} AS s{place + 1}" for place, one in enumerate(manifest.of_role("sensitive"))]
+    names = [f"q{place + 1}" for place in range(len(keys))]
+    same = wrap([f"k.{name} IS NOT DISTINCT FROM r.{name}" for name in names], " AND")
     title = "-- Rows with equal quasi-identifiers (q) are an equivalence class; c of its n records have the values (s)."
     if manifest.sliced:
         title = "-- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class."
+    columns, classes = wrap([*quasi, *values, "count(*) AS c"]), ", ".join(names)
     return (
-        f"{title}\nCREATE TEMP TABLE cells AS\nSELECT dense_rank() OVER (ORDER BY {order}) AS class, * FROM (\n"
-        f"  SELECT {wrap([*columns, 'count(*) AS c'])}\n  FROM release GROUP BY ALL);\n"
-        "CREATE TEMP TABLE classes AS SELECT class, sum(c) AS n FROM cells GROUP BY class;\n"
+        f"{title}\nCREATE TEMP TABLE counted AS\nSELECT {columns}\nFROM release GROUP BY ALL;\n"
+        f"CREATE TEMP TABLE classes AS SELECT row_number() OVER () AS class, *\n"
+        f"FROM (SELECT {classes}, sum(c) AS n FROM counted GROUP BY ALL);\n"
+        f"CREATE TEMP TABLE cells AS SELECT class, n, r.* EXCLUDE ({classes})\n"
+        f"FROM counted AS r JOIN classes AS k ON {same};\n"
     )
 
 

@@ -62,11 +62,9 @@ WHERE NOT coalesce(covers_all OR covers_missing AND v IS NULL OR CASE
   WHEN is_span THEN is_within(v, low, NULL) AND (last IS NULL OR v <= last)
   ELSE list_contains(listed, v) OR len([p FOR p IN prefixes IF starts_with(v, p)]) > 0 END, false)"""
 _TRUTH = """\
-SELECT 'truth', n || ' rows', own_n || ' rows', n = own_n AND first = own_first AND second = own_second
-FROM (SELECT count(*) AS n, sum(md5_number_lower(r)) AS first, sum(md5_number_upper(r)) AS second
-    FROM source_rows{0}),
-  (SELECT count(*) AS own_n, sum(md5_number_lower(r)) AS own_first, sum(md5_number_upper(r)) AS own_second
-    FROM release_rows{0})"""
+SELECT 'truth', n || ' rows', own_n || ' rows', n = own_n AND digest = own_digest
+FROM (SELECT count(*) AS n, sum(md5_number_lower(r)) AS digest FROM source_rows{0}),
+  (SELECT count(*) AS own_n, sum(md5_number_lower(r)) AS own_digest FROM release_rows{0})"""
 
 
 def write_source_script(manifest: Manifest, schema: pa.Schema) -> str:
@@ -100,6 +98,8 @@ def _list_statements(manifest: Manifest, schema: pa.Schema) -> Iterator[str]:
         yield table.list_pairs()
         checks.append(_COVERED)
     checks += [_check_values(one, table) for one in manifest.labelled if one.role == "sensitive"]
+    if manifest.labelled:
+        yield table.hash_labels()
     for number, part in enumerate(zip(manifest.parts, manifest.part_columns, strict=True), 1):
         yield table.write_rows(number, *part)
         checks.append(_TRUTH.format(number))
@@ -179,16 +179,32 @@ class _SourceTable:
             )
         return "CREATE TEMP TABLE pairs AS\n" + "\nUNION ALL ".join(selects) + ";\n"
 
+    def hash_labels(self) -> str:
+        """Return the statement that hashes the labels of each class, which the rows of the release have as texts."""
+        numbers = ", ".join(f"w{at + 1}" for at in range(self._numbers.n_columns))
+        labels = [f"label_of({quote_text(one.name)}, l{at + 1})" for at, one in enumerate(self._manifest.labelled)]
+        digits = ", ".join(f"l{at + 1}" for at in range(len(labels)))
+        return (
+            f"CREATE TEMP TABLE labels AS SELECT {numbers}, hash({wrap(labels)}) AS h\n"
+            f"FROM (SELECT DISTINCT {numbers}, {digits} FROM assigned WHERE w1 > 0);\n"
+        )
+
     def write_rows(self, number: int, part: Sequence[str], columns: Sequence[str]) -> str:
         """Return the statements that write the rows of a part as texts, in both tables.
 
-        A text has the salt, the labels of the row or its bucket, and the values of the part that are unchanged.
+        A text has the salt, the hash of the row's labels or its bucket, and the unchanged values of the part.
         """
         manifest = self._manifest
-        own = [f"label_of({quote_text(one.name)}, l{at + 1})" for at, one in enumerate(manifest.labelled)]
-        shown = [spell(manifest, one.name) for one in manifest.labelled]
+        own, shown, source = ["h"], [], "assigned"
         if manifest.sliced:
-            own, shown = ["w1::VARCHAR"], ["bucket::BIGINT::VARCHAR"]
+            own, shown = ["w1"], ["bucket::BIGINT"]
+        elif manifest.labelled:
+            numbers = ", ".join(f"w{at + 1}" for at in range(self._numbers.n_columns))
+            source += f" JOIN labels USING ({numbers})"
+            shown = [f"hash({', '.join(spell(manifest, one.name) for one in manifest.labelled)})"]
+        else:
+            own = []
+        first = len(own)
         for name, column in zip(part, columns, strict=True):
             one = manifest.written.attributes[name]
             if one.boxed or not manifest.is_traced(one) or name in manifest.techniques:
@@ -197,8 +213,9 @@ class _SourceTable:
             own.append(self.value(name) if kind == "VARCHAR" else f"{self.value(name)}::{kind}::VARCHAR")
             shown.append(text if kind == "VARCHAR" else f"coalesce(try_cast({text} AS {kind})::VARCHAR, '?' || {text})")
         views = []
-        for view, texts, table in (("source", own, "assigned WHERE w1 > 0"), ("release", shown, "release")):
-            row = wrap(["getvariable('salt')", *(f"part({text})" for text in texts)])
+        for view, texts, table in (("source", own, f"{source} WHERE w1 > 0"), ("release", shown, "release")):
+            contents = [f"part({text})" for text in texts[first:]]
+            row = wrap(["getvariable('salt')", *texts[:first], "'/'", *contents])
             views.append(f"CREATE TEMP VIEW {view}_rows{number} AS\nSELECT concat({row}) AS r\nFROM {table};\n")
         return "".join(views)
 

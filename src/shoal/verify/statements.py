@@ -21,6 +21,7 @@ from shoal.verify.promises import Promise, find_model, psi_limits
 
 _MARGIN = "1e-9"  # entropies closer to their limit than this are not decided
 _WIDEST = 2**100  # parts of a record, times records, stay within 128 bits
+_WIDTH = 110  # of a line
 _MOST_ROWS = 20_000  # of a table that is written into the script
 # Letters for which lower case and NFC give the same normal form as shoal.core.dictionaries.fold_text.
 PLAIN = (
@@ -38,7 +39,7 @@ CREATE TEMP MACRO folded(t) AS
   trim(regexp_replace(lower(replace(nfc_normalize(t), 'İ', 'i' || chr(775))), '[\t-\r ]+', ' ', 'g'));
 """
 _SPELLING = r"""-- SQL cannot compare the spellings of values with letters outside this list, and decides nothing then.
-CREATE TEMP MACRO decided(h) AS CASE WHEN (SELECT count(*) FROM cells WHERE NOT regexp_full_match(concat({}),
+CREATE TEMP MACRO decided(h) AS CASE WHEN (SELECT count(*) FROM ({}) WHERE NOT regexp_full_match(value,
   '[{}]*')) = 0 THEN h END;
 """
 
@@ -91,16 +92,19 @@ class Counts(NamedTuple):
 class Subjects:
     """The tables of counts that the promises of a manifest need; each is made once."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self._sensitive = {one.name: (f"s{place + 1}", one) for place, one in enumerate(manifest.of_role("sensitive"))}
-        self._rows = manifest.rows
+    def __init__(self, manifest: Manifest, spell: Callable[[str], str]) -> None:
+        """Take a function that returns a column as the text that was published."""
+        self._sensitive = {one.name: (place + 1, one) for place, one in enumerate(manifest.of_role("sensitive"))}
+        self._manifest, self._spell = manifest, spell
+        self._texts: dict[str, str] = {}  # attribute -> the statement that lists its values
         self._made: dict[tuple[Subject, str], tuple[Counts, str]] = {}
 
     def statements(self) -> Iterator[str]:
         """Yield the statements that make the tables."""
-        folded = [column for column, one in self._sensitive.values() if not one.boxed]
+        yield from self._texts.values()
+        folded = [f"FROM texts{self._sensitive[name][0]}" for name in self._texts if not self._sensitive[name][1].boxed]
         if self._made:
-            yield _SPELLING.format(", ".join(folded) or "''", PLAIN)
+            yield _SPELLING.format(" UNION ALL ".join(folded) or "SELECT '' AS value", PLAIN)
         for _, statement in self._made.values():
             yield statement
 
@@ -108,37 +112,51 @@ class Subjects:
         """Return the counts of a subject's values, or of the values under its labels by an adversary's weights."""
         key = (subject, json.dumps(weights, sort_keys=True))
         if key not in self._made:
-            columns = [self._sensitive[name][0] for name in subject]
+            places = [self._list_texts(name) for name in subject]
             attribute = self._sensitive[subject[0]][1] if len(subject) == 1 else None
-            value, count, source = f"({', '.join(columns)})", "sum(c)", "cells"
+            value, count, n, source = ", ".join(f"texts{place}.value" for place in places), "c", "n", "cells"
+            for place in places:
+                source += f" JOIN texts{place} ON cells.s{place} IS NOT DISTINCT FROM texts{place}.s"
             if any(self._sensitive[name][1].boxed for name in subject):
                 if attribute is None:
                     raise CannotCheckError("joint values are generalized")
-                value, count = "value", "sum(c * parts)"
-                source = f"cells JOIN {self._share(attribute, weights)} ON {columns[0]} IS NOT DISTINCT FROM label"
-            elif attribute is not None:
-                value = columns[0]
+                table, parts = self._share(attribute, weights)
+                source += f"\n  JOIN {table} ON {value} IS NOT DISTINCT FROM label"
+                value, count, n = "t.value", "c * parts", f"n * {parts}::HUGEINT AS n"
+            elif attribute is None:
+                value = f"({value})"
             table = f"v{len(self._made) + 1}"
             statement = (
-                f"CREATE TEMP TABLE {table} AS SELECT *, sum(c) OVER (PARTITION BY class) AS n FROM (\n"
-                f"  SELECT class, {value} AS value, {count} AS c FROM {source} GROUP BY ALL);\n"
+                f"CREATE TEMP TABLE {table} AS SELECT class, {n}, {value} AS value, sum({count}) AS c\n"
+                f"FROM {source}\nGROUP BY ALL;\n"
             )
             self._made[key] = Counts(table, attribute), statement
         return self._made[key][0]
 
-    def _share(self, attribute: Attribute, weights: Mapping[str, float] | None) -> str:
-        """Return the values under each label, with the parts of a record that each of them is given."""
+    def _list_texts(self, name: str) -> int:
+        """Return the place of a sensitive attribute whose values are listed: as published, and in their normal form."""
+        place, one = self._sensitive[name]
+        text = self._spell("s")
+        folded = text if one.boxed else fold_column(text, one, self._manifest.missing_tokens)
+        self._texts[name] = (
+            f"CREATE TEMP TABLE texts{place} AS SELECT s, {folded} AS value\n"
+            f"FROM (SELECT DISTINCT s{place} AS s FROM cells);\n"
+        )
+        return place
+
+    def _share(self, attribute: Attribute, weights: Mapping[str, float] | None) -> tuple[str, int]:
+        """Return the values under each label, with the parts that each of them is given, and the parts of a record."""
         labels: tuple[str | None, ...] = (*(attribute.labels or {}), None)
         shares = {label: spread_label(label, attribute, weights) for label in labels}
         factor = math.lcm(*(part.denominator for spread in shares.values() for part in spread.values()))
-        if factor * max(self._rows, 1) > _WIDEST:
+        if factor * max(self._manifest.rows, 1) > _WIDEST:
             raise CannotCheckError("induced frequencies are too fine for SQL")
         rows = [
             (quote_text(label), quote_text(value), f"{int(part * factor)}::HUGEINT")
             for label, spread in shares.items()
             for value, part in spread.items()
         ]
-        return _write_table(rows, "label, value, parts")
+        return _write_table(rows, "label, value, parts"), factor
 
 
 class Answer(NamedTuple):
@@ -184,12 +202,15 @@ def state(promise: Promise, subjects: Subjects, *, claimed: bool = True) -> str 
 
 
 def _select(answer: Answer) -> str:
+    line = f"SELECT {answer.achieved} AS achieved, {answer.holds} AS holds FROM {answer.relation}"
+    if len(line) < _WIDTH:
+        return line
     return f"SELECT {answer.achieved} AS achieved,\n    {answer.holds} AS holds\n  FROM {answer.relation}"
 
 
 def _write(promise: Promise, required: str, holds: str, found: str) -> str:
     texts = f"{quote_text(promise.model)}, {quote_text(required)}"
-    return f"SELECT {texts}, achieved::DOUBLE::VARCHAR, {holds}\nFROM (\n  {found})"
+    return f"SELECT {texts}, achieved::DOUBLE::VARCHAR, {holds}\nFROM ({found})"
 
 
 def _show(value: object) -> str:
