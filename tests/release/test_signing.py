@@ -131,6 +131,21 @@ def test_others_check_the_envelope_without_shoal(signed: tuple[Path, bytes]) -> 
     assert predicate == {"verifier": verifier, "properties": ["k-anonymity k=3"]}
 
 
+def test_the_code_of_the_guide_checks_an_envelope(
+    signed: tuple[Path, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, pem = signed
+    page = (Path(__file__).parents[2] / "docs" / "verify.md").read_text(encoding="utf-8")
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "DSSEv1" in block)
+    (folder.parent / "holder.key.pub").write_bytes(pem)
+    monkeypatch.chdir(folder / "public")
+    exec(compile(code, "verify.md", "exec"), {})
+    assert capsys.readouterr().out == "['k-anonymity k=3']\n"
+    (folder / "public" / "report.html").write_text("")
+    with pytest.raises(AssertionError):
+        exec(compile(code, "verify.md", "exec"), {})
+
+
 def test_nothing_but_the_time_varies(signed: tuple[Path, bytes]) -> None:
     folder, _ = signed
     manifest = json.loads((folder / "public" / "manifest.json").read_text())
