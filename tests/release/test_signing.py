@@ -182,6 +182,10 @@ def test_changed_files_are_not_the_signed_ones(signed: tuple[Path, bytes]) -> No
     data.write_bytes(before)
     (public / "more.txt").write_text("more")
     assert failing(folder, key) == {"subjects", "folder"}
+    texts = {check.name: check.detail for check in verify(folder, public_key=key).checks}
+    assert texts["properties"] == "verified.dsse.json: it agrees with the release"
+    changed = "public files were changed, added or removed after it was signed"
+    assert texts["subjects"] == f"verified.dsse.json: {changed}"
     (public / "more.txt").unlink()
     (public / "report.html").rename(folder / "report.html")
     assert failing(folder, key) == {"subjects", "folder"}
@@ -216,6 +220,7 @@ def test_envelopes_that_the_key_did_not_sign(signed: tuple[Path, bytes], tmp_pat
     wrong: list[object] = [
         envelope | {"payload": fooled},
         envelope | {"payload": "?"},
+        envelope | {"payload": envelope["payload"] + "\n"},
         envelope | {"payload": None},
         envelope | {"payloadType": "application/json"},
         envelope | {"more": 1},
@@ -227,6 +232,7 @@ def test_envelopes_that_the_key_did_not_sign(signed: tuple[Path, bytes], tmp_pat
         envelope | {"signatures": [forged | {"keyid": signature["keyid"]}]},
         envelope | {"signatures": [{"sig": signature["sig"]}]},
         envelope | {"signatures": [signature | {"sig": signature["sig"][:-4]}]},
+        envelope | {"signatures": [signature | {"sig": "?" + signature["sig"]}]},
         envelope | {"signatures": [signature | {"cert": ""}]},
         [envelope],
         None,
