@@ -476,7 +476,7 @@ def _are_runs(ends: list[Any], n_values: int) -> bool:
     return all(start < stop for start, stop in zip(ends[::2], ends[1::2], strict=True))
 
 
-def parse_json(text: str) -> object:
+def parse_json(text: str | bytes) -> Any:
     """Return what JSON says, refusing what readers of it disagree on, or raise a ManifestError."""
     try:
         return read_json(text)

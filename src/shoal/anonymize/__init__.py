@@ -13,7 +13,6 @@ from shoal.engines.regions.budget import Budget
 from shoal.linking.ledger.records import Ledgered, ledger_options
 from shoal.policy.policy import Policy
 from shoal.release.release import Release
-from shoal.release.signing import read_signing_key
 from shoal.sources.addresses import DatabaseTable
 from shoal.sources.frames import is_spark_frame
 from shoal.sources.writers import Format
@@ -52,9 +51,11 @@ def anonymize(
     needs more is planned region by region, if its method permits that. What is published does not depend on *threads*.
     A Spark DataFrame, or Parquet files with the *engine* "spark" on a *master*, is counted and rewritten on Spark.
     What no promise covers is in ``release.findings``; a *strict* run publishes nothing while high ones are open.
-    With *sign*, the file of a key, a written release is signed. With *overwrite*, an earlier release in *out* is
-    replaced; any other folder is refused.
+    With *sign*, the file of a key, a written release has a signed statement. With *overwrite*, an earlier release
+    in *out* is replaced; any other folder is refused.
     """
+    from shoal.release.signing import read_signing_key  # a run needs it, and the import of shoal does not
+
     if sign is not None and out is None:
         raise UsageError("only a release that is written can be signed; give a folder for it")
     options = Options(

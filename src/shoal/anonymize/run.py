@@ -47,7 +47,6 @@ from shoal.release.release import (
     write_text,
 )
 from shoal.release.rows import write_rows
-from shoal.release.signing import SIGNATURE, SigningKey
 from shoal.release.sliced.table import BUCKET, SlicedTable, two_tables
 from shoal.release.witness import FILE as WITNESS
 from shoal.release.witness import Witness
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from shoal.audit.numbers import ChangedNumbers
     from shoal.core.arrays import IntArray
     from shoal.linking.ledger.book import Entered
+    from shoal.release.signing import SigningKey
     from shoal.verify.spark import SparkRows
 
 Detail = Literal["quick", "full"]
@@ -427,6 +427,7 @@ class Run:
         return table, None if witness is None else witness.of_given(self.source).numbers, partial(like, data, table)
 
     def _on_disk(self, publication: Publication, destination: Path) -> Release:
+        from shoal.core.statements import VERIFIED, state_verified
         from shoal.reports.internal import DECISION, internal_report  # only a written release needs pages
         from shoal.reports.pages import public_readme, public_report
         from shoal.reports.verifying import verify
@@ -446,8 +447,6 @@ class Run:
             public, internal = scripts_for(manifest, self.given.schema)
             write_text(staging.unverified / SCRIPT, public)
             write_text(staging.internal / SOURCE_SCRIPT, internal)
-            if self.options.signing is not None:
-                write_bytes(staging.unverified / SIGNATURE, self.options.signing.sign(path.read_bytes()))
             check = partial(
                 verify,
                 staging.unverified,
@@ -456,9 +455,11 @@ class Run:
                 progress=self.progress,
                 memory=self.budget.limit,
                 spark=self.verifying,
-                public_key=None if self.options.signing is None else self.options.signing.public,
             )
             verification, evidence = self._judge(publication, partial(_read_manifest, path), check, measure)
+            if self.options.signing is not None:
+                statement = state_verified(staging.unverified, _read_manifest(path))
+                write_text(staging.unverified / VERIFIED, self.options.signing.sign(statement))
             with ExitStack() as end, self._enter(staging, destination) as entry, Delivery(self.to) as delivery:
                 delivery.send_file(staging.unverified / str(manifest["data"]["file"]))
                 if self.options.strict:

@@ -47,9 +47,7 @@ def anonymize(
     engine: console.EngineOption = "local",
     master: console.MasterOption = None,
     strict: publishing.StrictOption = False,
-    sign: Annotated[
-        Path | None, typer.Option(help="Sign the manifest with this key, made by `shoal key new --signing`.")
-    ] = None,
+    sign: publishing.SignOption = None,
     json_output: console.JsonOption = False,
 ) -> None:
     """Publish a table according to a policy: plan, apply, verify, and only then publish."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shoal.cli.console import JsonOption, answer, bars, out, plain, reporting, say
-from shoal.cli.publishing import show_decision, show_findings
+from shoal.cli.publishing import SignOption, show_decision, show_findings
 from shoal.core.wording import attack_text, count_noun, percent
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def attack(
     record: Annotated[
         bool, typer.Option("--record", help="Save the results in the internal folder and update its report.")
     ] = False,
+    sign: SignOption = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the counts, notes and refusals of every attack.")
     ] = False,
@@ -56,11 +57,11 @@ def attack(
 
         read = None if policy is None else Policy.load(policy)
         recorder = judging = decision = None
-        if record:
+        if record or sign is not None:
             from shoal.reports.internal import Recorder
             from shoal.sources.opening import open_source
 
-            recorder = Recorder.of(folder)
+            recorder = Recorder.of(folder, sign)
             judging = open_source(source, None if read is None else read.source)
         with bars() as progress:
             found = attack(

@@ -57,6 +57,9 @@ FloorOption: TypeAlias = Annotated[
         min=1,
     ),
 ]
+SignOption: TypeAlias = Annotated[
+    Path | None, typer.Option(help="Key from `shoal key new --signing`: also record the outcome in a signed statement.")
+]
 StrictOption: TypeAlias = Annotated[
     bool, typer.Option("--strict", help="Publish nothing if high findings are open (exit code 5).")
 ]

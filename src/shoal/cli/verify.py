@@ -36,7 +36,7 @@ def verify(
         str | None, typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts.")
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="Public key of the data holder: also check the release's signature.")
+        Path | None, typer.Option(help="Public key of the data holder: also check the signed statements.")
     ] = None,
     engine: console.EngineOption = "local",
     master: console.MasterOption = None,

@@ -19,6 +19,7 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import register
 from shoal.core.registry import discover
 from shoal.core.results import Finding
+from shoal.core.statements import ATTACKED, RECORD, state_attacked
 from shoal.core.wording import (
     attack_text,
     code,
@@ -31,6 +32,7 @@ from shoal.core.wording import (
 )
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
+from shoal.release.signing import SigningKey, read_signing_key
 from shoal.reports import plots
 from shoal.reports.pages import explain_change, number_parts, public_report
 from shoal.reports.templates import mark, number, render
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from shoal.attacks.base import Attack
     from shoal.policy.policy import Acceptance
 
-ATTACKS, DECISION = "attacks.json", "decision.json"
+ATTACKS, DECISION = RECORD, "decision.json"
 _DOES_NOT = {
     "singling out": "Nothing is promised against singling out.",
     "linkability": (
@@ -323,14 +325,15 @@ def _describe_origin(manifest: Document, evidence: Document) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """The internal folder of a release, ready to take what attacks find."""
+    """The internal folder of a release, ready to take what attacks find, and the key that signs it."""
 
     folder: Path
     manifest: Mapping[str, Any]
     evidence: Mapping[str, Any]
+    signing: SigningKey | None = None
 
     @classmethod
-    def of(cls, folder: Path) -> Recorder:
+    def of(cls, folder: Path, sign: Path | None = None) -> Recorder:
         """Open the internal folder beside a public one; refuse where there is none, or nothing to add to."""
         found = find_release(folder)
         if found is None:
@@ -342,7 +345,8 @@ class Recorder:
                 f"findings are recorded in the folder {INTERNAL} beside public, and there is none at {folder}; record "
                 "them where the release was made"
             )
-        return cls(internal, manifest, read_internal(internal / "evidence.json"))
+        key = None if sign is None else read_signing_key(sign)
+        return cls(internal, manifest, read_internal(internal / "evidence.json"), key)
 
     def write(self, found: Document, source: Mapping[str, str], accept: Sequence[Acceptance] | None) -> Decision:
         """Write the results, the decision record and the report: each file appears whole, or the old one stays.
@@ -357,10 +361,14 @@ class Recorder:
             DECISION: _as_text(decision.as_dict()),
             "report.html": internal_report(self.manifest, self.evidence, record, decision),
         }
+        if self.signing is not None:
+            statement = state_attacked(self.folder.with_name(PUBLIC), self.manifest, texts[ATTACKS].encode())
+            texts[ATTACKED] = self.signing.sign(statement)
         suffix, written = secrets.token_hex(8), "no file was"
         try:
             for name, text in texts.items():
                 _write(self.folder / f".{name}.{suffix}", text)
+            (self.folder / ATTACKED).unlink(missing_ok=True)  # it is about the earlier results
             for name in texts:
                 (self.folder / f".{name}.{suffix}").replace(self.folder / name)
                 written = f"only the files up to {name} were"

@@ -68,7 +68,7 @@ def verify(
     spark
         A session whose workers check a Parquet release, and a source that was opened on Spark.
     public_key
-        The PEM of the data holder's public key, with which the manifest must be signed.
+        The PEM of the data holder's public key, with which the statements about the release must be signed.
 
     Returns
     -------

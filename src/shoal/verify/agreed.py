@@ -124,7 +124,7 @@ def parse_plan(content: bytes) -> tuple[Plan, str]:
         raise ManifestError("it is not UTF-8") from None
     written = read_entry(_PlanFile, raw, "it")
     # The digest is that of everything but the digest, with sorted keys and without blanks.
-    rest = {key: value for key, value in dict(raw).items() if key != "digest"}  # type: ignore[call-overload]
+    rest = {key: value for key, value in raw.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     found = hashlib.sha256(text.encode("ascii")).hexdigest()
     demand(found == written.digest, "it was altered: its digest is not that of its content")

@@ -1,13 +1,12 @@
 """The whole verification: shape, files, labels, promises and, with a source, truth.
 
 Nothing lies beside the files of a release, they are those of the manifest, and they hold rows only. Whether the
-manifest is the one that its owner wrote is given by the digest kept in ``internal``, and by a signature.
+manifest is the one that its owner wrote is shown by the digest kept in ``internal``, and by a signed statement.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,14 +17,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.core.arrays import IntArray
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import InputError
 from shoal.core.progress import Progress, Silent
+from shoal.core.statements import VERIFIED
 from shoal.manifest import PAGES, DataFile, FileDigest, ManifestError, parse_json, unpack_labels
 from shoal.verify import reading
 from shoal.verify.classes import read_all_covers, verify_classes
 from shoal.verify.contents import is_textual
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.decoding import check_defended
+from shoal.verify.envelopes import check_envelopes
 from shoal.verify.form import check_figures
 from shoal.verify.items import check_items, unfold_source
 from shoal.verify.manifest import Manifest, check_account, check_drawn, may_promise_nothing, read_manifest
@@ -72,7 +73,7 @@ def verify(
     pages = {name: getattr(manifest.written, key) for key, name in PAGES.items()}
     agreed = manifest.written.agreed
     plans = () if agreed is None else (agreed.file,)
-    checks.append(check_folder(public, [SIGNATURE, SCRIPT, *(file.file for file in files), *plans], pages))
+    checks.append(check_folder(public, [VERIFIED, SCRIPT, *(file.file for file in files), *plans], pages))
     checks.append(check_script(manifest, _read_script(public / SCRIPT)))
     before = tuple(checks)
     given = Given(original, None, populations or {}, None, progress or Silent(), Means.of(memory, spark=spark))
@@ -285,7 +286,6 @@ def _columns(rows: reading.PublishedRows, manifest: Manifest) -> Check:
     return Check("columns", False, detail)
 
 
-SIGNATURE = "manifest.sig"
 _ALLOWED = ("manifest.json", "README.md")
 
 
@@ -394,7 +394,7 @@ def read_json(path: Path) -> str:
 
 def check_written(public: Path, content: bytes, key: bytes | None, *, with_source: bool) -> list[Check]:
     """Check that the manifest is the one that was written; a release that is being written has no proof of it yet."""
-    checks = [*check_recorded(public, content), *check_signature(public, content, key)]
+    checks = [*check_recorded(public, content), *check_envelopes(public, content, key)]
     staged = public.name == "unverified" and (public.parent / "internal").is_dir()
     if not staged and not any(check.done for check in checks):
         why = (
@@ -421,37 +421,3 @@ def check_recorded(public: Path, content: bytes) -> list[Check]:
     same = evidence["manifest"].get("sha256") == hashlib.sha256(content).hexdigest()
     is_it = "is" if same else "is not"
     return [Check("recorded", same, f"the manifest {is_it} the one that internal/evidence.json was written with")]
-
-
-def check_signature(public: Path, content: bytes, key: bytes | None) -> list[Check]:
-    """Check the signature of the manifest with a public key; without a key it is stated that this was not done."""
-    path = public / SIGNATURE
-    if key is None:
-        unknown = "the release is signed; give the public key of whoever signed it to check that"
-        return [Check("signature", True, unknown, done=False)] if path.is_file() else []
-    verifier = _public_key(key)
-    try:
-        verifier.verify(bytes.fromhex(path.read_text(encoding="ascii").strip()), content)
-    except OSError:
-        return [Check("signature", False, "there is no signature")]
-    except (ValueError, importlib.import_module("cryptography.exceptions").InvalidSignature):
-        return [Check("signature", False, "the signature is not that of this manifest by this key")]
-    return [Check("signature", True, "the manifest is signed with this key")]
-
-
-def _public_key(pem: bytes) -> Any:
-    try:
-        package = "cryptography.hazmat.primitives"
-        serialization = importlib.import_module(f"{package}.serialization")
-        kind = importlib.import_module(f"{package}.asymmetric.ed25519").Ed25519PublicKey
-    except ImportError:
-        raise UsageError("signatures need the package cryptography: pip install 'shoal[pseudonyms]'") from None
-    try:
-        found = serialization.load_pem_public_key(pem)
-    except (ValueError, TypeError):
-        found = None
-    if not isinstance(found, kind):
-        raise InputError(
-            "the public key is none of Ed25519, as `shoal key new --signing` writes it beside the private one"
-        )
-    return found
