@@ -197,11 +197,11 @@ class Trials:
 
     @property
     def worst_case(self) -> tuple[str, Trials]:
-        """The case with the largest lower bound; one of at most 1 % of the people only if no other succeeds."""
+        """The case with the largest lower bound; one of at most 1% of the people only if no other succeeds."""
         return max(self.cases, key=lambda case: (case[1].risk.low > 0, not self.is_rare(case[1]), case[1].risk.low))
 
     def is_rare(self, case: Trials) -> bool:
-        """Whether a case is about at most 1 % of the people."""
+        """Whether a case is about at most 1% of the people."""
         return case.success.trials <= RARE * self.success.trials
 
     @property

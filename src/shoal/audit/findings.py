@@ -312,7 +312,7 @@ def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
-    """A class in which one value has at least 95 % of the records shows it of nearly everyone in the class.
+    """A class in which one value has at least 95% of the records shows it of nearly everyone in the class.
 
     Models that count values permit it: 149 records of one value and one of another are two distinct values.
     """

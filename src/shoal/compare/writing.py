@@ -23,7 +23,7 @@ _RISKS = (
 _OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
 SUFFIXES = {"picture": (".svg", ".png"), "frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
 _NOTE = (
-    "grey: does the risk remain, by the opinion?  lines: 95 % intervals  dashed: shuffled columns  dotted: fresh sample"
+    "grey: does the risk remain, by the opinion?  lines: 95% intervals  dashed: shuffled columns  dotted: fresh sample"
 )
 _INK, _FAINT, _GREY = "#222222", "#d9d9d9", "#767676"
 _LOW, _HIGH = "#0072B2", "#D55E00"  # Okabe and Ito: colour-blind people can tell them apart
