@@ -323,7 +323,7 @@ class Attack(ABC):
         self, n_targets: int = N_TARGETS, *, register: pa.Table | None = None, others: tuple[ReleaseView, ...] = ()
     ) -> None:
         if n_targets < FEWEST:
-            raise UsageError(f"{n_targets} targets are too few; give at least {FEWEST}")
+            raise UsageError(f"the number of targets, {n_targets}, is too small; give at least {FEWEST}")
         self.n_targets, self.register, self.others = n_targets, register, others
         self.with_variants = True  # or only what counts is asked for
 

@@ -181,10 +181,9 @@ def reading(found: Comparison) -> list[str]:
     scored = next((row.kept for row in found.rows if row.kept is not None), None)
     kept = "Nothing is said of what is kept: no column is quasi or sensitive in every policy."
     if scored is not None:
-        columns = f"{scored.size} columns" if scored.size > 1 else "1 column"
         kept = (
-            f"Kept (marginals): how near tables of {columns} are to the source, 100% if they are the same. "
-            f"Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
+            f"Kept (marginals): how near tables of {count_noun(scored.size, 'column')} are to the source, 100% if they "
+            f"are the same. Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
             f"{write_kept(scored.fresh)}."
         )
     refused = {

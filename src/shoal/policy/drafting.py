@@ -18,6 +18,7 @@ from shoal.core.dependence import SCREENED, determines
 from shoal.core.dictionaries import encode_columns
 from shoal.core.errors import InputError, did_you_mean
 from shoal.core.progress import Progress, Silent
+from shoal.core.wording import count_noun
 from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -338,8 +339,9 @@ def _text(
     policy: dict[str, Any],
     asked: tuple[str, ...],
 ) -> str:
+    size = f"{count_noun(profiles[0].n_rows, 'record')}, {count_noun(len(columns), 'column')}"
     lines = [
-        *comment(f"Draft policy for {scalar(source)}: {profiles[0].n_rows:,} records, {len(columns)} columns.", ""),
+        *comment(f"Draft policy for {scalar(source)}: {size}.", ""),
         *comment(
             "A guess from names and counts. Check every role, answer the questions, then run shoal audit and shoal "
             f"anonymize. Values were counted exactly up to {MOST_DISTINCT:,} per column.",
@@ -379,8 +381,8 @@ def _text(
 def ask_k_anonymity(n_rows: int) -> guessing.Guess[guessing.Options | None]:
     """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
     k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
-    question = f"is a table of {n_rows:,} records worth publishing? It cannot hide anybody among more."
-    reason = f"every record shares its quasi values with {k - 1} others"
+    question = f"is a table of {count_noun(n_rows, 'record')} worth publishing? It cannot hide anybody among more."
+    reason = f"every record shares its quasi values with {count_noun(k - 1, 'other')}"
     return guessing.Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
 
 
