@@ -37,9 +37,7 @@ class Requirement:
         """The requirement, for people."""
         diverse = f", entropy {self.l}" if self.l else ""
         close = f", t = {self.t:g}" if self.t else ""
-        return f"k = 5{diverse}{close}" + (
-            f", {self.suppressed:.0%} withheld".replace("%", " %") if self.suppressed else ""
-        )
+        return f"k = 5{diverse}{close}" + (f", {self.suppressed:.0%} withheld" if self.suppressed else "")
 
     def policy(self) -> dict[str, Any]:
         """Return it as a policy."""

@@ -3,7 +3,7 @@
     python anonymeter_questions.py folder --secret illness --attacks 500 --seed 1
 
 reads ``source.csv``, ``published.csv`` and ``control.csv`` of the folder, and prints one JSON object: of each
-attack the risk with its interval at 95 %, or null where anonymeter could not make the attack.
+attack the risk with its interval at 95%, or null where anonymeter could not make the attack.
 """
 
 from __future__ import annotations

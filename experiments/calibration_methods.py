@@ -24,7 +24,7 @@ from shoal.release.release import Release
 from shoal.verify.result import Verification
 
 N_PEOPLE = 3_000
-N_RUNS = 300  # of each exposure and of its twin: without an alarm, at most 1 % are false at 95 % confidence
+N_RUNS = 300  # of each exposure and of its twin: without an alarm, at most 1% are false at 95% confidence
 BATCH = 10  # runs that a process does in a row
 K = 5
 FREQUENT = 0.4  # share of people who are given the most frequent illness, whatever they had

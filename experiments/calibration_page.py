@@ -48,7 +48,7 @@ def summarize(found: Calibration) -> list[str]:
     worst = max(false, key=lambda name: false[name].share or 0.0)
     detected = count(found, attack=ANY, way="unique", share=0.01)
     return [
-        f"1 % of unique people are found in {detected} releases by at least one attack.",
+        f"1% of unique people are found in {detected} releases by at least one attack.",
         f"Where there is nothing to find, {every} attempts are false alarms, at most {every.most:.1%}.",
         f"No attack raises more of them than {worst}: in {false[worst]} releases.",
     ]
@@ -77,7 +77,7 @@ class Count(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The greatest share of alarms that is not surprising, at 95 %: Clopper and Pearson's bound.
+        """The greatest share of alarms that is not surprising, at 95%: Clopper and Pearson's bound.
 
         >>> round(Count(0, 300).most, 4)
         0.0099
@@ -114,17 +114,17 @@ def write_page(found: Calibration) -> str:
         " ".join([about, *summarize(found)]),
         "",
         "Alarms in percent of the releases of all forms that an attack was tried on, by what was planted.",
-        "Of many releases, the share of false alarms is at most as stated in brackets, at 95 % confidence:",
+        "Of many releases, the share of false alarms is at most as stated in brackets, at 95% confidence:",
         "",
         *_write_table(
             ["attack", *(f"{way} {share:.1%}" for way in PLANTED for share in shares), "false alarms"],
             [[f"`{name}`", *_list_figures(found, shares, PLANTED, attack=name)] for name in list_attacks(found)],
         ),
         "",
-        "Unique people by the form of the release, found by any attack, and the two attacks that find 1 % most often:",
+        "Unique people by the form of the release, found by any attack, and the two attacks that find 1% most often:",
         "",
         *_write_table(
-            ["form", *(f"{share:.1%}" for share in shares), "false alarms", "at 1 %"],
+            ["form", *(f"{share:.1%}" for share in shares), "false alarms", "at 1%"],
             [[form, *_list_figures(found, shares, attack=ANY, form=form), _best(found, form)] for form in forms],
         ),
     ]
@@ -132,7 +132,7 @@ def write_page(found: Calibration) -> str:
         lines += [
             "",
             "Exposures that earlier versions of a method made, the attack that should find each, and its false alarms",
-            "in releases of the same kind that expose no one; in brackets the upper bound at 95 % confidence:",
+            "in releases of the same kind that expose no one; in brackets the upper bound at 95% confidence:",
             "",
             *_write_table(
                 ["exposure", "attack", "found", "false alarms"],

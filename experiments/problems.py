@@ -140,7 +140,7 @@ def label(requirement: TauLDiversity) -> str:
 
 _C = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0)
 
-# Without generalized occupations nothing beyond (0.17, 8) can be reached: two of the 14 have 27 % of the records.
+# Without generalized occupations nothing beyond (0.17, 8) can be reached: two of the 14 have 27% of the records.
 ADULT = Grid.of(
     (
         (0.5, 3),
@@ -159,7 +159,7 @@ ADULT = Grid.of(
     _C,
     14,
 )
-# Three classes have 97 % of the records, so without generalized classes nothing beyond l = 3 can be reached.
+# Three classes have 97% of the records, so without generalized classes nothing beyond l = 3 can be reached.
 NURSERY = Grid.of(
     (
         (0.8, 2),

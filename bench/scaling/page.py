@@ -9,7 +9,7 @@ from typing import Any
 from bench.scaling.cluster import Cluster, Expectation, Measurements, Table, expected
 from bench.scaling.cost import BY_REGIONS, IN_MEMORY, STEPS, Coefficients, Sizes, error, predicted, predicted_whole
 from bench.scaling.points import of_series
-from bench.scaling.wording import bytes_text, count_text, duration, gains, line, per_cent, rows_text, small_time
+from bench.scaling.wording import bytes_text, count_text, duration, gains, line, rows_text, small_time
 from shoal.engines.regions.budget import MOST_FILES, Budget
 
 SPARK = 1.5  # times the local engine, on 2026-11-17, while tasks rewrote rows on one machine as they do on a cluster
@@ -78,7 +78,7 @@ def _machine(results: Mapping[str, Any]) -> str:
     return (
         stated
         if results["share"] == 1
-        else f"{stated}; a trial with {per_cent(results['share'])} of the rows, to be measured again"
+        else f"{stated}; a trial with {results['share']:.0%} of the rows, to be measured again"
     )
 
 
@@ -150,7 +150,7 @@ def _coefficients(coefficients: Coefficients) -> str:
 def _fit(points: Points, coefficients: Coefficients) -> str:
     errors = [abs(error(coefficients, point)) for point in points if point["use"] == "fit"]
     middle = sorted(errors)[len(errors) // 2]
-    return f"{len(errors)} runs, half of them within {per_cent(middle)}, the worst off by {per_cent(max(errors))}"
+    return f"{len(errors)} runs, half of them within {middle:.0%}, the worst off by {max(errors):.0%}"
 
 
 def _checks(points: Iterable[Mapping[str, Any]], coefficients: Coefficients) -> str:
@@ -161,7 +161,7 @@ def _checks(points: Iterable[Mapping[str, Any]], coefficients: Coefficients) -> 
             "by regions" if point["regions"] else "in memory",
             f"{predicted_whole(coefficients, point):.1f} s",
             f"{point['whole']:.1f} s",
-            f"{error(coefficients, point):+.0%}".replace("%", " %"),
+            f"{error(coefficients, point):+.0%}",
             point["date"],
         )
         for point in points
@@ -207,5 +207,5 @@ def _shares(one: Expectation) -> str:
     return line(
         rows_text(one.table.rows),
         one.table.name,
-        *(per_cent(value / one.whole) for value in (*parts.values(), one.serial)),
+        *(f"{value / one.whole:.0%}" for value in (*parts.values(), one.serial)),
     )

@@ -65,15 +65,6 @@ def bytes_text(number: float) -> str:
     return f"{number / 1000:.0f} kB" if number >= 10_000 else f"{number:.1f} bytes".replace(".0 ", " ")
 
 
-def per_cent(share: float) -> str:
-    """Return a share.
-
-    >>> per_cent(0.034)
-    '3 %'
-    """
-    return f"{share:.0%}".replace("%", " %")
-
-
 def gains(one: Expectation) -> str:
     """Return a line on how far more workers help."""
     return line(rows_text(one.table.rows), one.table.name, duration(one.serial), f"{one.most_gain:,.0f}", _memory(one))

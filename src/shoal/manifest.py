@@ -512,7 +512,7 @@ def _explain(error: ValidationError, where: str) -> str:
     if first["type"] == "missing":
         return f"{_path(where, above)} lacks {', '.join(str(place[-1]) for place in alike)}"
     if first["type"] == "extra_forbidden":
-        return f"{_path(where, above)} has {len(alike)} keys that do not belong there"
+        return f"{_path(where, above)} has unexpected keys ({len(alike)})"
     path = _path(where, first["loc"])
     if first["type"] == "value_error":
         return f"{path} {first['msg'].removeprefix('Value error, ')}"

@@ -173,8 +173,8 @@ REASONS = [
     (
         TauLDiversity(tau=0.9, l=5),
         (
-            "tau-l-diversity: l = 5 but only 4 values occur; ask for at most that: the nearest that can be reached "
-            "is tau = 0.9 with l = 4"
+            "tau-l-diversity: l = 5 but the number of values is only 4; ask for at most that: the nearest that can be "
+            "reached is tau = 0.9 with l = 4"
         ),
     ),
     (

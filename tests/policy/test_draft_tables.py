@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from tests.policy.codebook_tables import CODEBOOKS
 from tests.policy.draft_tables import HEADLESS, HELD_OUT, N_ROWS, TABLES, make_table
-from tests.policy.unfamiliar_tables import UNFAMILIAR, UNITS
+from tests.policy.unfamiliar_tables import HOUSEHOLDS, UNFAMILIAR, UNITS
 
 from shoal.anonymize import anonymize
 from shoal.policy.drafting import draft_policy
@@ -92,7 +92,17 @@ def test_no_key_is_published_and_units_that_repeat_are_counted_or_asked_about(ma
         asked = any("do several records belong" in question for question in columns[name].questions)
         several = any(question.startswith("which of these identifies people") for question in drafted.questions)
         assert columns[name].role == "identifier"
-        assert not repeats or drafted.policy.get("unit") == name or asked or several
+        counted = name in (drafted.policy.get("unit"), drafted.policy.get("household"))
+        assert not repeats or counted or asked or several
+
+
+@pytest.mark.parametrize("maker", EVERY, ids=lambda maker: maker.__name__)
+def test_households_are_declared_with_a_question_and_nothing_else_is(maker, folder):
+    _, _, drafted = draft(maker, folder)
+    home = HOUSEHOLDS.get(maker.__name__)
+    assert drafted.policy.get("household") == home
+    (asked,) = [one.questions for one in drafted.columns if one.name == home] or [()]
+    assert [f"does {home} identify households" in question for question in asked] == [True] * (home is not None)
 
 
 @pytest.mark.parametrize("maker", UNFAMILIAR, ids=lambda maker: maker.__name__)
@@ -124,5 +134,8 @@ def test_a_draft_runs(maker, folder):
     table, path, drafted = draft(maker, folder)
     assert len(drafted.names("quasi")) <= 12
     policy = drafted.policy if maker in AS_IT_IS else drafted.policy | MONDRIAN
-    people = len(set(table.columns[policy["unit"]].values)) if "sample" in policy else N_ROWS
-    assert anonymize(path, policy, seed=1).manifest["rows"] == people
+    one_per = policy.get("sample", {}).get("one_per")
+    people = len(set(table.columns[policy[one_per]].values)) if one_per else N_ROWS
+    manifest = anonymize(path, policy, seed=1).manifest
+    assert manifest["rows"] == people
+    assert "household" not in policy or one_per or "household" in {one["counts"] for one in manifest["guarantees"]}

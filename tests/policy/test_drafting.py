@@ -331,19 +331,52 @@ def test_people_are_counted_under_any_name_of_a_key(name, form):
 @pytest.mark.parametrize(
     "name",
     [
-        "caseid",
         "hhid",
         "household",
+        "householdid",
+        "dwelling_id",
+        "family_no",
         "id_menage",
+        "id_famille",
         "id_hogar",
         "Haushaltsnummer",
         "famiglia",
-        "incident_no",
-        "UnfallID",
-        "v12",
+        "gezinsnummer",
+        "nr_gospodarstwa",
     ],
 )
-def test_keys_of_households_and_others_are_left_out_and_asked_about(name, form):
+def test_households_are_counted_under_any_name_of_a_key(name, form):
+    column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED])
+    assert (column.role, draft.policy.get("household"), draft.policy.get("unit")) == ("identifier", name, None)
+    assert any(question.startswith(f"does {name} identify households?") for question in column.questions)
+    assert f"\nhousehold: {name}\n" in draft.text
+
+
+@pytest.mark.parametrize("own", [1, 2])
+def test_people_and_their_households_are_counted_together(own, tmp_path):
+    """Models are those that both reach: here every household has a case of flu, and no other value is as frequent."""
+    person, home = np.arange(1200) // own, np.arange(1200) // 6
+    illness = np.random.default_rng(5).choice(["gout", "cold", "pox", "flu"], 1200)
+    _, draft, table = column_of("person_id", person, hhid=home, illness=illness)
+    assert [draft.policy.get(key) for key in ("unit", "household")] == ["person_id" if own > 1 else None, "hhid"]
+    counts = [one["counts"] for one in runs(table, draft, tmp_path, **MONDRIAN).manifest["guarantees"]]
+    assert set(counts) == ({"unit", "household"} if own > 1 else {"household"})
+    illness[::6] = "flu"
+    _, draft, table = column_of("person_id", person, hhid=home, illness=illness)
+    assert draft.policy["sample"] == {"one_per": "household"}
+    assert runs(table, draft, tmp_path, **MONDRIAN).manifest["rows"] == 200
+
+
+@pytest.mark.parametrize("values", [np.arange(1200), REPEATED // 20, np.where(REPEATED % 7, REPEATED, None)])
+def test_keys_of_households_that_are_alone_large_or_missing_are_asked_about_or_not_at_all(values):
+    """A household for each record needs no counting; twenty groups are no households."""
+    column, draft, _ = column_of("hhid", values)
+    assert (column.role, draft.policy.get("household")) == ("identifier", None)
+
+
+@pytest.mark.parametrize("form", ["{}", "{:05d}", "K{:06d}"])
+@pytest.mark.parametrize("name", ["caseid", "incident_no", "UnfallID", "v12"])
+def test_keys_of_others_are_left_out_and_asked_about(name, form):
     known_to_others = np.random.default_rng(2).choice(list("ABCDE"), 400)[REPEATED]
     column, draft, _ = column_of(name, [form.format(int(one)) for one in REPEATED], region=known_to_others)
     assert (column.role, draft.policy.get("unit")) == ("identifier", None)

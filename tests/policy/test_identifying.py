@@ -90,7 +90,7 @@ def test_evidence_is_in_the_draft_and_in_json():
     mail = draft.as_dict()["columns"][0]
     assert mail["role"] == "identifier"
     assert mail["evidence"] == {"looks_like": "e-mail addresses", "share": 1.0, "sampled": 60}
-    assert "100 % of 60 sampled values look like e-mail addresses" in draft.text
+    assert "100% of 60 sampled values look like e-mail addresses" in draft.text
     assert "example.org" not in draft.text
 
 

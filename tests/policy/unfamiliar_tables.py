@@ -360,6 +360,7 @@ def registry_italian(p: People) -> Table:
             "altezza": quasi(p.gaps(p.numbers(np.clip(p.rng.normal(168, 9, p.n), 145, 200)), "-9"), "number", "-9"),
             "reparto": either("insensitive|quasi", p.pick("oncologia chirurgia medicina"), "category"),
             "costo_ricovero": plain(p.decimal(300, 20_000), "number"),
+            "id_famiglia": naming(groups(p, (1, 2, 3), "F{:05d}")),
         },
         delimiter=";",
         encoding="latin-1",
@@ -389,5 +390,19 @@ UNITS: dict[str, tuple[str, ...]] = {
     "staff_by_year": ("empno",),
     "customers": ("custid", "memberid", "caseid"),
     "police_incidents": ("incident_no", "officer_id"),
-    "registry_italian": ("codice_paziente",),
+    "registry_italian": ("codice_paziente", "id_famiglia"),
+}
+
+# The keys of households, in these and other tables, that a draft declares as household.
+HOUSEHOLDS = {
+    "household_survey": "hhid",
+    "budget_italian": "NQUEST",
+    "travel_survey": "HouseholdID",
+    "budget_austrian": "Haushaltsnummer",
+    "health_survey_mexican": "folio_hogar",
+    "panel_french": "id_menage",
+    "registry_italian": "id_famiglia",
+    "panel_german": "hhnr",
+    "labour_spanish": "NVIVI",
+    "panel_dutch": "nohouse_encr",
 }

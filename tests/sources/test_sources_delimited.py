@@ -104,7 +104,7 @@ def test_without_header(write):
 
 def test_names_take_the_place_of_the_header(write):
     assert read(write(",b\n1,2\n"), names=["row", "b"]) == [{"row": "1", "b": "2"}]
-    with pytest.raises(InputError, match="has 2 columns, `names` has 1"):
+    with pytest.raises(InputError, match=r"`names` has 1, .* has 2"):
         open_source(write("a,b\n1,2\n"), SourceOptions(names=["x"]))
 
 

@@ -69,7 +69,7 @@ def code_rows(columns: Sequence[pa.Array], weights: pa.Array, domain: Domain, wh
         )
     key = pack([column.to_numpy(zero_copy_only=False) for column in codes], domain.sizes)
     if repeated := len(key) - len(np.unique(key)):
-        raise InputError(f"{where} has {repeated:,} rows that repeat a combination of another row; add them up")
+        raise InputError(f"{where} repeats combinations of values (rows: {repeated:,}); add up their counts")
     return pa.table([*codes, weights], names=[*map(str, range(len(codes))), _WEIGHT])
 
 
@@ -284,10 +284,10 @@ def read_counts(data: object, domain: Domain, *, probabilities: bool = False) ->
     if given == ["count"]:
         numbers, valid = whole_numbers(weights)
         if wrong := int((~valid | (numbers < 0)).sum()):
-            raise InputError(f"column 'count' of {source.name}: {wrong:,} values are no whole numbers from 0 on")
+            raise InputError(f"column 'count' of {source.name}: {wrong:,} of {len(weights):,} are not whole numbers")
         weights = pa.array(numbers)
     elif missing := weights.null_count:
-        raise InputError(f"column 'probability' of {source.name} has {missing:,} missing values; every row needs one")
+        raise InputError(f"column 'probability' of {source.name} lacks {missing:,} of {len(weights):,} values")
     coded = code_rows(columns, weights, domain, source.name)
     order = pc.sort_indices(coded, sort_keys=[(name, "ascending") for name in coded.column_names[:-1]])
     cells = [column.take(order).to_pylist() for column in (*columns, weights)]

@@ -197,11 +197,11 @@ class Trials:
 
     @property
     def worst_case(self) -> tuple[str, Trials]:
-        """The case with the largest lower bound; one of at most 1 % of the people only if no other succeeds."""
+        """The case with the largest lower bound; one of at most 1% of the people only if no other succeeds."""
         return max(self.cases, key=lambda case: (case[1].risk.low > 0, not self.is_rare(case[1]), case[1].risk.low))
 
     def is_rare(self, case: Trials) -> bool:
-        """Whether a case is about at most 1 % of the people."""
+        """Whether a case is about at most 1% of the people."""
         return case.success.trials <= RARE * self.success.trials
 
     @property
@@ -323,7 +323,7 @@ class Attack(ABC):
         self, n_targets: int = N_TARGETS, *, register: pa.Table | None = None, others: tuple[ReleaseView, ...] = ()
     ) -> None:
         if n_targets < FEWEST:
-            raise UsageError(f"{n_targets} targets are too few; give at least {FEWEST}")
+            raise UsageError(f"the number of targets, {n_targets}, is too small; give at least {FEWEST}")
         self.n_targets, self.register, self.others = n_targets, register, others
         self.with_variants = True  # or only what counts is asked for
 

@@ -126,7 +126,7 @@ class KeyCounts:
         return self._slots.keys[place], int(self._slots.records[place])
 
     def nearly_one(self, usual: tuple[np.uint64, int]) -> tuple[Count, float]:
-        """Return the records of classes in which one value has 95 % of the records but not all, and its largest share.
+        """Return the records of classes in which one value has 95% of the records but not all, and its largest share.
 
         Keys are those of :func:`_pair` and values are classes. *usual* is the most frequent value of the table with its
         records. A class with that value counts only if others are half as frequent in it as in the table, since

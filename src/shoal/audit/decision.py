@@ -252,7 +252,7 @@ def _measure_membership(manifest: Document) -> Iterator[Measure]:
 
 def _find_worst(found: Sequence[Document], kind: Kind) -> Document | None:
     """Return the attack on one risk with the largest result; None if none was tried."""
-    # a result about at most 1 % of the people does not stand for the release: its average does
+    # a result about at most 1% of the people does not stand for the release: its average does
     own = [
         {**one, "worst": one["risk"]} if one["worst"].get("rare") else one
         for one in found

@@ -118,8 +118,8 @@ def find_above_threshold(table: PublishedTable) -> Iterator[Finding]:
             "above-threshold",
             "high",
             (),
-            f"The smallest class has {smallest:,} members: finding one who is known to be in the table succeeds with "
-            f"a chance of {percent(1 / smallest)}, and the policy's threshold is {percent(threshold)}.",
+            f"The smallest class has {count_noun(smallest, 'member')}: finding one who is known to be in the table "
+            f"succeeds with a chance of {percent(1 / smallest)}, and the policy's threshold is {percent(threshold)}.",
             f"Ask for k-anonymity with k = {ceil(1 / most)}, or correct release: threshold.",
         )
 
@@ -132,9 +132,9 @@ def find_below_shuffled(table: PublishedTable) -> Iterator[Finding]:
             "below-shuffled",
             "medium",
             (),
-            f"Of tables of {found.size} columns {write_kept(found.known)} is kept among records with values, and "
-            f"{write_kept(found.shuffled)} would be if every column were shuffled independently: relations between "
-            "columns are further from the truth than if there were none.",
+            f"Of tables of {count_noun(found.size, 'column')}, {write_kept(found.known)} is kept among records with "
+            f"values, and {write_kept(found.shuffled)} would be if every column were shuffled independently: relations "
+            "between columns are further from the truth than if there were none.",
             "Compare methods with shoal compare; make fewer columns quasi, or ask the privacy models for less.",
         )
 
@@ -312,7 +312,7 @@ def find_lone_records(table: PublishedTable) -> Iterator[Finding]:
 
 
 def find_near_one_value_classes(table: PublishedTable) -> Iterator[Finding]:
-    """A class in which one value has at least 95 % of the records shows it of nearly everyone in the class.
+    """A class in which one value has at least 95% of the records shows it of nearly everyone in the class.
 
     Models that count values permit it: 149 records of one value and one of another are two distinct values.
     """

@@ -250,8 +250,8 @@ def _show_release(release: Release) -> None:
     manifest, evidence = release.manifest, release.evidence
     (promise,) = manifest["guarantees"]
     say(
-        f"[bold]Verified and published[/]: {manifest['rows']:,} rows in the plan's {manifest['agreed']['classes']:,} "
-        f"classes  ->  {plain(release.data_file)}",
+        f"[bold]Verified and published[/]: {count_noun(manifest['rows'], 'row')} in the plan's "
+        f"{count_noun(manifest['agreed']['classes'], 'class', 'classes')}  ->  {plain(release.data_file)}",
         f"{promise['model']} ({parameters_text(promise['parameters'])}) holds: the weakest class reaches "
         f"{promise['achieved']:.6g}. The plan requires {evidence['records_needed']:,} records.",
     )

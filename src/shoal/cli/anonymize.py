@@ -87,7 +87,7 @@ def anonymize(
 def show_release(release: Release) -> None:
     """Say in plain words what was published."""
     manifest, evidence, groups = release.manifest, release.evidence, release.form.groups
-    published = f"{manifest['rows']:,} rows"
+    published = count_noun(manifest["rows"], "row")
     if groups is not None:
         published += f" in {count_noun(evidence['risk_after'][groups], release.form.group, groups)}"
     for records, what in ((manifest["withheld"], "withheld"), (manifest["missing"]["dropped"], "dropped")):

@@ -253,7 +253,7 @@ def _show_special(risk: SpecialRisk) -> None:
         (size, f"{count:,}", percent(count / risk.unique_records))
         for size, count in zip(sizes, risk.by_size, strict=True)
     ]
-    title = f"Fewest attributes that single out each of the {risk.unique_records:,} unique records"
+    title = f"Fewest attributes that single out each of {count_noun(risk.unique_records, 'unique record')}"
     print_table(title, ("attributes", "records", "share of unique records"), rows)
     sets = [
         (", ".join(one.attributes), f"{one.records:,}", percent(one.score / risk.score))
@@ -286,8 +286,8 @@ def _show_uniqueness(found: PopulationUniqueness) -> None:
     print_table(title, ("model", "unique people", "share of the population"), rows)
     say(*(f"No estimate: {one.refusal}." for one in found.estimates if one.refusal is not None))
     say(
-        f"{NAMES[found.chosen]} is chosen: {found.reason}. About {found.expected_in_sample:,.0f} of the "
-        f"{found.sample_uniques:,} records unique in the table are unique in the population: matching them is certain."
+        f"{NAMES[found.chosen]} is chosen: {found.reason}. About {found.expected_in_sample:,.0f} of "
+        f"{count_noun(found.sample_uniques, 'record')} unique in the table would be unique in the population, too."
     )
     if found.spread is not None and found.spread > APART:
         say(f"The models disagree: the largest estimate is {found.spread:.1f} times the smallest. Do not rely on one.")
@@ -306,9 +306,9 @@ def _show_loglinear(found: Sequence[LogLinearRisk], n_unique: int) -> None:
         for one in found
         if one.population_uniques is not None
     ]
-    title = f"Log-linear models: of the {n_unique:,} records unique in the table"
+    title = f"Log-linear models: of {count_noun(n_unique, 'record')} unique in the table"
     print_table(title, ("model", "unique in the population", "expected correct matches", "misfit"), rows)
-    say(*(f"Not fitted with {one.interactions} pairs: {one.refusal}." for one in found if one.refusal is not None))
+    say(*(f"Not fitted (pairs: {one.interactions}): {one.refusal}." for one in found if one.refusal is not None))
     chosen = next((one for one in found if one.chosen), None)
     if chosen is None:
         say("Independence usually overstates the risk; declare fewer quasi attributes to fit pairs.")

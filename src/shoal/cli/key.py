@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from shoal.cli.console import JsonOption, plain, reply, reporting
+from shoal.core.wording import count_noun
 
 app = typer.Typer(
     help="Make keys for pseudonyms and signatures, and reverse reversible pseudonyms.",
@@ -68,5 +69,5 @@ def open_file(
         from shoal.columns.keys import write_opened
 
         done = write_opened(file, column, key, to, domain)
-        text = plain(f"{done['rows']:,} rows with the values of {column!r}  ->  {to}")
+        text = plain(f"{count_noun(done['rows'], 'row')} with the values of {column!r}  ->  {to}")
         reply(json_output, done, text, "This file names people: keep it to yourself.")

@@ -101,7 +101,7 @@ def weakness(key: bytes) -> str | None:
     if _is_text(key):
         return "is text, which people choose badly"
     if len(set(key)) < _FEWEST_DISTINCT:
-        return f"is made of {len(set(key))} different bytes only"
+        return f"has too few different bytes ({len(set(key))})"
     steps = bytes((after - before) % 256 for before, after in pairwise(key))
     if len(set(steps)) < _FEWEST_DISTINCT // 2 or any(len(zlib.compress(said, 9)) < len(said) for said in (key, steps)):
         return "follows a pattern"

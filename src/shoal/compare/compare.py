@@ -77,7 +77,7 @@ def compare(
     weighed = read_weights(weights)
     share = _share(control, hold_out)
     if targets < FEWEST:
-        raise UsageError(f"{targets} targets are too few; give at least {FEWEST}")
+        raise UsageError(f"the number of targets, {targets}, is too small; give at least {FEWEST}")
     loaded = [Policy.load(policy) for policy in policies]
     asked = [] if chosen else list_rows(policy_names(policies), loaded, axes, kinds)
     table = _read(data, loaded[0].source)

@@ -23,7 +23,7 @@ _RISKS = (
 _OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
 SUFFIXES = {"picture": (".svg", ".png"), "frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
 _NOTE = (
-    "grey: does the risk remain, by the opinion?  lines: 95 % intervals  dashed: shuffled columns  dotted: fresh sample"
+    "grey: does the risk remain, by the opinion?  lines: 95% intervals  dashed: shuffled columns  dotted: fresh sample"
 )
 _INK, _FAINT, _GREY = "#222222", "#d9d9d9", "#767676"
 _LOW, _HIGH = "#0072B2", "#D55E00"  # Okabe and Ito: colour-blind people can tell them apart
@@ -181,10 +181,9 @@ def reading(found: Comparison) -> list[str]:
     scored = next((row.kept for row in found.rows if row.kept is not None), None)
     kept = "Nothing is said of what is kept: no column is quasi or sensitive in every policy."
     if scored is not None:
-        columns = f"{scored.size} columns" if scored.size > 1 else "1 column"
         kept = (
-            f"Kept (marginals): how near tables of {columns} are to the source, 100% if they are the same. "
-            f"Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
+            f"Kept (marginals): how near tables of {count_noun(scored.size, 'column')} are to the source, 100% if they "
+            f"are the same. Columns shuffled independently would keep {write_kept(scored.shuffled)}, a fresh sample "
             f"{write_kept(scored.fresh)}."
         )
     refused = {

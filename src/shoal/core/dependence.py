@@ -14,7 +14,7 @@ _EVIDENCE = 20  # records for which the most frequent value would be wrong, belo
 
 
 def determines(given: AnyIntArray, target: AnyIntArray) -> bool:
-    """Whether the first column determines the second, for at least 95 % of the records.
+    """Whether the first column determines the second, for at least 95% of the records.
 
     A group of n records with the same *given* value has n - 1 chances to agree with its most frequent *target*, so a
     column with its own value for every record determines nothing. A column that is constant for nearly everyone is

@@ -138,7 +138,7 @@ class TauLDiversity(DisclosureModel):
                 f"tau = {number(self.tau)} with l = {self.l} but the most frequent values have too large a share of "
                 f"the whole table; with this l, ask for a tau of at least {round_up(reached, 4)}"
             )
-        found = f"l = {self.l} but only {occurring} values occur; ask for at most that"
+        found = f"l = {self.l} but the number of values is only {occurring}; ask for at most that"
         if self.psi is not None or occurring < 2:
             return found
         smallest = self.model_copy(update={"l": occurring}).worst(whole.as_class(), whole)

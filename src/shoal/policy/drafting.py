@@ -18,6 +18,7 @@ from shoal.core.dependence import SCREENED, determines
 from shoal.core.dictionaries import encode_columns
 from shoal.core.errors import InputError, did_you_mean
 from shoal.core.progress import Progress, Silent
+from shoal.core.wording import count_noun
 from shoal.models.base import Whole
 from shoal.models.distinct_l_diversity import DistinctLDiversity
 from shoal.models.entropy_l_diversity import EntropyLDiversity
@@ -39,6 +40,10 @@ DETERMINES = (
 )
 LEFT_OUT = f"left out, because {guessing.MOST_QUASI} quasi columns are better known or more informative"
 NEEDED = "do users need {}? Others could know it, so it is left out now; if they do, make it quasi in place of another."
+HOUSEHOLDS = (
+    "does {} identify households? Every promise counts them, because finding one member reveals the others. Delete the "
+    "line household below if it does not, or if members may be counted one by one."
+)
 ROOM = 1.5  # a requirement near what the whole table reaches leaves a method nothing to publish
 WIDTH = 110
 _PUBLISHED: tuple[Role, Role] = ("quasi", "insensitive")
@@ -164,12 +169,16 @@ def draft_from_profiles(
     weight = next((profile.name for profile in weights if profile.lowest >= 0 < profile.highest), None)
     question = (f"{guessing.WEIGHTS} To publish them, write publish: as-is.",)
     columns = tuple(replace(one, role="weight", questions=question) if one.name == weight else one for one in columns)
-    people = _find_people(pairs)
+    people, homes = _find_people(pairs), _find_households(pairs)
+    units = {key: found[0] for key, found in (("unit", people), ("household", homes)) if found}
+    if homes:
+        asked_home = (HOUSEHOLDS.format(scalar(homes[0].name)),)
+        columns = tuple(replace(one, questions=asked_home) if one.name == homes[0].name else one for one in columns)
     diverse = [ask_diversity(profile.name, count_records(profile)) for profile in secret]
-    by_people = _ask_by_people(source, people[0].name, secret) if people and secret else diverse
+    by_people = _ask_by_people(source, [one.name for one in units.values()], secret) if units and secret else diverse
     one_each = any(mine.choice is None is not all_.choice for mine, all_ in zip(by_people, diverse, strict=True))
     diverse = diverse if one_each else by_people
-    models = [ask_k_anonymity(people[0].n_distinct if people else profiles[0].n_rows), *diverse]
+    models = [ask_k_anonymity(min((one.n_distinct for one in units.values()), default=profiles[0].n_rows)), *diverse]
     reading = chosen.model_dump(exclude_defaults=True)
     policy: dict[str, Any] = {
         "attributes": {column.name: column.entry for column in columns},
@@ -178,10 +187,9 @@ def draft_from_profiles(
         "missing": "category",
         "max_withheld": 0,
     }
-    if people:
-        policy["unit"] = people[0].name
+    policy |= {key: profile.name for key, profile in units.items()}
     if one_each:
-        policy["sample"] = {"one_per": "unit"}
+        policy["sample"] = {"one_per": [*units][-1]}  # a household's record is also the only one of its person
     if reading:
         policy["source"] = reading
     asked = _table_questions(columns, profiles, chosen)
@@ -200,6 +208,14 @@ def _find_people(pairs: Sequence[tuple[ColumnProfile, DraftColumn]]) -> list[Col
     if not any(read_vocabulary().find_unit(profile.name) == "person" for profile, _ in keys):
         people = people or [profile for profile, _ in keys if guessing.names_people(profile, unit="firm")]
     return sorted(people, key=lambda profile: -profile.n_distinct)
+
+
+def _find_households(pairs: Sequence[tuple[ColumnProfile, DraftColumn]]) -> list[ColumnProfile]:
+    """Return the keys of households that have a few records each, the one with the most values first."""
+    keys = [profile for profile, column in pairs if column.role == "identifier"]
+    homes = [profile for profile in keys if guessing.names_people(profile, unit="household")]
+    few = [profile for profile in homes if profile.n_rows <= guessing.FEW_RECORDS * profile.n_distinct]
+    return sorted(few, key=lambda profile: -profile.n_distinct)
 
 
 def _choose_roles(
@@ -338,8 +354,9 @@ def _text(
     policy: dict[str, Any],
     asked: tuple[str, ...],
 ) -> str:
+    size = f"{count_noun(profiles[0].n_rows, 'record')}, {count_noun(len(columns), 'column')}"
     lines = [
-        *comment(f"Draft policy for {scalar(source)}: {profiles[0].n_rows:,} records, {len(columns)} columns.", ""),
+        *comment(f"Draft policy for {scalar(source)}: {size}.", ""),
         *comment(
             "A guess from names and counts. Check every role, answer the questions, then run shoal audit and shoal "
             f"anonymize. Values were counted exactly up to {MOST_DISTINCT:,} per column.",
@@ -360,13 +377,15 @@ def _text(
         lines += questions(model.questions, "  ")
         lines += [f"  - {name}: {flow(parameters)}" for name, parameters in (model.choice or {}).items()]
     lines.append("")
-    repeated = next((profile for profile in profiles if profile.name == policy.get("unit")), profiles[0])
+    said = {profile.name: f"{profile.n_rows:,} records have {guessing.how_many(profile)}" for profile in profiles}
     why = {
-        "unit": f"{repeated.n_rows:,} records have {guessing.how_many(repeated)} of this column: it seems to identify "
+        "unit": f"{said.get(policy.get('unit', ''))} of this column: it seems to identify "
         "people, some of whom have several records. With unit, every promise counts people; without it, a class of k "
         "records may be fewer than k people. Delete the line if every record is a different person.",
-        "sample": "One record per person is published: so many people have several sensitive values that no class "
-        "of all their records could be diverse. Without the sample, weaker models are necessary.",
+        "household": f"{said.get(policy.get('household', ''))} of this column: it seems to identify households. With "
+        "household, every promise counts households: a class of k has members of at least k of them.",
+        "sample": "One record per person or household is published: so many of them have several sensitive values "
+        "that no class of all their records could be diverse. Without the sample, weaker models are necessary.",
     }
     for key, entry in policy.items():
         if key in why:
@@ -379,8 +398,8 @@ def _text(
 def ask_k_anonymity(n_rows: int) -> guessing.Guess[guessing.Options | None]:
     """Ask for k = 5, of large tables for k = 10, of tiny ones for what they have, and never for 1."""
     k = 10 if n_rows > LARGE_TABLE else max(2, min(5, n_rows))
-    question = f"is a table of {n_rows:,} records worth publishing? It cannot hide anybody among more."
-    reason = f"every record shares its quasi values with {k - 1} others"
+    question = f"is a table of {count_noun(n_rows, 'record')} worth publishing? It cannot hide anybody among more."
+    reason = f"every record shares its quasi values with {count_noun(k - 1, 'other')}"
     return guessing.Guess({"k-anonymity": {"k": k}}, reason, (question,) if k < 5 else ())
 
 
@@ -390,24 +409,33 @@ def count_records(column: ColumnProfile) -> IntArray:
 
 
 def _ask_by_people(
-    source: Source, unit: str, secret: Sequence[ColumnProfile]
+    source: Source, units: list[str], secret: Sequence[ColumnProfile]
 ) -> list[guessing.Guess[guessing.Options | None]]:
-    """Ask for diversity among people: each counts once, with the value of theirs that makes the table least diverse."""
-    names = [profile.name for profile in secret]
-    _, (person, *columns) = encode_columns(source.batches([unit, *names], dictionary=[unit, *names]))
-    size = np.array([len(np.unique(person))])
+    """Ask for diversity among people, and among households: what both reach if each counts once.
+
+    Each counts with the value of theirs that makes the table least diverse.
+    """
+    names = [*units, *(profile.name for profile in secret)]
+    _, columns = encode_columns(source.batches(names, dictionary=names))
     asked = []
-    for name, values in zip(names, columns, strict=True):
-        pairs = np.unique(values.astype(np.int64) << 32 | person) >> 32
-        counts = most_concentrated(np.bincount(pairs)[np.newaxis], size)[0]
-        asked.append(ask_diversity(name, counts[counts > 0]))
+    for profile, values in zip(secret, columns[len(units) :], strict=True):
+        every = []
+        for unit in columns[: len(units)]:
+            pairs = np.unique(values.astype(np.int64) << 32 | unit) >> 32
+            counts = most_concentrated(np.bincount(pairs)[np.newaxis], np.array([len(np.unique(unit))]))[0]
+            every.append(counts[counts > 0])
+        asked.append(ask_diversity(profile.name, min(every, key=_measure_diversity)))
     return asked
+
+
+def _measure_diversity(counts: IntArray) -> float:
+    whole = Whole(int(counts.sum()), counts)
+    return EntropyLDiversity(l=1).worst(whole.as_class(), whole)
 
 
 def ask_diversity(name: str, counts: IntArray) -> guessing.Guess[guessing.Options | None]:
     """Ask that the values of every class differ, as far as *counts*, those of the whole table, do."""
-    whole = Whole(int(counts.sum()), counts)
-    reached = EntropyLDiversity(l=1).worst(whole.as_class(), whole)
+    reached = _measure_diversity(counts)
     for l in (3, 2):
         if reached >= ROOM * l:
             asked = {EntropyLDiversity.name: {"l": l, "attribute": name}}

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from shoal.core.errors import ShoalError
 from shoal.core.registry import find
+from shoal.core.wording import count_noun
 from shoal.policy.identifying import Look
 from shoal.policy.policy import Role
 from shoal.policy.profiling import MOST_DISTINCT, ColumnProfile, fold, read_vocabulary, words
@@ -306,8 +307,7 @@ def find_quasi_topic(name: str) -> int:
 
 def how_many(column: ColumnProfile) -> str:
     """Say how many values a column has."""
-    count = f"{column.n_distinct:,}" if column.exact else f"more than {MOST_DISTINCT:,}"
-    return f"{count} {'value' if column.exact and column.n_distinct == 1 else 'values'}"
+    return count_noun(column.n_distinct, "value") if column.exact else f"more than {MOST_DISTINCT:,} values"
 
 
 def _by_identity(column: ColumnProfile, kind: ColumnType, topics: frozenset[str]) -> Guess[Role] | None:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from shoal.core.arrays import IntArray
+from shoal.core.wording import percent
 from shoal.policy.profiling import ColumnProfile, fold, read_vocabulary
 from shoal.taxonomies.parse import texts
 
@@ -71,11 +72,11 @@ class Look:
         """Say it in words, without any value.
 
         >>> Look("e-mail addresses", "identifier", "text", 0.97, 500).evidence
-        '97 % of 500 sampled values look like e-mail addresses'
+        '97% of 500 sampled values look like e-mail addresses'
         """
         of = "the records with " if self.by_record else ""
         do = "have common" if self.by_record else "look like"
-        return f"{100 * self.share:.0f} % of {of}{self.sampled:,} sampled values {do} {self.what}"
+        return f"{percent(self.share)} of {of}{self.sampled:,} sampled values {do} {self.what}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

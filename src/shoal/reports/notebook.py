@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from shoal.core.progress import Progress, Silent, Step, register
-from shoal.core.wording import model_text, parameters_text, percent
+from shoal.core.wording import count_noun, model_text, parameters_text, percent
 from shoal.release.forms.base import read_form
 from shoal.reports.plots import DARK, LIGHT, class_sizes, colour_variables, plot_style, release_plots
 from shoal.reports.templates import render
@@ -81,7 +81,7 @@ def show_audit(audit: Audit) -> str:
                 verdict.model.name,
                 parameters_text(verdict.model.model_dump(mode="json", exclude_none=True)),
                 f"{verdict.achieved:,.4g}" if math.isfinite(verdict.achieved) else "–",
-                "holds" if verdict.holds else f"missed by {verdict.records_missed:,} records",
+                "holds" if verdict.holds else f"missed by {count_noun(verdict.records_missed, 'record')}",
             )
             for verdict in audit.models
         ],

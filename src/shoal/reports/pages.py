@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
-from shoal.core.wording import code, join_words, percent
+from shoal.core.wording import code, count_noun, join_words, percent
 from shoal.release.forms.base import Form, read_form
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import mark, render
@@ -41,7 +41,7 @@ def public_report(manifest: Mapping[str, Any]) -> str:
 def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     form = read_form(manifest)
     n_withheld = manifest["withheld"]
-    withheld = f"{n_withheld:,} more records were withheld." if n_withheld else ""
+    withheld = f"Not published: {count_noun(n_withheld, 'withheld record')}." if n_withheld else ""
     origin = (form.headline(), describe_sample(manifest), form.describe_rows(), withheld)
     techniques: dict[str, dict[str, Any]] = {}  # by name: the entries of columns
     for name, entry in manifest.get("techniques", {}).items():

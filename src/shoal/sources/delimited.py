@@ -138,7 +138,7 @@ def open_delimited(path: Path, options: SourceOptions, block_bytes: int = BLOCK_
     first, rest = _first_record(sample, dialect, path.name)
     if options.names is not None and len(options.names) != len(first):
         raise InputError(
-            f"{path.name} has {len(first)} columns, `names` has {len(options.names)}: give one name for each"
+            f"`names` has {len(options.names)}, {path.name} has {len(first)}: give one name for each column"
         )
     names = options.names or (first if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
     check_names(names, path.name)

@@ -70,7 +70,7 @@ def open_workbook(path: Path, options: SourceOptions) -> SnapshotSource:
     header = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in first]
     names = options.names or (header if options.header else [f"c{i}" for i in range(1, len(first) + 1)])
     if len(names) != len(first):
-        raise InputError(f"{path.name} has {len(first)} columns, `names` has {len(names)}: give one name for each")
+        raise InputError(f"`names` has {len(names)}, {path.name} has {len(first)}: give one name for each column")
     chunks = list(_chunks(rows if options.header else chain([first], rows)))
     if not chunks:
         raise InputError(f"{path.name} has a header but no rows")

@@ -206,7 +206,7 @@ def _judge(
                 return "impossible", "the records as they are do not meet it, and the method changes none"
             below = _below(problem, [requirement], grouping)
             if below:
-                return "impossible", f"{below:,} records as they are do not meet it, and the method changes none"
+                return "impossible", f"it fails for {below:,} of {counts.sum():,} records, and the method changes none"
             return "possible", "the records as they are meet it"
         if method.makes_parts:
             return "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell"

@@ -17,12 +17,12 @@ from shoal.utility.rows import Rows, sum_weights, view_plan
 
 MOST_PREDICTORS = 12
 FEWEST = 10  # records of a subgroup
-_NORMAL = 1.96  # standard errors of a 95 % confidence interval
+_NORMAL = 1.96  # standard errors of a 95% confidence interval
 _LITTLE = 1e-9
 
 
 class RegressionOverlap(ExpensiveMeasure):
-    """The mean overlap of 95 % confidence intervals of regression coefficients from the release and from the source.
+    """The mean overlap of 95% confidence intervals of regression coefficients from the release and from the source.
 
     Karr, Kohnen, Oganian, Reiter and Sanil, "A framework for evaluating the utility of data altered to protect
     confidentiality" (American Statistician 60, 2006): the overlap is relative to the length of both intervals, 0 if
@@ -37,7 +37,7 @@ class RegressionOverlap(ExpensiveMeasure):
     within = (0.0, 1.0)
     figure_titles = {  # noqa: RUF012
         "subgroup-error": "median error of the outcome's mean in subgroups, in its standard deviations",
-        "subgroup-error-95": "error that 95 % of these means stay under",
+        "subgroup-error-95": "error that 95% of these means stay under",
     }
 
     def applies(self, problem: Problem) -> bool:

@@ -32,7 +32,7 @@ class CountError(ExpensiveMeasure):
     figure_titles = {  # noqa: RUF012
         f"count-error-{size}{end}": _title(share, span)
         for size, span in zip(SIZES, _SPANS, strict=True)
-        for end, share in (("", "half"), ("-95", "95 %"))
+        for end, share in (("", "half"), ("-95", "95%"))
     }
 
     def of(self, problem: Problem, plan: Plan) -> float:

@@ -72,7 +72,7 @@ class Solution:
             return reason
         return self._relative_model_that_blocks() or (
             f"none of the {search.n_nodes} combinations of levels keeps every requirement at once "
-            f"with at most {search.judge.budget} records withheld; weaken one of them, or withhold more"
+            f"with at most {search.judge.budget:,} of the records withheld; weaken one of them, or withhold more"
         )
 
     def _relative_model_that_blocks(self) -> str:
@@ -131,8 +131,8 @@ def plan_levels(problem: Problem, measure: str, levels: Levels) -> Plan:
         names = ", ".join(dict.fromkeys(requirement.model.subject for requirement, _, _ in failing))
         raise UnreachableError(
             f"the levels that the policy chooses do not keep {names or 'every requirement'} with at most "
-            f"{problem.max_withheld} records withheld; choose higher levels, withhold more, or leave levels out to "
-            "have the best ones found"
+            f"{problem.max_withheld:,} of the records withheld; choose higher levels, withhold more, "
+            "or leave levels out to have the best ones found"
         )
     figures = {"measure": measure, "chosen": judge.measure.value(verdict.cost)}
     return _plan_node(problem, judge.groupings, levels, verdict.suppressed, figures)

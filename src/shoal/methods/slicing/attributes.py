@@ -12,6 +12,7 @@ import numpy as np
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import PolicyError, did_you_mean
 from shoal.core.kernels import pam
+from shoal.core.wording import count_noun
 from shoal.plan.problem import Problem
 from shoal.plan.slices import Part, link_parts
 from shoal.taxonomies.tree import Taxonomy
@@ -232,27 +233,23 @@ def check_columns(n_quasi: int, n_sensitive: int, n_columns: int, alpha: int | N
         if n_columns > most:
             shared = ", for sensitive attributes share one" if n_sensitive > 1 else ""
             raise PolicyError(
-                f"slicing: columns is {n_columns}, but {_count_text(n_quasi, 'quasi')} and "
-                f"{_count_text(n_sensitive, 'sensitive')} make at most {most} columns{shared}"
+                f"slicing: columns is {n_columns}, but {count_noun(n_quasi, 'quasi attribute')} and "
+                f"{count_noun(n_sensitive, 'sensitive attribute')} make at most {count_noun(most, 'column')}{shared}"
             )
         return
     if not n_sensitive:
         raise PolicyError(f"slicing: alpha is {alpha}, but no attribute is sensitive, so no column is; leave alpha out")
     if alpha < n_sensitive:
         raise PolicyError(
-            f"slicing: alpha is {alpha}, but the sensitive column always has {_count_text(n_sensitive, 'sensitive')}; "
-            f"give at least {n_sensitive}"
+            f"slicing: alpha is {alpha}, but the sensitive column always has "
+            f"{count_noun(n_sensitive, 'sensitive attribute')}; give at least {n_sensitive}"
         )
     left = n_quasi + n_sensitive - alpha
     if left < n_columns - 1:
         raise PolicyError(
             f"slicing: alpha is {alpha}, which leaves {max(left, 0)} of {n_quasi + n_sensitive} attributes for the "
-            f"{n_columns - 1} other column{'s' if n_columns > 2 else ''}; lower alpha or columns"
+            f"{count_noun(n_columns - 1, 'other column')}; lower alpha or columns"
         )
-
-
-def _count_text(number: int, role: str) -> str:
-    return f"{number} {role} attribute{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,7 @@ from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import pack
+from shoal.core.wording import count_noun
 from shoal.methods.base import AnyPlan
 from shoal.models.base import PrivacyModel
 from shoal.models.distinct_l_diversity import DistinctLDiversity
@@ -396,7 +397,8 @@ class Agreed(Classes):
         agreed = self.manifest["agreed"]
         plan = (
             "Several data owners publish by one plan, which an agency made before anybody looked at these data. It is "
-            f"in `{agreed['file']}` and has {agreed['classes']:,} classes; its digest is `{agreed['digest']}`."
+            f"in `{agreed['file']}` and has {count_noun(agreed['classes'], 'class', 'classes')}; its digest is "
+            f"`{agreed['digest']}`."
         )
         return Section("classes", "Classes", [plan, "", _MEANING])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.registry import find
-from shoal.core.wording import code, promise_line
+from shoal.core.wording import code, count_noun, promise_line
 from shoal.methods.base import AnyPlan, Method
 from shoal.models.base import PrivacyModel
 
@@ -215,7 +215,7 @@ class Form(ABC):
         """Say how many rows there are, and how they were made."""
         manifest = self.manifest
         made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
-        return f"{manifest['rows']:,} records, {made}."
+        return f"{count_noun(manifest['rows'], 'record')}, {made}."
 
     def describe_rows(self) -> str:
         """Say what a row is, and how far its values are those of a record."""

@@ -15,7 +15,7 @@ from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.core.wording import code
+from shoal.core.wording import code, count_noun
 from shoal.methods.base import AnyPlan
 from shoal.methods.slicing.beliefs import Beliefs
 from shoal.plan.counted import CountedCells
@@ -140,8 +140,9 @@ class Slices(Form):
     def describe_rows(self) -> str:
         """Say that rows are taken apart."""
         return (
-            f"They are in {self.manifest['buckets']:,} buckets, and their columns in {len(self.manifest['parts'])} "
-            "parts. **Values in one row that are in different parts need not belong to the same person.**"
+            f"They are in {count_noun(self.manifest['buckets'], 'bucket')}, and their columns in "
+            f"{len(self.manifest['parts'])} parts. **Values in one row that are in different parts need "
+            "not belong to the same person.**"
         )
 
     def own_section(self) -> Section:

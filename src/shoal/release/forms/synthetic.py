@@ -15,7 +15,7 @@ from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.core.wording import code, promise_line
+from shoal.core.wording import code, count_noun, promise_line
 from shoal.methods.base import AnyPlan
 from shoal.methods.synthetic.synthesis import distances
 from shoal.plan.counted import CountedCells
@@ -151,7 +151,7 @@ class Synthetic(Form):
         """Say how many rows were drawn."""
         manifest = self.manifest
         made = f"drawn with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
-        return f"{manifest['rows']:,} rows, {made}."
+        return f"{count_noun(manifest['rows'], 'row')}, {made}."
 
     def describe_rows(self) -> str:
         """Say that no row is a person."""

@@ -16,6 +16,7 @@ from shoal.columns.base import Technique
 from shoal.core.arrays import IntArray
 from shoal.core.errors import UsageError
 from shoal.core.registry import discover
+from shoal.core.wording import count_noun
 from shoal.policy.drafting import ask_diversity, count_records
 from shoal.policy.guessing import ColumnType, guess_quasi_taxonomy
 from shoal.policy.policy import WrittenRole
@@ -261,7 +262,7 @@ def draw_values(column: ColumnProfile) -> Plot | None:
     most = order[: FREQUENT if len(order) > BARS else BARS]
     shown, amounts = [str(labels[place]) for place in most], counts[most].tolist()
     if rest := len(order) - len(most):
-        shown.append(f"{rest:,} others")
+        shown.append(count_noun(rest, "other"))
         amounts.append(int(counts.sum()) - sum(amounts))
     return histogram(shown, amounts, title)
 
