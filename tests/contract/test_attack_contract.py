@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import releases
 
 import shoal
 from shoal.agency.apply import apply_plan
@@ -281,7 +282,7 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
     found = attack(tmp_path / "out", source, control, targets=100, seed=1)
     assert {each.attack for each in found if isinstance(each, Refusal)} == set(APPLIES)
     with pytest.raises(UsageError, match="give the folder"):
-        ReleaseView.of(published, view.manifest)
+        releases.view(published, view.manifest)
 
 
 def test_the_view_of_a_release_in_memory_is_that_of_its_folder(tmp_path: Path) -> None:

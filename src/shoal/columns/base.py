@@ -140,9 +140,8 @@ def list_changed(techniques: Mapping[str, Technique]) -> dict[str, Technique]:
     return {name: one for own, one in techniques.items() for name in (own, *one.carried)}
 
 
-def read_traces(manifest: Mapping[str, Any]) -> dict[str, Trace]:
-    """Return what techniques left in the columns of a release, by the names of the columns."""
-    entries: Mapping[str, Mapping[str, Any]] = manifest.get("techniques", {})
+def read_traces(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Trace]:
+    """Return what techniques left in the columns of a release, given the manifest's entries on changed columns."""
     known = discover("shoal.columns", Technique) if entries else {}
     return {
         name: known[entry["technique"]].trace(entry) if entry["technique"] in known else Trace()

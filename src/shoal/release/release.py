@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import show
-from shoal.manifest import unpack_labels
+from shoal.manifest import Manifest, ManifestError, read_manifest
 from shoal.sources.addresses import is_address_as_path
 
 if sys.platform != "win32":
@@ -108,13 +108,13 @@ class Release:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
         from shoal.release.sliced.table import two_tables
 
-        return two_tables(self.slices(), self.manifest)
+        return two_tables(self.slices(), self.form.manifest.names("sensitive"))
 
     def slices(self) -> SlicedTable:
         """Return the buckets and parts of a sliced release."""
-        from shoal.release.sliced.estimating import slice_release
+        from shoal.release.sliced.estimating import read_sliced
 
-        return slice_release(self)
+        return read_sliced(self).table
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
         """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
@@ -154,24 +154,28 @@ class Release:
         return str(show("release", self))
 
 
-def find_release(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+def find_public(folder: Path) -> Path | None:
+    """Return the folder of a release that has the manifest: ``public`` in the given one, or this; None: neither."""
+    return next((place for place in (folder / PUBLIC, folder) if (place / "manifest.json").is_file()), None)
+
+
+def find_release(folder: Path) -> tuple[Path, Manifest] | None:
     """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.
 
-    What the manifest promises is not looked into: ``shoal verify`` does that.
+    Whether the release satisfies its guarantees is for ``shoal verify`` to check.
     """
-    for place in (folder / PUBLIC, folder):
-        path = place / "manifest.json"
-        if path.is_file():
-            try:
-                manifest: dict[str, Any] = unpack_labels(read_json(path.read_bytes()))
-                _ = manifest["parts"], manifest["data"]["file"]
-                for entry in manifest["attributes"].values():
-                    if not isinstance(entry["kind"], str) or not isinstance(entry["role"], str):
-                        raise TypeError
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
-            return place, manifest
-    return None
+    place = find_public(folder)
+    if place is None:
+        return None
+    path = place / "manifest.json"
+    try:
+        manifest = read_manifest(read_json(path.read_bytes()))
+        if manifest.data is None:
+            raise ValueError("a written release has data")
+    except (OSError, ValueError, ManifestError) as fault:
+        why = f" ({fault})" if isinstance(fault, ManifestError) else ""
+        raise InputError(f"{path} is not the manifest of a release{why}; run `shoal verify` on its folder") from None
+    return place, manifest
 
 
 def read_internal(path: Path) -> dict[str, Any]:

@@ -30,8 +30,9 @@ from shoal.linking.ledger.records import (
 )
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
+from shoal.release.published import read_options
 from shoal.release.release import PUBLIC, find_release
-from shoal.sources.base import Source, SourceOptions
+from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify
 
@@ -77,9 +78,11 @@ def enter(
     """Enter a release; one that was *added* exists already and is not refused."""
     packed = Packed.of(release.folder)
     cost = read_form(release.manifest).cost
-    sensitive = [name for name, entry in release.manifest["attributes"].items() if entry["role"] == "sensitive"]
+    sensitive = release.manifest.names("sensitive")
     draft = {
-        **{name: release.manifest[name] for name in ("method", "guarantees", "rows")},
+        "method": release.manifest.method,
+        "guarantees": [one.model_dump(exclude_unset=True) for one in release.manifest.guarantees],
+        "rows": release.manifest.rows,
         "sensitive": sensitive,
         "recipient": options.recipient,
         "folder": os.fsencode(destination.absolute()).decode("utf-8", "replace"),
@@ -208,9 +211,7 @@ def add(
         raise InputError(f"there is no release {folder}")
     check_ledger(options, folder)
     release = read_release(NEW, folder, Terms() if policy is None else Terms.of(Policy.load(policy)))
-    tokens = release.manifest.get("missing", {}).get("tokens", [""])
-    reading = SourceOptions(missing=tokens, **release.manifest.get("reading", {}))
-    people = None if source is None else open_source(source, reading)
+    people = None if source is None else open_source(source, read_options(release.manifest))
     verification = verify(release.folder, source=people, progress=progress)
     if not verification.verified:
         raise VerificationError("the release was not entered: " + "; ".join(verification.objections))

@@ -383,8 +383,8 @@ class Agreed(Classes):
 
     def promises(self) -> list[str]:
         """Return what the plan promises of this release, and of several."""
-        (promise,) = self.manifest["guarantees"]
-        linked = _LINKED_VALUES if promise["model"] == L_DIVERSITY else _LINKED_OTHERS
+        (promise,) = self.manifest.guarantees
+        linked = _LINKED_VALUES if promise.model == L_DIVERSITY else _LINKED_OTHERS
         return [*self.promise_lines(), "", _WAIT, "", _LINKED + linked, "", _OTHER_PLANS]
 
     @property
@@ -393,10 +393,12 @@ class Agreed(Classes):
 
     def own_section(self) -> Section:
         """Return what the class column and the plan are."""
-        agreed = self.manifest["agreed"]
+        agreed = self.manifest.agreed
+        if agreed is None:
+            raise TypeError("a release by a plan names it")
         plan = (
             "Several data owners publish by one plan, which an agency made before anybody looked at these data. It is "
-            f"in `{agreed['file']}` and has {agreed['classes']:,} classes; its digest is `{agreed['digest']}`."
+            f"in `{agreed.file}` and has {agreed.classes:,} classes; its digest is `{agreed.digest}`."
         )
         return Section("classes", "Classes", [plan, "", _MEANING])
 
