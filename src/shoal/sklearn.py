@@ -18,7 +18,7 @@ from shoal.core.arrays import IntArray
 from shoal.core.errors import PolicyError, UsageError
 from shoal.policy.policy import Policy
 from shoal.release.covers import Covers, read_covers
-from shoal.release.published import PublishedRelease, read_column
+from shoal.release.published import PublishedRelease, factor, read_column
 from shoal.release.received import ReceivedRelease
 from shoal.sources.frames import as_table, like
 
@@ -180,7 +180,5 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _find_codes(covers: Covers, values: pa.ChunkedArray) -> IntArray:
     """Return (n,) the code of each value among what the labels tell apart."""
-    coded = values.combine_chunks().dictionary_encode()
-    codes: IntArray = np.append(covers.places(coded.dictionary), covers.missing).astype(np.int64)
-    found: IntArray = codes[coded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
-    return found
+    codes, known = factor(values)
+    return np.append(covers.places(known), covers.missing).astype(np.int64)[codes]

@@ -98,11 +98,11 @@ def as_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
         attributes = {
             name: {"role": ROLES[name]["role"], "kind": kinds.get(name, "category")} for name in rows.column_names
         }
-        manifest = {
+        manifest = releases.DEFAULTS | {
             "method": "plain",
             "parts": [rows.column_names],
             "attributes": attributes,
-            "data": {"file": "data.parquet"},
+            "data": {"file": "data.parquet", "format": "parquet", "sha256": "0" * 64},
         }
         pq.write_table(rows, folder / "data.parquet")
         (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")

@@ -241,7 +241,7 @@ def test_spoiled_plans_are_refused(made: dict[str, list[Path]], tmp_path: Path) 
     refused(lambda public: shutil.copy(made["hilbert"][0] / "public" / "plan.json", public), "not the file")
     refused(manifest(digest="0" * 64), "another digest")
     refused(manifest(sha256="0" * 64), "not the file")
-    refused(manifest(agreed=5), "does not name a plan")
+    refused(manifest(agreed=5), "not the manifest of a release")
     for text in ("0", "100000", "-1", "one", "1.5", "9" * 30, ""):
         refused(classes(text), "classes that its plan does not have")
 

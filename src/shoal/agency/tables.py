@@ -28,6 +28,7 @@ from shoal.core.documents import load_with_lines, read_json, read_text
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
 from shoal.core.kernels import pack
 from shoal.core.progress import Progress
+from shoal.linking.kernels import Histograms
 from shoal.manifest import read_manifest
 from shoal.models.base import ClassHistograms, Whole
 from shoal.release.forms.agreed import AgreedPlan, make_model, read_plan
@@ -211,14 +212,6 @@ class ClassCounts:
         keys, mine, theirs = np.intersect1d(self.keys, other.keys, assume_unique=True, return_indices=True)
         return ClassCounts(keys, np.minimum(self.counts[mine], other.counts[theirs]))
 
-    def tabulate(self, first: int, end: int, n_values: int) -> IntArray:
-        """Return (end - first, n_values) the counts of some classes."""
-        some = slice(*np.searchsorted(self.keys, np.array([first, end], dtype=np.uint64) << HALF))
-        table = np.zeros((end - first, n_values), dtype=np.int64)
-        owner, value = self.keys[some] >> HALF, self.keys[some] & LOW
-        table[owner.astype(np.int64) - first, value.astype(np.int64)] = self.counts[some]
-        return table
-
     def fewest_values(self, n_classes: int) -> int:
         """Return how many values the class has that has fewest."""
         return int(np.bincount((self.keys >> HALF).astype(np.int64), minlength=n_classes).min())
@@ -235,11 +228,12 @@ def check_counts(counts: ClassCounts, plan: AgreedPlan, rows: int, claimed: floa
     total = int(counts.counts.sum())
     if total != rows:
         raise InputError(f"the counts sum to {total:,} and manifest.rows is {rows:,}; register the release as it is")
-    model, kept, achieved = make_model(plan), 0, []
-    whole = Whole.of(np.bincount((counts.keys & LOW).astype(np.int64), counts.counts, len(plan.sensitive_values)))
-    step = max(1, _CELLS // len(plan.sensitive_values))
+    model, kept, achieved, n_values = make_model(plan), 0, [], len(plan.sensitive_values)
+    value, numbers = (counts.keys & LOW).astype(np.int64), np.arange(plan.classes + 1, dtype=np.uint64)
+    sparse = Histograms(np.searchsorted(counts.keys, numbers << HALF), value, counts.counts)
+    whole, step = Whole.of(np.bincount(value, counts.counts, n_values)), max(1, _CELLS // n_values)
     for first in range(0, plan.classes, step):
-        table = counts.tabulate(first, min(first + step, plan.classes), len(plan.sensitive_values))
+        table = sparse.rows(np.arange(first, min(first + step, plan.classes)), n_values)
         classes, named = ClassHistograms.of(table), plan.values[first : first + step]
         kept += int((model.holds(classes, whole) & np.take_along_axis(table, named, axis=1).all(axis=1)).sum())
         achieved.append(model.reach(classes, whole).min())

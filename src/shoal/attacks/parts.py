@@ -19,7 +19,7 @@ from shoal.linking.linkable import Candidates, Linkable, read_agreed_classes
 from shoal.linking.space import Space
 from shoal.manifest import Attribute
 from shoal.release.covers import LabelColumn, read_numbers
-from shoal.release.published import PublishedRelease, encode_column
+from shoal.release.published import PublishedRelease, encode_column, read_column
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import number_rows
 
@@ -93,12 +93,18 @@ def read_parts(
     Of a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row. A published number of an
     attribute in *reach* stands for all that are less than so far from it.
     """
-    columns = [_columns(table, attributes, reach or {}) for table, _ in contents]
+    quasi = {name: attribute for name, attribute in attributes.items() if attribute.role == "quasi"}
+    columns = [
+        [read_column(table.column(name), quasi[name], "the release") for name in table.column_names if name in quasi]
+        for table, _ in contents
+    ]
+    near = reach or {}
+    columns = [[(_around(one, near[one.name]) if one.name in near else one, at) for one, at in own] for own in columns]
     linkables, numbers = [], []
     for (table, _), own in zip(contents, columns, strict=True):
-        number, first = number_rows([codes for *_, codes in own], table.num_rows)
-        labels = np.array([codes[first] for *_, codes in own], dtype=np.int32).reshape(-1, len(first)).T
-        linkables.append(_boxes([column for column, *_ in own], labels))
+        number, first = number_rows([codes for _, codes in own], table.num_rows)
+        labels = np.array([codes[first] for _, codes in own], dtype=np.int32).reshape(-1, len(first)).T
+        linkables.append(_boxes([column for column, _ in own], labels))
         numbers.append(number)
     if agreed is not None:
         plan = replace(_boxes(agreed[0].columns, agreed[0].labels), agreement=agreed[0].agreement)
@@ -118,19 +124,6 @@ def read_agreed_boxes(release: PublishedRelease, table: pa.Table) -> tuple[Linka
     agreed = release.read_plan()
     boxes = read_agreed_classes(release.name, table, release.manifest, agreed, agreed.quasi, agreed.sensitive)
     return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
-
-
-def _columns(
-    table: pa.Table, attributes: Mapping[str, Attribute], reach: Mapping[str, float]
-) -> list[tuple[LabelColumn, list[str | None], CodeArray]]:
-    """Return the quasi attributes of a part, their texts, and which of these each distinct row has."""
-    columns = []
-    for name in table.column_names:
-        if name in attributes and attributes[name].role == "quasi":
-            codes, values = encode_column(table.column(name))
-            labels = LabelColumn.of(attributes[name], values, "the release")
-            columns.append((_around(labels, reach[name]) if name in reach else labels, values, codes))
-    return columns
 
 
 def _around(column: LabelColumn, reach: float) -> LabelColumn:
@@ -186,13 +179,13 @@ def _labels(space: Space, name: str, columns: Sequence[Sequence[Any]], linkables
     a = space.attributes.index(name)
     found = ((part, side) for part, own in enumerate(columns) for side, each in enumerate(own) if each[0].name == name)
     part, side = next(found)
-    column, values, _ = columns[part][side]
+    column, _ = columns[part][side]
     n_labels = len(column.labels)
     low, high, _ = space.covers[a].hulls()
     gaps = np.full(n_labels, -1, dtype=np.int64)
     gaps[linkables[part].labels[:, side]] = space.releases[part].uneven[:, a]
     return Labels(
-        {text: place for place, text in enumerate(values)},
+        {text: place for place, text in enumerate(column.labels)},
         low[:n_labels].astype(np.int64),
         high[:n_labels].astype(np.int64),
         gaps,

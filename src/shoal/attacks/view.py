@@ -33,7 +33,7 @@ from shoal.plan.reader import find_specific
 from shoal.policy.policy import Policy
 from shoal.release.covers import read_numbers
 from shoal.release.forms.base import Form
-from shoal.release.published import PublishedRelease, encode_column
+from shoal.release.published import PublishedRelease, encode_column, factor
 from shoal.release.release import Release
 from shoal.release.sliced.table import SlicedTable, column_codes, number_rows
 from shoal.taxonomies.fitting import default_builder
@@ -200,12 +200,9 @@ class ReleaseView:
                     codes[:, place] = UNKNOWN
                     continue
                 raise InputError(f"{stated} has no column {name!r}, which the release knows as quasi-identifying")
-            whole = table.column(name).combine_chunks()
-            if not pa.types.is_dictionary(whole.type):
-                whole = whole.dictionary_encode()
-            index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
+            index, known = factor(table.column(name))
             cover = self.space.covers[place]
-            values = self.treatments.apply(name, whole.dictionary, _range_of(self, place))
+            values = self.treatments.apply(name, known, _range_of(self, place))
             codes[:, place] = np.append(self.space.codes(place, values), np.int32(cover.missing))[index]
             if cover.kind in ("number", "date"):
                 read = read_numbers(values, cover.kind, cover.format)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
@@ -39,7 +39,6 @@ class PublishedTable:
     """What checks see of a published table."""
 
     form: Form
-    roles: Mapping[str, str]  # of the published columns, in their order
     models: tuple[PrivacyModel, ...]  # that are promised
     rows: RowCounts  # what was counted over the published rows
     publication: Publication | None = None  # with its policy and source; None: no run is under way
@@ -58,14 +57,13 @@ class PublishedTable:
         given: tuple[Policy, Source] | None = None,
     ) -> PublishedTable:
         """Put together what is known of a release, or of a table that has a manifest's entries on its columns."""
-        roles = {name: attribute.role for name, attribute in form.manifest.attributes.items()}
         if publication is not None:
             given = publication.policy, publication.source
-        return cls(form, roles, models, rows, publication, marginals, given)
+        return cls(form, models, rows, publication, marginals, given)
 
     def names(self, role: str) -> tuple[str, ...]:
         """Return the published columns of one role."""
-        return tuple(name for name, own in self.roles.items() if own == role)
+        return tuple(self.form.manifest.names(role))
 
     @property
     def most(self) -> Fraction:

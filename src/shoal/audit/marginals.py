@@ -20,6 +20,7 @@ from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import ShoalError
 from shoal.manifest import Manifest
 from shoal.policy.policy import Policy
+from shoal.release import published
 from shoal.release.forms.base import Form
 from shoal.sources.base import Source
 from shoal.taxonomies.builders import TaxonomyBuilder
@@ -387,12 +388,9 @@ def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Manifest) -> M
 
 def factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
     """Return (n_rows,) codes of the rows, and the value of each; a null last if there is one."""
-    whole = column.combine_chunks()
-    if not pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_encode()
-    values = whole.dictionary
-    codes = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(values)), dtype=np.int32)
-    return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if whole.null_count else values
+    codes, values = published.factor(column)
+    missing = len(codes) > 0 and codes.max() == len(values)
+    return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if missing else values
 
 
 def _build_tree(declared: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:

@@ -88,27 +88,21 @@ class Promised:
     def _place_values(self, values: Sequence[str | None]) -> tuple[Taxonomy, IntArray]:
         """Return the tree, or the order, by which values are apart, and (n_values,) the leaf of each value."""
         one, distance = self.attribute, getattr(self.model, "distance", "equal")
-        leaves = [value for value in values if value is not None]
+        texts = [value for value in values if value is not None]
+        order: Sequence[str] | None = texts if distance == "equal" else one.order
+        if order is None and distance == "ordered" and one.kind in ("number", "date"):
+            order = [texts[place] for place in np.argsort(read_numbers(texts, one.kind, one.format))]
         if distance == "hierarchical" and one.taxonomy is not None:
             tree = from_nested(one.taxonomy)
         else:
-            order: Sequence[str] | None = one.order
-            if order is None and distance == "ordered" and one.kind in ("number", "date"):
-                order = [leaves[place] for place in np.argsort(read_numbers(leaves, one.kind, one.format))]
-            if order is None and distance != "equal":
-                raise InputError(
-                    f"whether {self.model.name} is kept cannot be checked: the manifest has no order or taxonomy for "
-                    f"{one.name!r}"
-                )
-            listed = list(leaves if order is None else order)
-            tree = from_levels(listed, [], Categories(pa.array(listed, pa.string())), declared=True)
+            tree = from_levels(order or (), [], Categories(pa.array(order or (), pa.string())), declared=True)
         tree = tree.with_missing() if None in values else tree
         place = {fold_text(text): leaf for leaf, text in reversed(list(enumerate(tree.leaf_labels)))}
         found = [tree.missing if value is None else place.get(fold_text(value)) for value in values]
         if None in found:
             raise InputError(
-                f"whether {self.model.name} is kept cannot be checked: values of {one.name!r} have no place in its "
-                "order or taxonomy"
+                f"whether {self.model.name} is kept cannot be checked: the manifest's order or taxonomy of "
+                f"{one.name!r} does not have all of its values"
             )
         return tree, np.array(found, dtype=np.int64)
 

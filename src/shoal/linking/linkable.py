@@ -15,7 +15,7 @@ from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.kernels import gather_entries
 from shoal.linking.kernels import Histograms
 from shoal.manifest import Attribute, Manifest
-from shoal.release.covers import Cover, LabelColumn
+from shoal.release.covers import ABSENT, Cover, LabelColumn
 from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan
 from shoal.release.published import encode_column, read_column
 from shoal.release.release import CLASS
@@ -76,7 +76,8 @@ class Linkable:
         if self.agreement is not None:
             number = int(self.agreement.owner[box])
             return {name: str(texts[number]) for name, texts in self.agreement.shown.items()}
-        return {column.name: column.labels[self.labels[box, place]] for place, column in enumerate(self.columns)}
+        labels = {column.name: column.labels[self.labels[box, place]] for place, column in enumerate(self.columns)}
+        return {name: ABSENT if label is None else label for name, label in labels.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,30 +159,26 @@ def read_slices(name: str, table: SlicedTable, manifest: Manifest, known: Collec
     """Return a sliced or bucketized release: what the buckets leave whose every part has the person's values."""
     own = next(place for place, part in enumerate(table.parts) if sensitive in part.names)
     parts = [table.parts[own], *(part for place, part in enumerate(table.parts) if place != own)]
-    columns: dict[str, LabelColumn] = {}
-    numbers: dict[str, dict[str | None, int]] = {}
-    for attribute in table.names:
-        if attribute in known:
-            values = list(
-                dict.fromkeys(
-                    value
-                    for part in parts
-                    if attribute in part.names
-                    for value in encode_column(part.distinct.column(attribute))[1]
-                )
-            )
-            columns[attribute] = LabelColumn.of(manifest.attributes[attribute], values, name)
-            numbers[attribute] = {value: number for number, value in enumerate(values)}
-    names = list(columns)
+    names = [name for name in table.names if name in known]
+    columns, labels_of = [], [np.full((part.n_codes, len(names)), -1, dtype=np.int32) for part in parts]
+    for place, attribute in enumerate(names):
+        holders = [number for number, part in enumerate(parts) if attribute in part.names]
+        whole = pa.chunked_array([c for n in holders for c in parts[n].distinct.column(attribute).chunks])
+        column, codes = read_column(whole, manifest.attributes[attribute], name)
+        columns.append(column)
+        for number, part_codes in zip(
+            holders, np.split(codes, np.cumsum([parts[n].n_codes for n in holders])), strict=False
+        ):
+            labels_of[number][:, place] = part_codes
     text, texts = encode_column(parts[0].distinct.column(sensitive))
     candidates = Candidates.of(texts, manifest.attributes[sensitive].labels, name)
-    bucket, labels, records, group = _groups(table, parts[0], names, numbers)
+    bucket, labels, records, group = _groups(table, parts[0], labels_of[0])
     counts = candidates.count(group, text[parts[0].codes], len(bucket))
     row = np.arange(len(bucket))
-    for part in parts[1:]:
+    for part, codes in zip(parts[1:], labels_of[1:], strict=True):
         if not set(part.names) & set(names):
             continue
-        there, theirs, many, _ = _groups(table, part, names, numbers)
+        there, theirs, many, _ = _groups(table, part, codes)
         start = np.searchsorted(there, np.arange(table.n_buckets + 1)).astype(np.int64)
         if np.diff(start)[bucket].sum() > MOST_BOXES:
             raise UsageError(f"{name}: its parts can be combined in too many ways; link it for one --target")
@@ -194,7 +191,7 @@ def read_slices(name: str, table: SlicedTable, manifest: Manifest, known: Collec
     box, first = number_rows(list((labels + 1).T), len(labels))
     return Linkable(
         name=name,
-        columns=tuple(columns.values()),
+        columns=tuple(columns),
         labels=labels[first],
         histograms=counts.merge(row, box, len(first), len(candidates.values)),
         records=np.bincount(box, weights=records, minlength=len(first)).astype(np.int64),
@@ -205,19 +202,12 @@ def read_slices(name: str, table: SlicedTable, manifest: Manifest, known: Collec
     )
 
 
-def _groups(
-    table: SlicedTable, part: SlicedPart, names: Sequence[str], numbers: Mapping[str, Mapping[str | None, int]]
-) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
+def _groups(table: SlicedTable, part: SlicedPart, labels: CodeArray) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
     """Return the combinations of a part's quasi values in each bucket, bucket by bucket.
 
     They are given as the bucket, the labels (-1 for attributes of other parts) and the number of entries; last comes
-    the combination of each row.
+    the combination of each row. *labels* are those of the part's distinct rows.
     """
-    labels = np.full((part.n_codes, len(names)), -1, dtype=np.int32)
-    for place, name in enumerate(names):
-        if name in part.names:
-            codes, values = encode_column(part.distinct.column(name))
-            labels[:, place] = np.array([numbers[name][value] for value in values], dtype=np.int32)[codes]
     combination, example = number_rows(list((labels + 1).T), part.n_codes)
     group, first = number_rows([table.bucket, combination[part.codes]], table.n_rows)
     bucket = table.bucket[first].astype(np.int64)

@@ -15,7 +15,7 @@ from shoal.core.errors import InputError, ShoalError, UsageError
 from shoal.linking import linkable
 from shoal.manifest import Basket, Manifest, read_entry
 from shoal.policy.policy import Policy
-from shoal.release.covers import ABSENT, Cover, LabelColumn, cover_itself
+from shoal.release.covers import Cover, LabelColumn, cover_itself
 from shoal.release.forms.base import read_form
 from shoal.release.published import PublishedRelease, encode_column, read_columns
 from shoal.release.release import CLASS, Release
@@ -159,8 +159,7 @@ def _column(name: str, texts: Sequence[str | None], builder: TaxonomyBuilder | N
     prefixes = any("prefixes" in cover for cover in covers)
     kind = "prefix" if prefixes else "category" if tree is None else tree.scale.kind
     reading = {} if tree is None else tree.scale.reading()
-    labels = tuple(ABSENT if text is None else text for text in texts)
-    return LabelColumn(name, kind, labels, tuple(covers), reading.get("format"), reading.get("length"))
+    return LabelColumn(name, kind, tuple(texts), tuple(covers), reading.get("format"), reading.get("length"))
 
 
 def _cover(text: str | None, nodes: dict[str, Cover], builder: TaxonomyBuilder | None) -> Cover:

@@ -19,7 +19,7 @@ from shoal.linking import kernels
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Lookup
 from shoal.linking.linkable import Linkable
 from shoal.release.covers import ABSENT, Covers, LabelColumn, read_covers
-from shoal.release.published import read_columns
+from shoal.release.published import factor, read_columns
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import free_label
@@ -195,11 +195,8 @@ class Space:
         table = read_columns(source, names)
         columns = []
         for place, name in enumerate(names):
-            whole = table.column(name).combine_chunks()
-            if not pa.types.is_dictionary(whole.type):
-                whole = whole.dictionary_encode()
-            code_of = np.append(self.codes(place, whole.dictionary), np.int32(self.covers[place].missing))
-            columns.append(code_of[np.asarray(whole.indices.fill_null(len(whole.dictionary)))])
+            codes, values = factor(table.column(name))
+            columns.append(np.append(self.codes(place, values), np.int32(self.covers[place].missing))[codes])
         people, first = number_rows(columns, table.num_rows)
         low = np.stack([codes[first] for codes in columns], axis=1)
         return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people

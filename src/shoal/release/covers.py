@@ -34,7 +34,7 @@ class LabelColumn:
 
     name: str
     kind: str
-    labels: tuple[str, ...]  # (n_labels,)
+    labels: tuple[str | None, ...]  # (n_labels,) None for a missing value
     covers: tuple[Cover, ...]  # (n_labels,)
     format: str | None = None
     length: int | None = None
@@ -52,8 +52,7 @@ class LabelColumn:
             )
         else:
             covers = [declared[str(value)] for value in values]
-        shown = tuple(ABSENT if value is None else value for value in values)
-        return cls(attribute.name, attribute.kind, shown, tuple(covers), attribute.format, attribute.length)
+        return cls(attribute.name, attribute.kind, tuple(values), tuple(covers), attribute.format, attribute.length)
 
     @property
     def spans(self) -> FloatArray:

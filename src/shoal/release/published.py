@@ -133,14 +133,19 @@ def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
     return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
 
 
-def encode_column(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, list[str | None]]:
-    """Return (n,) the code of each value, and the values as texts; None, the last, for missing ones."""
+def factor(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, pa.Array]:
+    """Return (n,) the place of each value among the distinct ones, past the last if it is missing, and these."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_dictionary(whole.type):
         whole = whole.dictionary_encode()
-    values: list[str | None] = pc.cast(whole.dictionary, pa.string()).to_pylist()
-    codes = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(values)), dtype=np.int32)
-    return codes, [*values, None] if whole.null_count else values
+    return np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)), np.int32), whole.dictionary
+
+
+def encode_column(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, list[str | None]]:
+    """Return (n,) the code of each value, and the values as texts; None, the last, for missing ones."""
+    codes, values = factor(column)
+    texts: list[str | None] = pc.cast(values, pa.string()).to_pylist()
+    return codes, [*texts, None] if len(codes) and codes.max() == len(texts) else texts
 
 
 def read_column(column: pa.ChunkedArray | pa.Array, attribute: Attribute, where: str) -> tuple[LabelColumn, CodeArray]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from shoal.core.arrays import BoolArray
     from shoal.core.results import Finding
     from shoal.release.forms.base import Form
+    from shoal.release.sliced.estimating import SlicedData
     from shoal.release.sliced.query import Estimate, Query
     from shoal.release.sliced.table import SlicedTable
     from shoal.utility.base import Utility
@@ -104,17 +105,18 @@ class Release:
         """
         return str(show("report", self, audience))
 
+    def _read_sliced(self) -> SlicedData:
+        from shoal.release.sliced.estimating import read_sliced
+
+        return read_sliced(self)
+
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
-        from shoal.release.sliced.table import two_tables
-
-        return two_tables(self.slices(), self.form.manifest.names("sensitive"))
+        return self._read_sliced().split()
 
     def slices(self) -> SlicedTable:
         """Return the buckets and parts of a sliced release."""
-        from shoal.release.sliced.estimating import read_sliced
-
-        return read_sliced(self).table
+        return self._read_sliced().table
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
         """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
@@ -122,10 +124,9 @@ class Release:
         It is of the kind of ``data``, a pyarrow table if the release was written. *rng* is a generator or a seed;
         without it chance comes from the operating system.
         """
-        from shoal.release.sliced.estimating import read_sliced
         from shoal.sources.frames import like
 
-        return like(self.data, read_sliced(self).sample_table(rng))
+        return like(self.data, self._read_sliced().sample_table(rng))
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
         """Answer a query from the buckets of a sliced release, with its expected error.
@@ -133,16 +134,13 @@ class Release:
         A query with `by` gives a table of the groups with the columns ``value`` and ``error``. For many questions,
         read the release once: ``shoal.read_sliced(release)``.
         """
-        from shoal.release.sliced.estimating import read_sliced
-
-        return read_sliced(self).estimate(query)
+        return self._read_sliced().estimate(query)
 
     def multisets(self) -> Any:
         """Return a sliced release with each quasi attribute's values as the multiset of its bucket."""
-        from shoal.release.sliced.estimating import read_sliced
         from shoal.sources.frames import like
 
-        return like(self.data, read_sliced(self).multisets())
+        return like(self.data, self._read_sliced().multisets())
 
     def __repr__(self) -> str:
         """Return what it is in one line; what it holds is not stated."""

@@ -261,6 +261,10 @@ class SlicedData:
         """Link the parts at random within their buckets: one of the tables that the original may be."""
         return tables.sample_linking(self.table, np.random.default_rng(rng))
 
+    def split(self) -> tuple[pa.Table, pa.Table]:
+        """Return two tables: quasi values by bucket, and counts of sensitive values by bucket."""
+        return tables.two_tables(self.table, self.manifest.names("sensitive"))
+
     def multisets(self) -> pa.Table:
         """Return the rows with each quasi attribute's values as the multiset of its bucket."""
         return tables.multisets(self.table, self.manifest.names("sensitive", "insensitive"))

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError, did_you_mean
 from shoal.manifest import Attribute
-from shoal.release.covers import Cover
+from shoal.release.covers import Cover, read_numbers
 from shoal.release.sliced.table import SlicedPart, SlicedTable, column_codes, number_rows
-from shoal.taxonomies.parse import days, decimal_numbers, texts
+from shoal.taxonomies.parse import decimal_numbers, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +182,8 @@ class _Condition:
     def meets(self, values: pa.Array) -> BoolArray:
         """Return (n_values,) whether each value meets the condition."""
         if self.ends is not None:
-            numbers, valid = days(values, self.form) if self.dated else decimal_numbers(values)
-            return np.asarray(valid & (numbers >= self.ends[0]) & (numbers < self.ends[1]))
+            numbers = read_numbers(values, "date" if self.dated else "number", self.form)
+            return np.asarray((numbers >= self.ends[0]) & (numbers < self.ends[1]))
         found = np.zeros(len(values), dtype=np.bool_)
         for value in self.values:
             found |= self._equals(values, value)
@@ -195,8 +195,8 @@ class _Condition:
         number = _number(value)
         day = _place(value, self.form) if self.dated or isinstance(value, datetime.date) else None
         if number is not None or day is not None:
-            numbers, valid = decimal_numbers(values) if day is None else days(values, self.form)
-            return np.asarray(valid & (numbers == (number if day is None else day)))
+            numbers = read_numbers(values, "number" if day is None else "date", self.form)
+            return np.asarray(numbers == (number if day is None else day))
         same = pc.equal(texts(values), texts(pa.array([value]))[0])
         return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
 
@@ -262,5 +262,5 @@ def _place(value: Any, form: str | None, *, dated: bool = True) -> float | None:
     """Return a date, or a text that is one, as days since 1970, or the number that a text reads as; None if none is."""
     is_date = isinstance(value, datetime.date)
     text = pa.array([value.isoformat() if is_date else str(value)])
-    numbers, valid = days(text, None if is_date else form) if dated else decimal_numbers(text)
-    return float(numbers[0]) if valid[0] else None
+    number = float(read_numbers(text, "date" if dated else "number", None if is_date else form)[0])
+    return None if math.isnan(number) else number
