@@ -440,7 +440,7 @@ def describe_plain(attributes: Mapping[str, Mapping[str, Any]]) -> Manifest:
     )
 
 
-def pack_labels(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def pack_labels(manifest: Mapping[str, Any]) -> dict[str, object]:
     """Return the manifest as it is written: values that many labels of a column list are listed once, in ``values``.
 
     A label then has the places there of its first value and of the one after its last, and so on for every run of

@@ -231,7 +231,7 @@ def find_bearing(folder: Path) -> Bearing:
     return lambda each: None if each.about in quasi else kinds[each.attack].bears_on
 
 
-def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list[dict[str, Any]]:
+def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list[dict[str, object]]:
     """Return the results of the attacks that were tried, as the decision record reads them."""
     kinds = discover("shoal.attacks", Attack)
     return [

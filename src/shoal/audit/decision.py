@@ -93,7 +93,7 @@ class Risk(Figures):
         average = "" if self.average is None else f" (average {percent(self.average)})"
         return f"{percent(self.value)}{average}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it, with the question and the figure as pages show them."""
         return {"title": self.title, "figure": self.figure, **Figures.as_dict(self)}
 

@@ -62,7 +62,7 @@ class ChangedNumbers:
                 self.rows.add(batch.select([*self.names, ROW]))
             yield batch
 
-    def measure(self, source: Source) -> dict[str, Any] | None:
+    def measure(self, source: Source) -> dict[str, object] | None:
         """Compare with the rows of the *source* as they were before techniques; None if no number was changed."""
         if not self.rows.n_rows:
             return None
@@ -116,7 +116,7 @@ def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.
     return found
 
 
-def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.random.Generator) -> dict[str, Any]:
+def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.random.Generator) -> dict[str, object]:
     """Return how often the published record nearest to the given numbers of a record is its own, or the second is.
 
     *numbers* are the given and the published ones of each column. Distance-based record linkage as in the paper above:

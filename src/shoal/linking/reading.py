@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -86,7 +86,7 @@ def read_linkables(
 
 def _refuse_unlike_baskets(releases: Sequence[PublishedRelease], names: set[str]) -> None:
     """Raise if an attribute that is looked at stands for other items of a basket in one release than in another."""
-    meaning: dict[str, Any] = {}
+    meaning: dict[str, object] = {}
     for each in releases:
         for basket, entry in each.manifest.items.items():
             stated = read_entry(Basket, entry, f"{each.name}: items.{basket}")

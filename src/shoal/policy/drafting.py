@@ -60,12 +60,12 @@ class DraftColumn:
     look: Look | None = None  # what its values look like, if that names people
 
     @property
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> dict[str, object]:
         """The policy's entry."""
         parts = {"role": self.role, "taxonomy": self.taxonomy, "description": self.description}
         return {key: value for key, value in parts.items() if value is not None}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {
             "name": self.name,
@@ -88,7 +88,7 @@ class Draft:
     rows: int
     columns: tuple[DraftColumn, ...]
     questions: tuple[str, ...]  # about the table as a whole
-    policy: dict[str, Any]
+    policy: dict[str, object]
     text: str
 
     def names(self, role: WrittenRole) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class Draft:
         """Questions left open, about columns and the table."""
         return len(self.questions) + sum(len(column.questions) for column in self.columns)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return everything as JSON can hold it."""
         return {
             "source": self.source,
@@ -171,7 +171,7 @@ def draft_from_profiles(
     diverse = diverse if one_each else by_people
     models = [ask_k_anonymity(people[0].n_distinct if people else profiles[0].n_rows), *diverse]
     reading = chosen.model_dump(exclude_defaults=True)
-    policy: dict[str, Any] = {
+    policy: dict[str, object] = {
         "attributes": {column.name: column.entry for column in columns},
         "privacy": [dict(model.choice) for model in models if model.choice is not None],
         "method": {"auto": {}},
@@ -335,7 +335,7 @@ def _text(
     profiles: tuple[ColumnProfile, ...],
     columns: tuple[DraftColumn, ...],
     models: Sequence[guessing.Guess[guessing.Options | None]],
-    policy: dict[str, Any],
+    policy: dict[str, object],
     asked: tuple[str, ...],
 ) -> str:
     lines = [

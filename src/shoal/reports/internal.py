@@ -63,7 +63,7 @@ _QUESTIONS = {
 }
 _VERDICTS = {True: Markup('<span class="good">holds</span>'), False: Markup('<span class="bad">fails</span>')}
 
-Content = dict[str, Any]  # what the page tells: figures, sentences, and rows of tables
+Content = dict[str, object]  # what the page tells: figures, sentences, and rows of tables
 Document = Mapping[str, Any]  # a manifest, its evidence, or what attacks found
 
 

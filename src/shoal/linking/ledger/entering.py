@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError, VerificationError, did_you_mean
 from shoal.core.progress import Progress
@@ -143,7 +142,7 @@ def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
 
 def _evidence(
     entry: Entry, limits: Limits, linked: list[AttributeLinkage], earlier: list[Entry], spending: Spending
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what the evidence says of the ledger."""
     numbered = [
         replace(one, evaluations=tuple(each.renumber(entry.number) for each in one.evaluations)) for one in linked

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -93,7 +92,7 @@ class AttributeLinkage:
         """The least that any set leaves to anybody."""
         return min((each.l for each in self.evaluations if each.l is not None), default=None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         return {
             "sensitive": self.sensitive,
@@ -410,7 +409,7 @@ class _JointClasses(_OneAttribute):
 
 def _find_other_groups(releases: Sequence[Held]) -> set[int]:
     """Return the releases that have the items of a column in other groups than the first one that has it."""
-    groups: dict[str, Any] = {}
+    groups: dict[str, object] = {}
     return {
         each.number
         for each in releases

@@ -84,7 +84,7 @@ class Promise:
         """The name of the number: l or k."""
         return PARAMETERS[self.model]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return it as it stands in a plan file."""
         return {"model": self.model, self.parameter: self.least}
 

@@ -203,7 +203,7 @@ class GeneralizedPublication(ClassPublication):
             return Hiding(self.plan.sizes, people=People(key, class_of[shown], person[cells], records[shown]))
         return Hiding(self.plan.sizes)
 
-    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+    def associations(self, most_work: float) -> list[dict[str, object]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
         return compare_pairs(problem, lambda: view_plan(problem, self._read()), most_work)

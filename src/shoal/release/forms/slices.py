@@ -250,7 +250,7 @@ class SlicedPublication(PlannedPublication):
                 found[name] = ColumnTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records)
         return found
 
-    def sensitive_shares(self) -> dict[str, Any]:
+    def sensitive_shares(self) -> dict[str, object]:
         """Return the share of the values of each sensitive attribute, in the whole and in buckets."""
         problem = self.encoding.problem
         return {
@@ -258,7 +258,7 @@ class SlicedPublication(PlannedPublication):
             for place, one in enumerate(problem.sensitive)
         }
 
-    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+    def associations(self, most_work: float) -> list[dict[str, object]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
         return compare_pairs(problem, lambda: SlicedRows.of(problem, self.plan), most_work)
