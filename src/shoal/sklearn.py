@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from shoal.anonymize import anonymize
 from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import PolicyError, UsageError
 from shoal.policy.policy import Policy
 from shoal.release.covers import Covers, read_covers
-from shoal.release.published import PublishedRelease, factor, read_column
+from shoal.release.published import PublishedRelease, read_column
 from shoal.release.received import ReceivedRelease
 from shoal.sources.frames import as_table, like
 
@@ -180,5 +181,5 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _find_codes(covers: Covers, values: pa.ChunkedArray) -> IntArray:
     """Return (n,) the code of each value among what the labels tell apart."""
-    codes, known = factor(values)
+    codes, known = split_values(values)
     return np.append(covers.places(known), covers.missing).astype(np.int64)[codes]

@@ -25,6 +25,7 @@ from shoal.attacks.parts import (
 )
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries, group_items
 from shoal.linking.space import Space
@@ -33,7 +34,7 @@ from shoal.plan.reader import find_specific
 from shoal.policy.policy import Policy
 from shoal.release.covers import read_numbers
 from shoal.release.forms.base import Form
-from shoal.release.published import PublishedRelease, encode_column, factor
+from shoal.release.published import PublishedRelease, encode_column
 from shoal.release.release import Release
 from shoal.release.sliced.table import SlicedTable, column_codes, number_rows
 from shoal.taxonomies.fitting import default_builder
@@ -200,7 +201,7 @@ class ReleaseView:
                     codes[:, place] = UNKNOWN
                     continue
                 raise InputError(f"{stated} has no column {name!r}, which the release knows as quasi-identifying")
-            index, known = factor(table.column(name))
+            index, known = split_values(table.column(name))
             cover = self.space.covers[place]
             values = self.treatments.apply(name, known, _range_of(self, place))
             codes[:, place] = np.append(self.space.codes(place, values), np.int32(cover.missing))[index]

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import ShoalError
 from shoal.manifest import Manifest
 from shoal.policy.policy import Policy
-from shoal.release import published
 from shoal.release.forms.base import Form
 from shoal.sources.base import Source
 from shoal.taxonomies.builders import TaxonomyBuilder
@@ -388,7 +388,7 @@ def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Manifest) -> M
 
 def factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
     """Return (n_rows,) codes of the rows, and the value of each; a null last if there is one."""
-    codes, values = published.factor(column)
+    codes, values = split_values(column)
     missing = len(codes) > 0 and codes.max() == len(values)
     return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if missing else values
 

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.core.dictionaries import fold_text, fold_texts
+from shoal.core.dictionaries import fold_text, fold_texts, split_values
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries
 from shoal.linking import kernels
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Lookup
 from shoal.linking.linkable import Linkable
 from shoal.release.covers import ABSENT, Covers, LabelColumn, read_covers
-from shoal.release.published import factor, read_columns
+from shoal.release.published import read_columns
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import free_label
@@ -195,7 +195,7 @@ class Space:
         table = read_columns(source, names)
         columns = []
         for place, name in enumerate(names):
-            codes, values = factor(table.column(name))
+            codes, values = split_values(table.column(name))
             columns.append(np.append(self.codes(place, values), np.int32(self.covers[place].missing))[codes])
         people, first = number_rows(columns, table.num_rows)
         low = np.stack([codes[first] for codes in columns], axis=1)

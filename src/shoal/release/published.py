@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from shoal.core.arrays import CodeArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import InputError, UsageError
 from shoal.manifest import Attribute, Manifest, ManifestError, read_manifest
 from shoal.release.covers import LabelColumn
@@ -133,17 +133,9 @@ def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
     return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
 
 
-def factor(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, pa.Array]:
-    """Return (n,) the place of each value among the distinct ones, past the last if it is missing, and these."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if not pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_encode()
-    return np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)), np.int32), whole.dictionary
-
-
 def encode_column(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, list[str | None]]:
     """Return (n,) the code of each value, and the values as texts; None, the last, for missing ones."""
-    codes, values = factor(column)
+    codes, values = split_values(column)
     texts: list[str | None] = pc.cast(values, pa.string()).to_pylist()
     return codes, [*texts, None] if len(codes) and codes.max() == len(texts) else texts
 
