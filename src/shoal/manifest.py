@@ -133,6 +133,11 @@ class Attribute(StrictEntry):
         return self.labels is not None
 
     @property
+    def covers(self) -> dict[str, dict[str, Any]]:
+        """What each label covers; nothing if values are published as they are."""
+        return self.labels or {}
+
+    @property
     def may_keep_missing(self) -> bool:
         """Whether rows without a label are legal: a missing sensitive value that is kept has none."""
         return self.boxed and self.role == "sensitive"
@@ -336,6 +341,12 @@ def _check_lists(groups: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], 
     return groups
 
 
+def _check_named(techniques: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    if not all(isinstance(entry.get("technique"), str) for entry in techniques.values()):
+        raise ValueError("does not name the technique of a column")
+    return techniques
+
+
 class Manifest(StrictEntry):
     """What a release says of itself to whoever receives it."""
 
@@ -357,7 +368,7 @@ class Manifest(StrictEntry):
     report: FileDigest | None = None
     items: dict[str, Any] = {}  # column of baskets -> Basket
     agreed: AgreedFile | None = None
-    techniques: dict[str, dict[str, Any]] = {}  # of changed columns
+    techniques: Annotated[dict[str, dict[str, Any]], AfterValidator(_check_named)] = {}  # of changed columns
     sample: Sample | None = None
     about: About = About()
     reading: Reading | None = None  # of the source, where it was not read as it is
@@ -387,8 +398,49 @@ class Manifest(StrictEntry):
             raise ValueError("has parts and attributes that do not name the same columns")
         return self
 
+    @property
+    def file(self) -> str:
+        """The name of the published file."""
+        return "data.csv" if self.data is None else self.data.file
 
-def pack_labels(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def sha256(self) -> str | None:
+        """The SHA-256 of the published file, if there is one."""
+        return None if self.data is None else self.data.sha256
+
+    @property
+    def losses(self) -> Mapping[str, float]:
+        """What each attribute lost, as far as that is stated."""
+        return {} if self.utility is None else self.utility.losses
+
+    def names(self, *roles: str) -> list[str]:
+        """Return the attributes, of some roles or all."""
+        return [name for name, attribute in self.attributes.items() if not roles or attribute.role in roles]
+
+    def change_roles(self, roles: Mapping[str, str]) -> Manifest:
+        """Return the manifest with other roles of some attributes."""
+        changed = {name: self.attributes[name].model_copy(update={"role": role}) for name, role in roles.items()}
+        return self.model_copy(update={"attributes": {**self.attributes, **changed}})
+
+
+def read_manifest(document: Manifest | Mapping[str, Any]) -> Manifest:
+    """Return a manifest as it is written or held in memory, or raise a ManifestError that says what is wrong."""
+    if isinstance(document, Manifest):
+        return document
+    return read_entry(Manifest, unpack_labels(document), "the manifest")
+
+
+def describe_plain(attributes: Mapping[str, Mapping[str, Any]]) -> Manifest:
+    """Return the manifest of a table with these attributes that is published as it is, and promises nothing."""
+    nothing = {"shoal_version": "", "method_parameters": {}, "guarantees": [], "rows": 0, "withheld": 0}
+    missing = {"policy": "category", "tokens": [""], "dropped": 0}
+    return read_manifest(
+        {**nothing, "format": FORMAT, "method": "plain", "parts": [list(attributes)], "missing": missing}
+        | {"attributes": attributes}
+    )
+
+
+def pack_labels(manifest: Mapping[str, Any]) -> dict[str, object]:
     """Return the manifest as it is written: values that many labels of a column list are listed once, in ``values``.
 
     A label then has the places there of its first value and of the one after its last, and so on for every run of

@@ -14,14 +14,14 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from shoal.anonymize import anonymize
-from shoal.core.arrays import BoolArray, IntArray
+from shoal.core.arrays import IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import PolicyError, UsageError
-from shoal.manifest import Attribute
 from shoal.policy.policy import Policy
+from shoal.release.covers import Covers, read_covers
+from shoal.release.published import PublishedRelease, read_column
 from shoal.release.received import ReceivedRelease
-from shoal.release.sliced.table import read_published
 from shoal.sources.frames import as_table, like
-from shoal.verify.covers import Covers, read_covers
 
 _PAIRS = 1 << 24  # of rows and classes that are compared at a time
 
@@ -87,21 +87,21 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"column {changed[0]!r} has a technique or items, which new rows cannot have; leave it out"
             )
         release = self.release_ = anonymize(table, policy, out=self.out, seed=self.random_state)
-        form, file = release.form, release.data_file
-        if not (form.generalizes and form.whole_records and policy.names("quasi")):
-            method = release.manifest["method"]
+        found = PublishedRelease.open(release)
+        if not (found.form.generalizes and found.form.whole_records and policy.names("quasi")):
             raise UsageError(
-                f"the method {method} publishes no classes of generalized records; choose mondrian instead"
+                f"the method {found.manifest.method} publishes no classes of generalized records; choose mondrian "
+                "instead"
             )
-        rows = release.data if file is None else read_published(file, release.manifest)
-        self._learn_classes(ReceivedRelease(rows, release.manifest, release.verification), table.column_names)
+        received = ReceivedRelease(found.read_rows(), found.manifest, release.verification)
+        self._learn_classes(received, table.column_names)
         return self
 
     def transform(self, X: Any) -> Any:
         """Return each row as the narrowest class that covers it, as a frame if one was given."""
         check_is_fitted(self)
         given = self._read(X, reset=False)
-        codes = np.stack([_find_codes(covers, given[covers.attribute.name]) for covers in self._covers], axis=1)
+        codes = np.stack([_find_codes(covers, given[name]) for name, covers in self._covers.items()], axis=1)
         cells, cell = np.unique(codes, axis=0, return_inverse=True)  # cells: (n_cells, n_quasi)
         step = max(1, _PAIRS // self._classes.num_rows)
         found = [self._find_classes(cells[at : at + step]) for at in range(0, len(cells), step)]
@@ -138,15 +138,17 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn_classes(self, received: ReceivedRelease, given: Sequence[str]) -> None:
         """Keep what the classes show, narrowest first, and which values each of their labels covers."""
-        entries, rows = received.manifest["attributes"], received.rows
-        quasi = [name for name in rows.column_names if entries[name]["role"] == "quasi"]
-        self._covers = [read_covers(Attribute.model_construct(**{**entries[name], "name": name})) for name in quasi]
+        manifest, rows = received.manifest, received.rows
+        quasi = [name for name in rows.column_names if manifest.attributes[name].role == "quasi"]
         shown = rows.group_by(quasi).aggregate([]).sort_by([(name, "ascending") for name in quasi])
-        members = [_list_members(covers, shown[covers.attribute.name]) for covers in self._covers]
+        columns = [read_column(shown[name], manifest.attributes[name], "the release") for name in quasi]
+        covers = [read_covers(column) for column, _ in columns]
+        self._covers = dict(zip(quasi, covers, strict=True))
+        members = [one.members()[codes] for one, (_, codes) in zip(covers, columns, strict=True)]
         order = np.argsort(np.sum([one.mean(axis=1) for one in members], axis=0), kind="stable")
         self._members = [one[order] for one in members]
         self._classes = self._list_features(replace(received, rows=shown.take(pa.array(order))))
-        kept = [name for name in given if name in entries and entries[name]["role"] == "insensitive"]
+        kept = [name for name in given if name in manifest.names("insensitive")]
         self._features = [*self._classes.column_names, *(name for name in kept if name != self.target)]
         self.published_ = self._list_features(received)
         for name in [*self._features[self._classes.num_columns :], *({self.target} & {*rows.column_names})]:
@@ -155,13 +157,12 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _list_features(self, received: ReceivedRelease) -> pa.Table:
         """Return the quasi-identifiers of published rows: labels of categories, and the middle or ends of numbers."""
         columns = {}
-        for covers in self._covers:
-            name, kind = covers.attribute.name, covers.attribute.kind
-            if kind not in ("number", "date"):
+        for name, covers in self._covers.items():
+            if covers.kind not in ("number", "date"):
                 columns[name] = received.rows[name]
                 continue
             ends = [received.table[f"{name}_{end}"] for end in ("from", "below", "mid")]
-            if kind == "date":
+            if covers.kind == "date":
                 ends = [end.cast(pa.int32()).cast(pa.float64()) for end in ends]
             low, high, middle = ends
             if self.numbers == "bounds":
@@ -180,17 +181,5 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _find_codes(covers: Covers, values: pa.ChunkedArray) -> IntArray:
     """Return (n,) the code of each value among what the labels tell apart."""
-    coded = values.combine_chunks().dictionary_encode()
-    codes: IntArray = np.append(covers.places(coded.dictionary), covers.missing).astype(np.int64)
-    found: IntArray = codes[coded.indices.fill_null(len(codes) - 1).to_numpy(zero_copy_only=False)]
-    return found
-
-
-def _list_members(covers: Covers, shown: pa.ChunkedArray) -> BoolArray:
-    """Return (n_shown, n_codes) which values each of the labels covers."""
-    members = np.zeros((len(covers.labels), covers.width), dtype=np.bool_)
-    for label in range(len(covers.labels)):  # few labels, many rows
-        for piece in range(covers.start[label], covers.start[label + 1]):
-            members[label, covers.low[piece] : covers.high[piece]] = True
-    place = {text: number for number, text in enumerate(covers.labels)}
-    return members[[place[text] for text in shown.to_pylist()]]
+    codes, known = split_values(values)
+    return np.append(covers.places(known), covers.missing).astype(np.int64)[codes]

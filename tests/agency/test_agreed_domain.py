@@ -180,7 +180,7 @@ def test_other_readers_of_releases_open_it(tmp_path):
     apply_plan(path, pa.table({"age": [1, 2, 2], "illness": ["flu"] * 3}), tmp_path / "out")
     public, manifest = find_release(tmp_path / "out")
     assert public.name == "public"
-    assert manifest["agreed"]["classes"] == 2
+    assert manifest.agreed.classes == 2
 
 
 def test_one_record_short_is_short_though_everything_shows(tmp_path):

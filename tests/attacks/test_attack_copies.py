@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests import releases
 
 import shoal
 from shoal.attacks.base import NO_CONTROL, Refusal, Tally, Trials, verdict
@@ -63,7 +64,7 @@ def make_up(share: float, seed: int = 5) -> ReleaseView:
     labels = {f"from {begin}": {"from": begin, "below": begin + 2} for begin in range(20, 90, 2)}
     attributes = {name: {"role": entry["role"], "kind": "category"} for name, entry in ROLES.items()}
     attributes["age"] |= {"kind": "number", "labels": labels}
-    return ReleaseView.of(rows, {"method": "synthetic", "parts": [rows.column_names], "attributes": attributes})
+    return releases.view(rows, {"method": "synthetic", "parts": [rows.column_names], "attributes": attributes})
 
 
 def look_into(view: ReleaseView, control: pa.Table | None = CONTROL) -> Trials:
@@ -116,7 +117,7 @@ def look_into_copies(share: float, seed: int, *, near: bool) -> Trials:
     ]
     rows = pa.concat_tables([rows.slice(n), pa.table(columns, names=rows.column_names)])
     attributes = {name: {"role": "quasi", "kind": "category"} for name in rows.column_names}
-    view = ReleaseView.of(rows, {"method": "synthetic", "parts": [rows.column_names], "attributes": attributes})
+    view = releases.view(rows, {"method": "synthetic", "parts": [rows.column_names], "attributes": attributes})
     people, beside = (view.people(table, "people") for table in (source, control))
     return CopiesAttack().run(view, people, beside, np.random.default_rng(1))
 

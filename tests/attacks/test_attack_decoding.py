@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import releases
 
 import shoal
 from shoal.attacks.base import Refusal, Tally, Trials, verdict
@@ -51,7 +52,7 @@ def labelled(rows: dict[str, list[str]]) -> ReleaseView:
     table = as_table(rows)
     promise = {"model": "tau-l-diversity", "parameters": {"tau": 0.5, "l": 2}, "achieved": 0.5}
     manifest = {"method": "sweep", "parts": [["town", "ill"]], "attributes": attributes, "guarantees": [promise]}
-    return ReleaseView.of(table, manifest)
+    return releases.view(table, manifest)
 
 
 def test_a_label_stands_for_what_its_class_shows_most() -> None:
@@ -124,7 +125,7 @@ def test_guesses_are_judged_by_the_true_values_under_labels(defend: bool, tmp_pa
     labels = pq.read_table(tmp_path / "out" / "internal" / "labels.parquet")
     shown = Counter(zip(*(view.rows[name].to_pylist() for name in ("age", "town", "ill")), strict=True))
     control = Counter(people(1500, 2)["ill"].to_pylist())
-    below = {name: cover["values"] for name, cover in view.manifest["attributes"]["ill"]["labels"].items()}
+    below = {name: cover["values"] for name, cover in view.manifest.attributes["ill"].covers.items()}
     right = total = 0
     for row in labels.to_pylist():
         place = row["age"], row["town"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import Attack, Tally, Trials
 from shoal.attacks.membership import (
@@ -19,7 +20,7 @@ from shoal.attacks.membership import (
     decide,
 )
 from shoal.attacks.named_values import NamedValuesAttack
-from shoal.attacks.view import UNKNOWN, ReleaseView
+from shoal.attacks.view import UNKNOWN
 from shoal.core.errors import InputError, UsageError
 from shoal.core.registry import discover
 
@@ -32,7 +33,7 @@ def membership_attack(
     n_targets: int = 2000,
     rng: np.random.Generator | None = None,
 ) -> Trials:
-    attack, view = MembershipAttack(n_targets), ReleaseView.of(rows, manifest)
+    attack, view = MembershipAttack(n_targets), releases.view(rows, manifest)
     others = None if control is None else view.people(control, "the control table")
     return attack.run(view, view.people(source, "the source"), others, rng or np.random.default_rng(1))
 
@@ -119,7 +120,7 @@ def test_people_are_found_among_the_published_values() -> None:
     roles = {"age": "quasi", "sex": "quasi", "illness": "sensitive", "job": "insensitive"}
     attributes = {name: {"role": role, "kind": "category"} for name, role in roles.items()}
     manifest = {"method": "slicing", "parts": [["age", "sex", "illness"], ["job"]], "attributes": attributes}
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     part = view.parts[0]
     published = view.find_classes(part, view.people(rows.drop_columns("bucket"), "the rows"))
     people = pa.table({"sex": ["F", "M", "F", "F", "M"], "age": [99, 20, None, 40, 40]})
@@ -237,8 +238,8 @@ def test_values_are_counted_as_records_that_may_have_them() -> None:
     whole = {"method": "plain", "parts": [["age", "sex", "zip", "illness", "region"]], "attributes": attributes}
     source = source.append_column("region", pa.array(np.array(["North", "East", "South"])[np.arange(300) % 3]))
     published = source.set_column(source.column_names.index("region"), "region", regions)
-    in_buckets = ReleaseView.of(rows, manifest), source.drop_columns(["region"])
-    for view, table in (in_buckets, (ReleaseView.of(published, whole), source)):
+    in_buckets = releases.view(rows, manifest), source.drop_columns(["region"])
+    for view, table in (in_buckets, (releases.view(published, whole), source)):
         people = view.people(table, "the source")
         for place, counts in enumerate(count_values(view)):
             alone = np.full_like(people.codes, UNKNOWN)
@@ -257,7 +258,7 @@ def test_labels_that_list_the_values_that_occur_give_away_their_only_holders(dec
         "sex": {"role": "quasi", "kind": "category"},
     }
     manifest = {"method": "mondrian", "parts": [["code", "sex"]], "attributes": attributes}
-    view = ReleaseView.of(source.set_column(0, "code", pa.array(["any"] * 20)), manifest)
+    view = releases.view(source.set_column(0, "code", pa.array(["any"] * 20)), manifest)
     people, others = (view.people(table, "people") for table in (source, control))
     assert NamedValuesAttack().refuses(view) is None
     found = NamedValuesAttack().run(view, people, others, np.random.default_rng(1))

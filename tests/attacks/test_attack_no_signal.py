@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import Attack, People
 from shoal.attacks.view import ReleaseView
@@ -64,7 +65,7 @@ def worlds(kind: str) -> list[tuple[ReleaseView, People, People]]:
         manifest: dict[str, Any] = {"method": "plain", "parts": [rows.column_names], "attributes": ATTRIBUTES}
         if kind == "sliced":
             rows, manifest = sliced(rows, rng)
-        view = ReleaseView.of(rows, manifest)
+        view = releases.view(rows, manifest)
         found.append((view, view.people(drawn(rng), "the source"), view.people(drawn(rng), "the control table")))
     return found
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import Attack
 from shoal.attacks.decoding import RefinementAttack
@@ -50,7 +51,7 @@ def released(rows: pa.Table, town: np.ndarray[Any, Any], width: int = 10, **more
         "ill": {"role": "sensitive", "kind": "category"},
     }
     published = pa.table({"age": ages, "town": pa.array(town.tolist()), "ill": rows["ill"]})
-    return ReleaseView.of(
+    return releases.view(
         published, {"method": "mondrian", "parts": [["age", "town", "ill"]], "attributes": attributes, **more}
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import Attack, People
 from shoal.attacks.view import ReleaseView
@@ -98,7 +99,7 @@ def worlds(kind: str) -> list[tuple[ReleaseView, People, People]]:
         rng = np.random.default_rng([seed, *kind.encode()])
         rows = drawn(rng)
         source = rows if "anew" in kind else drawn(rng)
-        view = ReleaseView.of(*published(kind, rows, rng))
+        view = releases.view(*published(kind, rows, rng))
         found.append((view, view.people(source, "the source"), view.people(drawn(rng), "the control table")))
     return found
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import Attack, Refusal, Tally, Trials
 from shoal.attacks.linkability import LinkabilityAttack
@@ -21,7 +22,6 @@ from shoal.attacks.sensitive import (
     SkewnessAttack,
 )
 from shoal.attacks.singling_out import SinglingOutAttack, find_likeliest
-from shoal.attacks.view import ReleaseView
 from shoal.core.errors import UsageError
 from shoal.policy.policy import Policy
 
@@ -68,7 +68,7 @@ def in_towns(ills: dict[str, list[str]]) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def tried(attack: Any, rows: pa.Table, manifest: dict[str, Any], source: pa.Table, control: pa.Table | None = None):
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     assert attack.refuses(view) is None
     others = None if control is None else view.people(control, "the control table")
     return attack.run(view, view.people(source, "the source"), others, rng())
@@ -85,7 +85,7 @@ def test_a_copy_singles_everybody_out() -> None:
 def test_a_unique_value_is_asked_for_first() -> None:
     rows, manifest = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40, "Jena": ["flu"]})
     assert tried(SinglingOutAttack(50), rows, manifest, rows).success == Tally(1, 3)
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     first = find_likeliest(view, 1, rng())
     assert first.count(view, view.people(rows, "the source"), 9).tolist() == [1]
     without, stated = in_towns({"Ulm": ["flu"] * 40, "Bonn": ["gout"] * 40})
@@ -126,7 +126,7 @@ def test_columns_that_are_not_called_quasi_identifying_tell_people_apart() -> No
         manifest["attributes"][name]["role"] = "insensitive"
 
     def try_widely(attack: Attack, control: pa.Table) -> Trials | Refusal:
-        view = ReleaseView.of(source, manifest)
+        view = releases.view(source, manifest)
         known = Known(view, view.people(people, "people"), others=view.people(control, "others"))
         (found,) = try_attack(attack, known, known.widen(), [7])
         return found
@@ -265,7 +265,7 @@ def test_values_of_one_kind_are_told_as_that_kind() -> None:
 
 def test_a_policy_tells_which_values_are_alike() -> None:
     rows, manifest = in_towns({"Ulm": ["flu", "gout"] * 20, "Bonn": ["flu", "asthma"] * 6})
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     assert "give the policy" in str(SimilarityAttack(100).refuses(view))
     tree = {"tree": {"any": {"lung": ["flu", "asthma"], "other": ["gout"]}}}
     policy = Policy.load(
@@ -274,7 +274,7 @@ def test_a_policy_tells_which_values_are_alike() -> None:
             "privacy": [{"k-anonymity": {"k": 2}}],
         }
     )
-    view = ReleaseView.of(rows, manifest, policy)
+    view = releases.view(rows, manifest, policy)
     assert SimilarityAttack(100).refuses(view) is None
     people = view.people(rows, "the source")
     assert SimilarityAttack(100).run(view, people, None, rng()).success == Tally(12, 52)

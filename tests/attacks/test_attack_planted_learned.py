@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import NO_CONTROL, Tally, Trials
 from shoal.attacks.decoding import RefinementAttack
@@ -58,7 +59,7 @@ def crossed() -> tuple[pa.Table, ReleaseView, ReleaseView]:
             "parts": [[name, "ill"]],
             "attributes": {name: entry("quasi"), "ill": entry("sensitive")},
         }
-        views.append(ReleaseView.of(source.select([name, "ill"]), manifest))
+        views.append(releases.view(source.select([name, "ill"]), manifest))
     return source, views[0], views[1]
 
 
@@ -91,7 +92,7 @@ def test_composition_says_what_it_lacks() -> None:
     source, one, _ = crossed()
     assert "no other release" in str(CompositionAttack(100).refuses(one))
     attributes = {"town": entry("quasi"), "job": entry("sensitive")}
-    unlike = ReleaseView.of(
+    unlike = releases.view(
         source.select(["town", "job"]), {"method": "plain", "parts": [["town", "job"]], "attributes": attributes}
     )
     assert "do not publish" in str(CompositionAttack(100, others=(unlike,)).refuses(one))
@@ -116,7 +117,7 @@ def bucketized(follows: float, seed: int, n: int = 900) -> tuple[pa.Table, Relea
         "town": entry("quasi"),
         "ill": entry("sensitive"),
     }
-    return source, ReleaseView.of(
+    return source, releases.view(
         rows, {"method": "slicing", "parts": [["age", "town"], ["ill"]], "attributes": attributes}
     )
 
@@ -170,7 +171,7 @@ def minimal(regions: int = REGIONS, **change: Any) -> tuple[pa.Table, ReleaseVie
         },
     }
     published = source.set_column(1, "town", pa.array(["*"] * source.num_rows))
-    return source, ReleaseView.of(published, {**manifest, **change})
+    return source, releases.view(published, {**manifest, **change})
 
 
 def test_levels_that_were_not_lowered_give_away_why() -> None:
@@ -194,10 +195,11 @@ def test_groups_that_are_not_a_class_give_away_why(method: str) -> None:
     source, view = minimal()
     more = pa.table({"region": ["open"] * 4, "town": ["A", "A", "B", "B"], "ill": ["ill 0", "ill 1"] * 2})
     source, rows = pa.concat_tables([source, more]), pa.concat_tables([view.rows, more])
-    attributes = dict(view.manifest["attributes"])
+    stated = releases.document(view.manifest)
+    attributes = dict(stated["attributes"])
     attributes["region"] = entry("quasi", own([*attributes["region"]["labels"], "open"]))
     attributes["town"] = entry("quasi", {"*": ANY, **own(["A", "B"])})
-    view = ReleaseView.of(rows, {**view.manifest, "method": method, "attributes": attributes})
+    view = releases.view(rows, {**stated, "method": method, "attributes": attributes})
     assert MinimalityAttack(100).refuses(view) is None
     everybody = view.people(source, "the source")
     believed = MinimalityAttack(100).learn(view, view.secrets["ill"], everybody, rng())(everybody)
@@ -217,7 +219,7 @@ def test_withheld_people_give_away_their_value_by_their_absence() -> None:
         "parts": [["region", "ill"]],
         "attributes": {"region": entry("quasi", own(["here", "gone"])), "ill": entry("sensitive")},
     }
-    view = ReleaseView.of(source.slice(0, 100), manifest)
+    view = releases.view(source.slice(0, 100), manifest)
     everybody = view.people(source, "the source")
     believed = MinimalityAttack(100).learn(view, view.secrets["ill"], everybody, rng())(everybody)
     assert believed[100:, view.secrets["ill"].values.index("flu")].min() > 0.99
@@ -235,7 +237,7 @@ def test_withheld_people_give_away_their_value_by_their_absence() -> None:
 )
 def test_minimality_says_which_releases_it_is_not_about(change: dict[str, Any], why: str) -> None:
     _, view = minimal()
-    other = ReleaseView.of(view.rows, {**view.manifest, **change})
+    other = releases.view(view.rows, {**releases.document(view.manifest), **change})
     assert why in str(MinimalityAttack(100).refuses(other))
 
 
@@ -271,7 +273,7 @@ def hierarchical(crowded: int = 0) -> tuple[pa.Table, ReleaseView]:
             "ill": entry("sensitive"),
         },
     }
-    return source, ReleaseView.of(source.set_column(1, "town", pa.array(label)), manifest)
+    return source, releases.view(source.set_column(1, "town", pa.array(label)), manifest)
 
 
 def test_a_class_no_wider_than_needed_has_somebody_under_each_child() -> None:
@@ -290,8 +292,9 @@ def test_where_others_are_expected_nobody_is_tried_to_be_isolated() -> None:
 def test_downcoding_refuses_labels_that_are_not_nested() -> None:
     source, view = hierarchical()
     labels = {"*": ANY, "large": {"values": ["Ulm", "Bonn", "Wyk"]}, "small": {"values": ["Wyk", "Tann"]}}
-    attributes = {**view.manifest["attributes"], "town": entry("quasi", labels)}
-    torn = ReleaseView.of(view.rows, {**view.manifest, "attributes": attributes})
+    stated = releases.document(view.manifest)
+    attributes = {**stated["attributes"], "town": entry("quasi", labels)}
+    torn = releases.view(view.rows, {**stated, "attributes": attributes})
     with pytest.raises(UsageError, match="'town' overlap without being nested"):
         tried(DowncodingAttack(100), torn, source)
 
@@ -321,7 +324,7 @@ def overlapping() -> tuple[pa.Table, ReleaseView]:
             "ill": entry("sensitive"),
         },
     }
-    return source, ReleaseView.of(source.set_column(1, "town", pa.array(["A or B", "B or C"] * REGIONS)), manifest)
+    return source, releases.view(source.set_column(1, "town", pa.array(["A or B", "B or C"] * REGIONS)), manifest)
 
 
 def test_one_value_classes_inside_wider_ones_are_found() -> None:
@@ -336,7 +339,7 @@ def test_one_value_classes_inside_wider_ones_are_found() -> None:
         "ill": entry("sensitive"),
     }
     manifest = {"method": "mondrian", "parts": [["region", "town", "ill"]], "attributes": attributes}
-    view = ReleaseView.of(source.set_column(1, "town", pa.array(labels)), manifest)
+    view = releases.view(source.set_column(1, "town", pa.array(labels)), manifest)
     for attack, right in ((HomogeneityAttack(1000), 2), (ExternalAttack(1000), 0)):
         assert tried(attack, view, source).success == Tally(right * REGIONS, 4 * REGIONS)
     assert tried(InferenceAttack(1000), view, source).success.success >= 2 * REGIONS
@@ -381,7 +384,7 @@ def test_hidden_columns_are_learned_from_the_published_rows() -> None:
     attributes = {"town": entry("quasi", labels), "street": entry("quasi"), "ill": entry("sensitive")}
     manifest = {"method": "mondrian", "parts": [["town", "street", "ill"]], "attributes": attributes}
     shown = [f"t{int(town[1:]) // 2 * 2} or t{int(town[1:]) // 2 * 2 + 1}" for town in towns]
-    view = ReleaseView.of(source.set_column(0, "town", pa.array(shown)), manifest)
+    view = releases.view(source.set_column(0, "town", pa.array(shown)), manifest)
     attack = ReconstructionAttack(400)
     views = by_column(attack, view)
     assert [next(iter(each.secrets)) for each in views] == ["ill", "town"]

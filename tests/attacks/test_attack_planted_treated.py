@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.base import Attack, Tally, Trials
 from shoal.attacks.linkability import LinkabilityAttack
@@ -15,7 +16,6 @@ from shoal.attacks.membership import MembershipAttack
 from shoal.attacks.sensitive import ExternalAttack, HomogeneityAttack, InferenceAttack, SkewnessAttack
 from shoal.attacks.singling_out import SinglingOutAttack
 from shoal.attacks.treatments import Treatments
-from shoal.attacks.view import ReleaseView
 
 N = 400
 ILLS = ("asthma", "flu", "gout", "ulcer")
@@ -50,7 +50,7 @@ def manifest(rows: pa.Table, method: str = "plain", **techniques: Any) -> dict[s
 
 
 def tried(attack: Attack, rows: pa.Table, stated: dict[str, Any], source: pa.Table = SOURCE) -> Trials:
-    view = ReleaseView.of(rows, stated)
+    view = releases.view(rows, stated)
     assert attack.refuses(view) is None
     people, others = view.people(source, "the source"), view.people(CONTROL, "the control table")
     return attack.run(view, people, others, np.random.default_rng(7))
@@ -119,12 +119,12 @@ def test_numbers_alone_with_noise_are_asked_for_in_ranges() -> None:
     rows = source
     for name in ("pay", "tax"):
         rows = with_column(rows, name, source[name].to_numpy() + chance.laplace(0, 20, N).round())
-    view = ReleaseView.of(rows, manifest(rows, pay=noise, tax=noise))
+    view = releases.view(rows, manifest(rows, pay=noise, tax=noise))
     people = view.people(source, "the source")
     found = SinglingOutAttack(300).run(view, people, None, chance)
     assert found.success.trials == 300
     assert found.success.rate().value > 0.95
-    blind = ReleaseView.of(rows, manifest(rows))
+    blind = releases.view(rows, manifest(rows))
     exact = SinglingOutAttack(300).run(blind, blind.people(source, "the source"), None, chance)
     assert exact.success.rate().value < 0.1
 
@@ -132,7 +132,7 @@ def test_numbers_alone_with_noise_are_asked_for_in_ranges() -> None:
 def test_tokens_of_an_attribute_leave_what_the_others_tell() -> None:
     rows = with_column(SOURCE, "zip", [f"token {i}" for i in range(N)])
     stated = manifest(rows, zip={"technique": "pseudonym", "domain": "zip", "length": 26, "reversible": False})
-    view = ReleaseView.of(rows, stated)
+    view = releases.view(rows, stated)
     assert view.known == ("age", "job")
     found = tried(InferenceAttack(N), rows, stated)
     pairs = len(set(zip(SOURCE["age"].to_pylist(), SOURCE["job"].to_pylist(), strict=True)))
@@ -164,7 +164,7 @@ def test_a_unique_value_stands_out_of_a_column_that_was_dealt_out_anew() -> None
     source = with_column(SOURCE, "age", ages)
     rows = with_column(source, "age", np.random.default_rng(1).permutation(ages))
     found = tried(SinglingOutAttack(1000), rows, manifest(rows, age=ANEW), source)
-    view = ReleaseView.of(rows, manifest(rows, age=ANEW))
+    view = releases.view(rows, manifest(rows, age=ANEW))
     assert view.together.tolist() == [False, True, True]
     alone = tried(
         SinglingOutAttack(1000), rows.select(["age", "ill"]), manifest(rows.select(["age", "ill"]), age=ANEW), source
@@ -182,20 +182,20 @@ def test_values_dealt_out_within_groups_of_one_are_people_s_own() -> None:
     rows = with_column(SOURCE, "ill", np.random.default_rng(2).permutation(SOURCE["ill"].to_pylist()))
     moved = tried(InferenceAttack(N), rows, manifest(rows, ill=ANEW))
     assert moved.success == moved.baseline
-    refused = HomogeneityAttack(N).refuses(ReleaseView.of(rows, manifest(rows, ill=ANEW)))
+    refused = HomogeneityAttack(N).refuses(releases.view(rows, manifest(rows, ill=ANEW)))
     assert "'ill' stand in rows of other people" in str(refused)
 
 
 def test_swapped_values_are_believed_as_far_as_they_stayed() -> None:
     """A person's own row counts 1 - s, and the whole table s."""
     stated = manifest(SOURCE, ill={"technique": "swapping", "share": 0.4, "within": []})
-    view = ReleaseView.of(SOURCE, stated)
+    view = releases.view(SOURCE, stated)
     secret, people = view.secrets["ill"], view.people(SOURCE, "the source")
     expected = np.tile(0.4 * secret.marginal, (N, 1))
     expected[np.arange(N), people.secrets["ill"]] += 0.6
     assert np.allclose(view.believe(secret, people), expected, atol=1e-12)
     assert "counts 0.6" in tried(InferenceAttack(N), SOURCE, stated).notes[-1]
-    mostly = ReleaseView.of(SOURCE, manifest(SOURCE, age={"technique": "swapping", "share": 0.6, "within": []}))
+    mostly = releases.view(SOURCE, manifest(SOURCE, age={"technique": "swapping", "share": 0.6, "within": []}))
     assert mostly.together.tolist() == [False, True, True]
 
 
@@ -203,18 +203,18 @@ def test_a_swapped_number_is_as_wrong_as_any_other() -> None:
     """One row differs a little in the age and in the job, another much in the swapped age alone: that one is meant."""
     rows = pa.table({"age": [30, 80, 55], "job": ["x", "y", "z"], "ill": ["flu", "gout", "ulcer"]})
     one = pa.table({"age": [31], "job": ["y"], "ill": ["gout"]})
-    swapped = ReleaseView.of(rows, manifest(rows, age={"technique": "swapping", "share": 0.2, "within": []}))
+    swapped = releases.view(rows, manifest(rows, age={"technique": "swapping", "share": 0.2, "within": []}))
     left = swapped.find_left(swapped.secrets["ill"], swapped.people(one, "one"))
     assert left.weights[0].tolist() == [0.0, 1.0, 0.0]
     assert left.far.tolist() == [1.0]  # an age is right or wrong
-    as_it_is = ReleaseView.of(rows, manifest(rows))
+    as_it_is = releases.view(rows, manifest(rows))
     assert as_it_is.find_left(as_it_is.secrets["ill"], as_it_is.people(one, "one")).far[0] < 1.0
 
 
 def test_a_rare_value_in_a_synthetic_class_is_suspected_but_no_class_is_anybody_s() -> None:
     towns = pa.table({"town": ["Ulm"] * 180 + ["Bonn"] * 20, "ill": ["flu"] * 180 + ["ulcer"] * 10 + ["flu"] * 10})
     stated = manifest(towns, "synthetic")
-    view = ReleaseView.of(towns, stated)
+    view = releases.view(towns, stated)
     people = view.people(towns, "the source")
     assert SkewnessAttack(500).run(view, people, None, np.random.default_rng(1)).success == Tally(10, 200)
     for attack in (HomogeneityAttack(50), ExternalAttack(50)):
@@ -244,7 +244,7 @@ def test_ranges_of_sensitive_numbers_are_wider_than_their_noise() -> None:
     source = with_column(SOURCE, "ill", grade)
     rows = with_column(SOURCE, "ill", grade + np.random.default_rng(5).normal(0, 30, N).round())
     noise = {"technique": "noise", "gaussian": {"sd": 30.0}, "decimals": 0}
-    edges = ReleaseView.of(rows, manifest(rows, ill=noise)).secrets["ill"].edges
+    edges = releases.view(rows, manifest(rows, ill=noise)).secrets["ill"].edges
     assert edges is not None
     assert 1 <= len(edges) <= 5
     assert (np.diff(edges) >= 120).all()
@@ -254,14 +254,16 @@ def test_ranges_of_sensitive_numbers_are_wider_than_their_noise() -> None:
 
 def test_what_a_technique_makes_of_values_is_computed_as_it_was() -> None:
     stated = Treatments.of(
-        {
-            "attributes": {name: {"role": "quasi", "kind": "number"} for name in ("a", "b", "c")},
-            "techniques": {
-                "a": {"technique": "rounding", "base": 0.1, "random": False},
-                "b": {"technique": "coding", "top": 90, "decimals": 0},
-                "c": {"technique": "rounding", "base": 5, "random": True},
-            },
-        }
+        releases.state(
+            {
+                "attributes": {name: {"role": "quasi", "kind": "number"} for name in ("a", "b", "c")},
+                "techniques": {
+                    "a": {"technique": "rounding", "base": 0.1, "random": False},
+                    "b": {"technique": "coding", "top": 90, "decimals": 0},
+                    "c": {"technique": "rounding", "base": 5, "random": True},
+                },
+            }
+        )
     )
     numbers = pa.array(["0.25", "0.34", None, "99"])
     assert stated.apply("a", numbers, None).to_pylist() == [0.3, 0.3, None, 99.0]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 import shoal
 from shoal.attacks.base import Refusal
 from shoal.attacks.running import attack
-from shoal.attacks.view import ReleaseView
 
 N = 3000
 AGES = {"intervals": {"min": 0, "max": 99, "step": 10}}
@@ -62,7 +62,7 @@ def test_what_goes_along_with_quasi_values_is_guessed(released: tuple[str, pa.Ta
 
 def test_every_value_has_the_place_of_its_label(released: tuple[str, pa.Table, shoal.Release]) -> None:
     name, source, release = released
-    view = ReleaseView.of(release.data, release.manifest)
+    view = releases.view(release.data, release.manifest)
     secret = view.secrets[name]
     places = view.people(source, "the source").secrets[name]
     assert secret.marginal.sum() == pytest.approx(1)

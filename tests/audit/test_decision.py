@@ -6,13 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests import releases
 
 import shoal
 from shoal.audit.decision import NOT_READY, READY, Decision, decide
 from shoal.core.results import Finding
 from shoal.policy.policy import Acceptance
 
-MANIFEST: dict[str, Any] = {"guarantees": [], "attributes": {}}
+STATED: dict[str, Any] = {"attributes": {"age": {"role": "quasi"}}}
+MANIFEST = releases.state(STATED)
 
 
 def make_evidence(*findings: Finding, **more: Any) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def test_without_a_measure_a_risk_has_no_number() -> None:
 
 def test_differential_privacy_bounds_membership() -> None:
     claims = [{"model": "differential-privacy", "parameters": {"epsilon": 1.0}}]
-    found = decide({**MANIFEST, "claims": claims}, make_evidence(risk_after={}, sensitive={}))
+    found = decide(releases.state({**STATED, "claims": claims}), make_evidence(risk_after={}, sensitive={}))
     assert read_risks(found) == {"identity": None, "attribute": None, "membership": pytest.approx(0.46211716)}
 
 

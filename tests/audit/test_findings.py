@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
 import yaml
+from tests import releases
 from typer.testing import CliRunner
 
 from shoal import anonymize, draft_policy
@@ -30,6 +31,7 @@ from shoal.core.results import Finding
 from shoal.engines.regions.budget import Budget
 from shoal.models.base import PrivacyModel, Whole
 from shoal.policy.policy import FINDINGS, Policy
+from shoal.release.forms.base import read_form
 
 RUNNER = CliRunner(env={"COLUMNS": "200"})
 
@@ -37,7 +39,7 @@ RUNNER = CliRunner(env={"COLUMNS": "200"})
 def counted(roles: dict[str, str], rows: pa.Table, method: str = "mondrian") -> RowCounts:
     """Count rows as a release with one part; two rows come in each batch."""
     manifest = {"method": method, "attributes": {name: {"role": role} for name, role in roles.items()}}
-    counts = RowCounts.of(manifest | {"parts": [list(roles)]})
+    counts = RowCounts.of(read_form(releases.state(manifest)))
     for batch in rows.to_batches(max_chunksize=2):
         counts.add(batch)
     return counts
@@ -97,7 +99,7 @@ def test_unique_records_and_one_value_classes_by_hand() -> None:
 def test_labels_that_stand_for_several_values_are_no_value() -> None:
     covers = {"x": {"values": ["x"]}, "*": {"values": ["x", "y"]}}
     attributes = {"q": {"role": "quasi"}, "s": {"role": "sensitive", "labels": covers}}
-    found = RowCounts.of({"method": "sweep", "attributes": attributes, "parts": [["q", "s"]]})
+    found = RowCounts.of(read_form(releases.state({"method": "sweep", "attributes": attributes})))
     found.add(pa.RecordBatch.from_pydict({"q": [1, 1, 2, 2, 3], "s": ["*", "*", "x", "*", "x"]}))
     assert found.one_value("s").n == 1
     assert found.alone_under_label("s").n == 0  # 3 is alone, but shows its value
@@ -601,7 +603,7 @@ def test_a_value_that_nearly_everyone_has_is_no_news_in_a_class() -> None:
 def test_labels_are_no_value_that_nearly_everyone_of_a_class_has() -> None:
     covers = {"x": {"values": ["x"]}, "*": {"values": ["x", "y"]}}
     attributes = {"q": {"role": "quasi"}, "s": {"role": "sensitive", "labels": covers}}
-    found = RowCounts.of({"method": "sweep", "attributes": attributes, "parts": [["q", "s"]]})
+    found = RowCounts.of(read_form(releases.state({"method": "sweep", "attributes": attributes})))
     found.add(pa.RecordBatch.from_pydict({"q": [1] * 40, "s": ["*"] * 39 + ["x"]}))
     assert found.nearly_one_value("s")[0].n == 0
 

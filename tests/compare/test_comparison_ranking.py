@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import releases
 
 from shoal.audit.decision import Decision, decide
 from shoal.compare.result import DEFAULT_WEIGHTS, PARTS, Comparison, Row, read_weights
@@ -28,7 +29,11 @@ def make_decision(risk: float | None, width: float = 0.0, threshold: float | Non
         "policy": {"release": {"threshold": threshold}},
         "verification": {"checks": [], "guarantees": []},
     }
-    return decide({}, evidence, {"attacks": [] if risk is None else [attack]})
+    return decide(
+        releases.state({"attributes": {"age": {"role": "quasi"}}}),
+        evidence,
+        {"attacks": [] if risk is None else [attack]},
+    )
 
 
 def row(name: str, risk: int | None, kept: int | None, width: float = 0.0, shuffled: float = 0.0) -> Row:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import releases
 
 import shoal
 from shoal.agency.apply import apply_plan
@@ -97,11 +98,11 @@ def as_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
         attributes = {
             name: {"role": ROLES[name]["role"], "kind": kinds.get(name, "category")} for name in rows.column_names
         }
-        manifest = {
+        manifest = releases.DEFAULTS | {
             "method": "plain",
             "parts": [rows.column_names],
             "attributes": attributes,
-            "data": {"file": "data.parquet"},
+            "data": {"file": "data.parquet", "format": "parquet", "sha256": "0" * 64},
         }
         pq.write_table(rows, folder / "data.parquet")
         (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
@@ -281,7 +282,7 @@ def test_a_release_by_a_plan_is_read_by_its_classes(tmp_path: Path, arrangement:
     found = attack(tmp_path / "out", source, control, targets=100, seed=1)
     assert {each.attack for each in found if isinstance(each, Refusal)} == set(APPLIES)
     with pytest.raises(UsageError, match="give the folder"):
-        ReleaseView.of(published, view.manifest)
+        releases.view(published, view.manifest)
 
 
 def test_the_view_of_a_release_in_memory_is_that_of_its_folder(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 import shoal
 from shoal.attacks.running import attack
@@ -129,7 +130,7 @@ def test_without_people_beliefs_are_judged_for_one_and_for_all(tmp_path: Path, p
 def judge(model: str, parameters: dict[str, Any], table: list[int], **entry: Any) -> BeliefJudge:
     attribute = {"role": "sensitive", "kind": "category", **entry}
     manifest = {"attributes": {"s": attribute}, "guarantees": [{"model": model, "parameters": parameters}]}
-    return BeliefJudge(Promised.read(manifest, "s"), tuple("abc"[: len(table)]), np.array(table))
+    return BeliefJudge(Promised.read(releases.state(manifest), "s"), tuple("abc"[: len(table)]), np.array(table))
 
 
 @pytest.mark.parametrize(

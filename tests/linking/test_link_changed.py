@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 import shoal
 from shoal.columns.keys import new_key
@@ -17,7 +19,7 @@ from shoal.linking.ledger.book import Ledger
 from shoal.linking.ledger.checking import check
 from shoal.linking.ledger.records import LedgerOptions
 from shoal.linking.linking import link
-from shoal.linking.reading import explain_unlinkable, refuse_common_tokens
+from shoal.linking.reading import explain_unlinkable
 from shoal.release.release import Release
 
 K = [{"k-anonymity": {"k": 4}}]
@@ -127,16 +129,14 @@ def test_bare_hashes_link_releases_already() -> None:
 
 @pytest.mark.parametrize("techniques", [[1], {"age": 3}, {"age": {}}, "noise"])
 def test_manifests_that_do_not_explain_their_techniques_are_refused(techniques: Any) -> None:
-    with pytest.raises(InputError, match="does not explain its techniques"):
-        explain_unlinkable({"method": "mondrian", "techniques": techniques}, {"age"})
-    with pytest.raises(InputError, match="does not explain its techniques"):
-        refuse_common_tokens([("a", {"techniques": techniques}), ("b", {})])
+    made = release({"token": {}}, "name")
+    with pytest.raises(InputError, match="manifest cannot be read: techniques"):
+        link([replace(made, manifest={**made.manifest, "techniques": techniques}), made])
 
 
-@pytest.mark.parametrize("method", [None, "unheard of", 3])
-def test_manifests_of_unknown_methods_are_refused(method: Any) -> None:
+def test_manifests_of_unknown_methods_are_refused() -> None:
     with pytest.raises(InputError, match="no method that this shoal knows"):
-        explain_unlinkable({"method": method}, ())
+        explain_unlinkable(releases.state({"attributes": {"age": {"role": "quasi"}}, "method": "unheard of"}), ())
 
 
 def enter(place: Path, name: str, asked: dict[str, Any], **options: Any) -> Release:

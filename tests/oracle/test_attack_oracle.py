@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.attacks.singling_out import NOTHING, Predicates, extrapolate_isolated
-from shoal.attacks.view import UNKNOWN, ReleaseView
+from shoal.attacks.view import UNKNOWN
 
 AGES = {"20-29": (20, 30), "30-39": (30, 40), "20-39": (20, 40), "25": (25, 26)}
 TOWNS = {"north": ["a", "b"], "ends": ["a", "d"], "c": ["c"], "*": None}
@@ -61,7 +62,7 @@ def is_wider(one: dict[str, str], other: dict[str, str]) -> bool:
 def test_overlapping_labels_with_gaps_leave_the_sum_over_the_most_specific_that_cover(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, manifest = generalized(60, rng)
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     known = people(80, rng)
     coded = view.people(known, "x")
     left = view.find_left(view.secrets["ill"], coded)
@@ -90,7 +91,7 @@ def test_overlapping_labels_with_gaps_leave_the_sum_over_the_most_specific_that_
 def test_of_people_known_by_some_attributes_all_classes_that_can_be_theirs_count() -> None:
     rng = np.random.default_rng(1)
     rows, manifest = generalized(60, rng)
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     coded = view.people(people(40, rng), "x")
     coded.codes[:, view.known.index("age")] = UNKNOWN
     copies, _ = view.copies(coded.codes, coded.numbers)
@@ -132,7 +133,7 @@ def test_buckets_leave_the_probabilities_of_the_slicing_paper(parts: list[list[s
     """Li et al., section 4.1: p(t,s) is the sum over buckets of p(t,B) D(t,B)[s]; missing attributes are not asked."""
     rng = np.random.default_rng(seed)
     rows, manifest = slices(40, rng, parts)
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     known = people(50, rng).set_column(0, "age", pa.array(20 + rng.integers(5, size=50)))
     coded = view.people(known, "x")
     hidden = rng.random(coded.codes.shape) < 0.2
@@ -177,7 +178,7 @@ def test_the_nearest_rows_are_those_at_the_least_distance() -> None:
         "town": {"role": "quasi", "kind": "category"},
         "ill": {"role": "sensitive", "kind": "category"},
     }
-    view = ReleaseView.of(rows, {"method": "plain", "parts": [["age", "town", "ill"]], "attributes": attributes})
+    view = releases.view(rows, {"method": "plain", "parts": [["age", "town", "ill"]], "attributes": attributes})
     known = pa.table({"age": rng.uniform(10, 70, 60), "town": rng.choice(["a", "b", "z"], 60), "ill": ["flu"] * 60})
     coded = view.people(known, "x")
     left = view.find_left(view.secrets["ill"], coded)
@@ -194,7 +195,7 @@ def test_the_nearest_rows_are_those_at_the_least_distance() -> None:
 def test_predicates_count_who_fulfils_them() -> None:
     rng = np.random.default_rng(8)
     rows, manifest = generalized(50, rng)
-    view = ReleaseView.of(rows, manifest)
+    view = releases.view(rows, manifest)
     age, town = view.labels
     known = people(300, rng)
     label = [

@@ -22,9 +22,10 @@ from shoal.agency.planning import make_plan, write_plan
 from shoal.core.errors import InputError, UsageError
 from shoal.linking import linking
 from shoal.linking.kernels import Histograms
-from shoal.linking.linkable import Agreement, Linkable, LinkColumn, make_boxes
+from shoal.linking.linkable import Agreement, Linkable, make_boxes
 from shoal.linking.linking import link, link_classes
 from shoal.linking.space import Space
+from shoal.release.covers import LabelColumn
 from shoal.release.forms.agreed import AgreedPlan, Promise, read_plan
 
 ILLNESSES = ("cold", "flu", "gout", "mumps", "rash")
@@ -240,7 +241,7 @@ def test_spoiled_plans_are_refused(made: dict[str, list[Path]], tmp_path: Path) 
     refused(lambda public: shutil.copy(made["hilbert"][0] / "public" / "plan.json", public), "not the file")
     refused(manifest(digest="0" * 64), "another digest")
     refused(manifest(sha256="0" * 64), "not the file")
-    refused(manifest(agreed=5), "does not name a plan")
+    refused(manifest(agreed=5), "not the manifest of a release")
     for text in ("0", "100000", "-1", "one", "1.5", "9" * 30, ""):
         refused(classes(text), "classes that its plan does not have")
 
@@ -285,8 +286,8 @@ def test_a_run_along_the_order_is_few_boxes() -> None:
 def test_people_of_a_class_that_is_several_boxes_are_counted_once() -> None:
     """Class 1 is the points a and c: both meet a class of the other release with which one value remains."""
 
-    def column(*labels: str) -> LinkColumn:
-        return LinkColumn("q", "category", labels, tuple({"values": [label]} for label in labels))
+    def column(*labels: str) -> LabelColumn:
+        return LabelColumn("q", "category", labels, tuple({"values": [label]} for label in labels))
 
     def linkable(counts: list[dict[int, int]], **more: Any) -> Linkable:
         entries = [(box, value, n) for box, each in enumerate(counts) for value, n in each.items()]

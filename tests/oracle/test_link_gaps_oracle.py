@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 
 from shoal.linking import linking
-from shoal.linking.linkable import Candidates, Linkable, LinkColumn, read_rows
+from shoal.linking.linkable import Candidates, Linkable, read_rows
 from shoal.linking.linking import link_classes
 from shoal.linking.space import Space
+from shoal.release.covers import LabelColumn
 
 VALUES, ILLNESSES = "abcdefgh", ("flu", "gout", "measles", "cough")
 Class = tuple[tuple[frozenset[str], ...], Counter[str]]
@@ -23,7 +24,7 @@ def table(rng: np.random.Generator, name: str) -> tuple[Linkable, list[Class]]:
     n_rows, columns = 14, []
     for attribute in ("one", "two"):
         labels = [frozenset(v for v in VALUES if rng.random() < 0.35) or frozenset("a") for _ in range(4)]
-        column = LinkColumn(
+        column = LabelColumn(
             attribute, "category", tuple(map(str, range(4))), tuple({"values": sorted(label)} for label in labels)
         )
         columns.append((column, rng.integers(0, 4, n_rows).astype(np.int32), labels))

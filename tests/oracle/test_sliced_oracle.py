@@ -11,13 +11,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.release.sliced.estimating import estimate_query
 from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, name_columns, sample_linking
 
 Row = dict[str, object]
-ENTRIES = {name: {"kind": "number"} for name in "abcd"}
+ENTRIES = releases.state({"attributes": {name: {"role": "quasi", "kind": "number"} for name in "abcd"}}).attributes
 
 
 def release(
@@ -29,7 +30,7 @@ def release(
     for part, names in zip(parts, name_columns(parts), strict=True):
         mixed = sorted(rng.permutation(len(rows)).tolist(), key=buckets.__getitem__)
         columns |= {column: [rows[i][name] for i in mixed] for name, column in zip(part, names, strict=True)}
-    return SlicedTable.of(pa.table(columns), {"parts": parts})
+    return SlicedTable.of(pa.table(columns), parts)
 
 
 def linkings(rows: Sequence[Row], buckets: Sequence[int], parts: list[list[str]]) -> Iterator[list[Row]]:
@@ -173,9 +174,10 @@ def test_sampled_tables_are_linkings_and_every_linking_is_as_likely(parts: list[
 def test_labels_are_chances_of_their_own() -> None:
     """Two records under one label of four values, the others as they are; all linkings and all leaves."""
     labels = {"[0, 3]": {"from": 0, "below": 4}, "4": {"from": 4, "below": 5}}
-    entries = {"a": {"kind": "number", "labels": labels}, "b": {"kind": "number"}}
+    stated = {"a": {"role": "quasi", "kind": "number", "labels": labels}, "b": {"role": "quasi", "kind": "number"}}
+    entries = releases.state({"attributes": stated}).attributes
     rows = pa.table({"bucket": [1, 1, 1], "a": ["[0, 3]", "4", "[0, 3]"], "b": [1, 1, 0]})
-    table = SlicedTable.of(rows, {"parts": [["a"], ["b"]]})
+    table = SlicedTable.of(rows, [["a"], ["b"]])
     answers = [
         sum(1 for leaf, place in zip((first, 4, second), mixed, strict=True) if leaf < 1 and (1, 1, 0)[place] == 1)
         for mixed in itertools.permutations(range(3))

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 from tests.tables import original_rows, tabulate_leaves
 
 from shoal.core.arrays import CodeArray
@@ -73,10 +74,10 @@ def published(problem: Problem, parts: list[tuple[int, ...]], bucket: CodeArray)
     columns = {"bucket": pa.array(bucket[rows] + 1)}
     for part, listed in zip(parts, name_columns(names), strict=True):
         columns |= {name: pa.array(problem.cells.codes[p][rows]) for p, name in zip(part, listed, strict=True)}
-    return SlicedTable.of(pa.table(columns), {"parts": names})
+    return SlicedTable.of(pa.table(columns), names)
 
 
-ENTRIES = {name: {"kind": "number"} for name in NAMES}
+ENTRIES = releases.state({"attributes": {name: {"role": "quasi", "kind": "number"} for name in NAMES}}).attributes
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,8 @@ def test_finer_buckets_are_no_worse_in_expectation() -> None:
     """Over all tables that the coarse buckets allow, answers from halves of the bucket have smaller squared errors."""
     first = np.array([1, 1, 0, 1, 0, 0])
     asked = Query(where={"a": 1, "b": 1})
-    entries = {"a": {"kind": "number"}, "b": {"kind": "number"}}
+    stated = {name: {"role": "quasi", "kind": "number"} for name in "ab"}
+    entries = releases.state({"attributes": stated}).attributes
     errors: dict[int, list[float]] = {1: [], 2: []}
     for ones in itertools.combinations(range(6), 3):
         linked = np.isin(np.arange(6), ones).astype(np.int64)
@@ -156,7 +158,7 @@ def test_finer_buckets_are_no_worse_in_expectation() -> None:
         for n_buckets in errors:
             bucket = np.repeat(np.arange(1, n_buckets + 1), 6 // n_buckets)
             rows = pa.table({"bucket": bucket, "a": first, "b": linked})
-            answer = estimate_query(SlicedTable.of(rows, {"parts": [["a"], ["b"]]}), entries, asked)
+            answer = estimate_query(SlicedTable.of(rows, [["a"], ["b"]]), entries, asked)
             assert isinstance(answer, Estimate)
             errors[n_buckets].append((answer.value - truth) ** 2)
     assert 0 < np.mean(errors[2]) < np.mean(errors[1])

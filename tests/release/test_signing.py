@@ -393,7 +393,9 @@ def test_attacks_by_their_outcome(
     public = signed[0] / "public"
     attacks = [{"name": f"attack{place}", "about": "ill", "verdict": text} for place, text in enumerate(verdicts)]
     record = json.dumps({"attacks": attacks, "refused": [], "notes": []}).encode()
-    predicate = state_attacked(public, json.loads((public / "manifest.json").read_text()), record)["predicate"]
+    attributes = json.loads((public / "manifest.json").read_text())["attributes"]
+    known = [name for name, entry in attributes.items() if entry["role"] == "quasi"]
+    predicate = state_attacked(public, known, record)["predicate"]
     assert predicate["result"] == result
     assert tuple(len(predicate[name]) for name in ("passedTests", "warnedTests", "failedTests")) == sizes
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests import releases
 
 from shoal.datasets.uci import adult
 from shoal.release.sliced.estimating import estimate_query
@@ -16,7 +17,8 @@ from shoal.release.sliced.query import Estimate, Query
 from shoal.release.sliced.table import SlicedTable, sample_linking
 
 PARTS = [["age", "marital-status"], ["workclass", "education"], ["sex", "occupation"]]
-ENTRIES = {name: {"kind": "category"} for part in PARTS for name in part} | {"age": {"kind": "number"}}
+STATED = {name: {"role": "quasi", "kind": "number" if name == "age" else "category"} for part in PARTS for name in part}
+ENTRIES = releases.state({"attributes": STATED}).attributes
 N_QUERIES = 100
 
 
@@ -29,7 +31,7 @@ def sliced_adult(folder: Path, rng: np.random.Generator | None = None) -> tuple[
         rows = rows.take(pa.array(rng.permutation(rows.num_rows)))
     bucket = pa.array(np.arange(rows.num_rows) // 100 + 1)
     columns = {"bucket": bucket} | {name: rows[name] for name in rows.column_names}
-    return rows, SlicedTable.of(pa.table(columns), {"parts": PARTS})
+    return rows, SlicedTable.of(pa.table(columns), PARTS)
 
 
 def queries(rows: pa.Table, rng: np.random.Generator) -> list[dict[str, object]]:

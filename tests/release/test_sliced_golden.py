@@ -6,6 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from tests import releases
 
 from shoal.release.release import Release
 from shoal.release.sliced.query import Estimate, Query
@@ -24,7 +25,7 @@ ENTRIES = {
 
 
 def release(rows: dict[str, list[object]], parts: list[list[str]]) -> Release:
-    manifest = {"parts": parts, "attributes": ENTRIES}
+    manifest = releases.DEFAULTS | {"method": "slicing", "parts": parts, "attributes": ENTRIES}
     return Release(manifest, {}, None, None, data=pa.table({"bucket": [1] * 4 + [2] * 4, **rows}))
 
 

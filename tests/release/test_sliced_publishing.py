@@ -333,8 +333,8 @@ def test_without_sensitive_attribute_nothing_is_promised_about_people() -> None:
 def test_two_tables_tell_the_same() -> None:
     publication = prepared(people(), [["age", "sex"], ["illness"]])
     table, _ = rows_of(publication)
-    manifest = {"parts": publication.parts, "attributes": {n: {"role": r} for n, r in ROLES.items()}}
-    quasi, sensitive = two_tables(SlicedTable.of(table, manifest), manifest)
+    secret = [name for name, role in ROLES.items() if role == "sensitive"]
+    quasi, sensitive = two_tables(SlicedTable.of(table, publication.parts), secret)
     assert quasi.to_pylist() == table.select(["bucket", "age", "sex"]).to_pylist()
     counted = contents(table, ["bucket", "illness"])
     keys = zip(sensitive["bucket"].to_pylist(), sensitive["illness"].to_pylist(), strict=True)
@@ -359,7 +359,5 @@ def test_what_two_tables_cannot_tell_is_refused(parts: list[list[str]], problem:
         names = ["age", "count"]
     columns = {name: [1, 2] for name in names}
     table = pa.table({"bucket": [1, 1], **columns})
-    roles = {name: {"role": "sensitive" if name in ("illness", "ward", "count") else "quasi"} for name in names}
-    manifest = {"parts": parts, "attributes": roles}
     with pytest.raises(UsageError, match=problem):
-        two_tables(SlicedTable.of(table, manifest), manifest)
+        two_tables(SlicedTable.of(table, parts), ["illness", "ward", "count"])

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from tests import releases
 
 import shoal
 from shoal.core.errors import InputError, UsageError
@@ -37,7 +38,8 @@ ROWS = pa.table(
         "ill": ["flu", "flu", "gout", "flu", None],
     }
 )
-MANIFEST = {"parts": PARTS, "attributes": ENTRIES, "data": {"file": "data.csv"}}
+FILE = {"file": "data.csv", "format": "csv", "sha256": "0" * 64}
+MANIFEST = releases.DEFAULTS | {"method": "slicing", "parts": PARTS, "attributes": ENTRIES, "data": FILE}
 
 
 def release(data: object = ROWS, **changed: Any) -> Release:
@@ -106,7 +108,7 @@ def test_every_kind_of_data_and_file_reads_the_same(tmp_path: Path) -> None:
     assert on_disk.slices().parts[0].distinct.schema.field("age").type == pa.int64()
     assert on_disk.sample_table(1).column_names == ["age", "seen", "city", "cost", "ill"]
     pq.write_table(ROWS, public / "data.parquet")
-    written = MANIFEST | {"data": {"file": "data.parquet"}}
+    written = MANIFEST | {"data": {**FILE, "file": "data.parquet", "format": "parquet"}}
     assert value(asked, Release(written, {}, None, None, folder=tmp_path)) == expected
     (public / "manifest.json").write_text(json.dumps(written))
     for folder in (tmp_path, str(public)):
@@ -154,7 +156,7 @@ def test_labels_spread_evenly() -> None:
             "ill": ["x", "y", "y"],
         }
     )
-    made = Release({"parts": [["age"], ["city"], ["zip"], ["ill"]], "attributes": entries}, {}, None, None, data=rows)
+    made = release(rows, parts=[["age"], ["city"], ["zip"], ["ill"]], attributes=entries)
     cases: list[tuple[dict[str, Any], float]] = [
         ({"age": (20, 40)}, 1),
         ({"age": (25, 30)}, 0.25),
@@ -193,7 +195,7 @@ def test_bad_queries_are_refused(query: dict[str, Any], message: str) -> None:
 
 
 def test_other_releases_are_refused_plainly() -> None:
-    plain = release(parts=[["age", "ill"]])
+    plain = release(parts=[[*ENTRIES]])
     for ask in (plain.slices, plain.sample_table, plain.multisets, lambda: plain.estimate(Query())):
         with pytest.raises(UsageError, match="this release is not sliced"):
             ask()
@@ -203,10 +205,10 @@ def test_other_releases_are_refused_plainly() -> None:
 
 def test_tables_that_do_not_fit_their_manifest_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is it the same release"):
-        SlicedTable.of(ROWS.drop_columns(["ill"]), MANIFEST)
+        SlicedTable.of(ROWS.drop_columns(["ill"]), PARTS)
     for numbers, message in (([1, 1, 1, 3, 3], "skips"), ([0, 1, 1, 2, 2], "1, 2"), (list("abcde"), "1, 2")):
         with pytest.raises(InputError, match=message):
-            SlicedTable.of(ROWS.set_column(0, "bucket", pa.array(numbers)), MANIFEST)
+            SlicedTable.of(ROWS.set_column(0, "bucket", pa.array(numbers)), PARTS)
     with pytest.raises(InputError, match=r"manifest\.json"):
         shoal.read_sliced(tmp_path)
     (tmp_path / "manifest.json").write_text("[]")
@@ -217,10 +219,11 @@ def test_tables_that_do_not_fit_their_manifest_are_refused(tmp_path: Path) -> No
 def test_overlaps_that_cannot_be_linked_are_refused() -> None:
     parts = [["a", "b"], ["b", "c"], ["c", "a"]]
     rows = pa.table({name: [1, 1] for name in ("bucket", "a", "b", "b (2)", "c", "c (2)", "a (2)")})
-    circle = Release({"parts": parts, "attributes": {}}, {}, None, None, data=rows)
+    numbers = {name: {"role": "quasi", "kind": "number"} for name in "abc"}
+    circle = release(rows, parts=parts, attributes=numbers)
     with pytest.raises(UsageError, match="cycle"):
         circle.sample_table()
     rows = pa.table({"bucket": [1, 1], "a": [1, 2], "b": [1, 1], "b (2)": [1, 2], "c": [1, 1]})
-    torn = Release({"parts": parts[:2], "attributes": {}}, {}, None, None, data=rows)
+    torn = release(rows, parts=parts[:2], attributes=numbers)
     with pytest.raises(InputError, match="differ in the values of 'b'"):
         torn.sample_table()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests import releases
 
 import shoal
 from shoal.audit.units import class_risks, size_histogram
@@ -96,8 +97,9 @@ def test_dropped_records_are_told(release: Any) -> None:
 
 def test_many_labels_are_cut_short(release: Any) -> None:
     labels = {f"[{i}, {i}]": {"from": i, "below": i + 1} for i in range(100)}
-    entry = {**release.manifest["attributes"]["age"], "labels": labels}
-    text = public_readme({**release.manifest, "attributes": {"age": entry}})
+    attributes = release.manifest["attributes"]
+    entry = {key: value for key, value in attributes["age"].items() if key != "domain"} | {"labels": labels}
+    text = public_readme({**release.manifest, "attributes": {**attributes, "age": entry}})
     assert "... and 60 more, all listed in `manifest.json`." in text
 
 
@@ -193,8 +195,10 @@ def test_a_check_that_was_not_done_is_not_counted(release: Any) -> None:
 
 def test_what_releases_by_one_plan_promise_together_is_not_denied() -> None:
     promise = {"model": "l-delta-diversity", "parameters": {"l": 3, "delta": 0.01}}
-    agreed = " ".join(read_form({"guarantees": [promise], "agreed": {}}).general_limits())
-    alone = " ".join(read_form({"guarantees": [promise], "method": "mondrian"}).general_limits())
+    document = {"attributes": {"age": {"role": "quasi"}}, "guarantees": [promise]}
+    plan = {"file": "plan.json", "sha256": "0" * 64, "digest": "0" * 64, "classes": 2}
+    agreed = " ".join(read_form(releases.state({**document, "agreed": plan})).general_limits())
+    alone = " ".join(read_form(releases.state(document)).general_limits())
     assert "others by the same plan" in agreed
     assert "this release alone" not in agreed
     assert "this release alone" in alone

@@ -21,6 +21,7 @@ from shoal.columns.base import Technique, treat
 from shoal.columns.keys import new_key
 from shoal.core.randomness import Chance
 from shoal.core.registry import discover
+from shoal.manifest import Sample
 from shoal.release.forms.synthetic import explain_claim
 from shoal.reports.internal import internal_report
 from shoal.reports.pages import describe_sample, explain_change, public_readme
@@ -161,8 +162,8 @@ def test_tokens_of_identifiers_are_told_as_such() -> None:
 
 
 def test_shares_of_samples_are_told_as_they_are() -> None:
-    assert "12.5%" in describe_sample({"sample": {"share": 0.125}})
-    assert describe_sample({}) == ""
+    assert "12.5%" in describe_sample(Sample(share=0.125))
+    assert describe_sample(None) == ""
 
 
 @pytest.mark.parametrize("name", KINDS)

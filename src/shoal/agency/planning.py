@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -191,12 +191,12 @@ def _close_classes(
     return number, entropy_samples(distribution, number, l, delta)
 
 
-def plan_document(plan: Plan) -> dict[str, Any]:
+def plan_document(plan: Plan) -> dict[str, object]:
     """Return what is written, with its digest; a plan that no owner could ever follow is refused."""
     if plan.n >= agreed.MOST_RECORDS:
         raise UnreachableError(f"the plan would ask for {plan.n:.3g} records, more than any table has; take a larger p")
     known = plan.distribution
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "format": agreed.FORMAT,
         "kind": agreed.KIND,
         "quasi": [
@@ -241,7 +241,7 @@ def round_up(value: Fraction) -> float:
     return near if Fraction(str(near)) == value or Fraction(near) >= value else float(np.nextafter(near, 1.0))
 
 
-def write_plan(plan: Plan, path: Path) -> dict[str, Any]:
+def write_plan(plan: Plan, path: Path) -> dict[str, object]:
     """Write a plan to a new file and return what is in it."""
     if path.exists() or path.is_symlink():
         raise UsageError(f"{path} exists already; choose another file or remove it first")

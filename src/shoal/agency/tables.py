@@ -28,20 +28,23 @@ from shoal.core.documents import load_with_lines, read_json, read_text
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
 from shoal.core.kernels import pack
 from shoal.core.progress import Progress
-from shoal.release.forms.agreed import read_plan
+from shoal.linking.kernels import Histograms
+from shoal.manifest import read_manifest
+from shoal.models.base import ClassHistograms, Whole
+from shoal.release.forms.agreed import AgreedPlan, make_model, read_plan
+from shoal.release.release import find_public
 from shoal.reports.verifying import verify
 from shoal.sources.base import SourceOptions, file_digest
 from shoal.sources.frames import open_arrow
 from shoal.sources.opening import open_source
 from shoal.taxonomies.construct import from_levels, scale_of
 from shoal.taxonomies.parse import decimal_numbers, texts, whole_numbers
-from shoal.verify.agreed import Plan, judge_counts
-from shoal.verify.guarantees import agrees
-from shoal.verify.numbering import HALF, LOW, Tally, pair
-from shoal.verify.reading import public_folder
 
 LARGEST = 2**62
 LONGEST = 100  # digits of a probability
+HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)  # a class and a value share a key of 64 bits
+_CELLS = 1 << 22  # counts that are looked at together
+_AGREES = 1e-9  # claims may differ so much from what is found
 _WEIGHT = "weight"
 
 
@@ -180,14 +183,14 @@ class ClassCounts:
     counts: IntArray
 
     @classmethod
-    def of_rows(cls, columns: list[str], rows: list[Any], plan: Plan, most: int) -> ClassCounts:
+    def of_rows(cls, columns: list[str], rows: list[Any], plan: AgreedPlan, most: int) -> ClassCounts:
         """Read counts as they are sent; what the plan does not know is an error that tells no value."""
-        domain = Domain.of_classes(plan.n_classes, plan.sensitive, plan.sensitive_values.to_pylist())
+        domain = Domain.of_classes(plan.classes, plan.sensitive, list(plan.sensitive_values))
         table = read_rows(columns, rows, domain, probabilities=False, most=most)
-        owner, value, count = (column.to_numpy() for column in table.columns)
-        tally = Tally()
-        tally.add_counts(pair(owner, value)[count > 0], count[count > 0])
-        return cls(*tally.result())
+        owner, value, count = (column.to_numpy()[table.column(_WEIGHT).to_numpy() > 0] for column in table.columns)
+        keys = owner.astype(np.uint64) << HALF | value.astype(np.uint64)
+        order = np.argsort(keys)
+        return cls(keys[order], count[order])
 
     @classmethod
     def of_bytes(cls, content: bytes) -> ClassCounts:
@@ -220,31 +223,41 @@ class ClassCounts:
         return {values[code]: count for code, count in zip(codes, self.counts[first:end].tolist(), strict=True)}
 
 
-def check_counts(counts: ClassCounts, plan: Plan, rows: int, claimed: float) -> float:
+def check_counts(counts: ClassCounts, plan: AgreedPlan, rows: int, claimed: float) -> float:
     """Return what the weakest class reaches; counts that break the plan's promise or the manifest are an error."""
     total = int(counts.counts.sum())
     if total != rows:
         raise InputError(f"the counts sum to {total:,} and manifest.rows is {rows:,}; register the release as it is")
-    tally = Tally()
-    tally.add_counts(counts.keys, counts.counts)
-    achieved, fault = judge_counts(plan, tally)
-    if achieved is None or fault:
-        raise InputError(f"the counts do not keep the plan's promise: {fault}; nothing was registered")
-    if not agrees(claimed, achieved):
-        raise InputError(f"manifest.guarantees claims {claimed:.6g}, and the counts reach {achieved:.6g}")
-    return achieved
+    model, kept, achieved, n_values = make_model(plan), 0, [], len(plan.sensitive_values)
+    value, numbers = (counts.keys & LOW).astype(np.int64), np.arange(plan.classes + 1, dtype=np.uint64)
+    sparse = Histograms(np.searchsorted(counts.keys, numbers << HALF), value, counts.counts)
+    whole, step = Whole.of(np.bincount(value, counts.counts, n_values)), max(1, _CELLS // n_values)
+    for first in range(0, plan.classes, step):
+        table = sparse.rows(np.arange(first, min(first + step, plan.classes)), n_values)
+        classes, named = ClassHistograms.of(table), plan.values[first : first + step]
+        kept += int((model.holds(classes, whole) & np.take_along_axis(table, named, axis=1).all(axis=1)).sum())
+        achieved.append(model.reach(classes, whole).min())
+    if kept < plan.classes:
+        raise InputError(
+            f"{plan.classes - kept:,} of {plan.classes:,} classes do not keep the plan's promise by these counts; "
+            "nothing was registered"
+        )
+    reached = float(min(achieved))
+    if not math.isclose(claimed, reached, rel_tol=_AGREES, abs_tol=_AGREES):
+        raise InputError(f"manifest.guarantees claims {claimed:.6g}, and the counts reach {reached:.6g}")
+    return reached
 
 
-def find_class(plan: Plan, target: Mapping[str, str]) -> int:
+def find_class(plan: AgreedPlan, target: Mapping[str, str]) -> int:
     """Return the class, from 0, of a person of whom the quasi values are known; the message repeats no value."""
     if set(target) != set(plan.quasi):
         raise InputError(f"a target has a value for each of {', '.join(map(repr, plan.quasi))}, and no other column")
-    here = np.ones(len(plan.class_of), dtype=np.bool_)
-    for name, values, points in zip(plan.quasi, plan.quasi_values, plan.points, strict=True):
-        here &= points == values.index(target[name]).as_py()
-    if not here.any():
+    known = zip(plan.quasi, plan.quasi_values, strict=True)
+    codes = [np.array([values.index(target[name]) if target[name] in values else -1]) for name, values in known]
+    found = int(plan.locate(codes)[0])
+    if found < 0:
         raise InputError("the plan's domain does not have the values of this target")
-    return int(plan.class_of[np.flatnonzero(here)[0]])
+    return found
 
 
 REQUIRED = ("name", "quasi", "sensitive", "delta")
@@ -355,7 +368,9 @@ def make_registration(folder: Path, *, progress: Progress | None = None) -> dict
 
     With it go its counts of classes by values, which say what its rows say.
     """
-    public = public_folder(folder)
+    public = find_public(folder)
+    if public is None:
+        raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
     verification = verify(public, progress=progress)
     if not verification.verified:
         raise VerificationError(f"{folder} does not hold what it promises: {'; '.join(verification.objections)}")
@@ -364,9 +379,10 @@ def make_registration(folder: Path, *, progress: Progress | None = None) -> dict
         files = {path.name: file_digest(path) for path in sorted(public.iterdir())}
     except OSError as error:
         raise InputError(f"cannot read {folder}: {error.strerror or 'input or output error'}") from None
-    if not isinstance(manifest.get("agreed"), dict):
+    stated = read_manifest(manifest)
+    if stated.agreed is None:
         raise UsageError(f"{folder} was not made by an agency's plan; make it with shoal agency apply")
-    plan = read_plan(public / manifest["agreed"]["file"])
+    plan = read_plan(public / stated.agreed.file)
     domain = Domain.of_classes(plan.classes, plan.sensitive, list(plan.sensitive_values))
-    counts = count_by_domain(public / manifest["data"]["file"], domain)
+    counts = count_by_domain(public / stated.file, domain)
     return {"manifest": manifest, "files": files, "counts": counts}

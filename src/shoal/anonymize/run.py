@@ -285,8 +285,9 @@ class Run:
         digests = {path: people.digest() for path, people in self.populations.items()}
         self.measured = publication.utility()
         manifest = build_manifest(publication, self.measured, digests)
-        self.counts = RowCounts.of(manifest)
-        self.numbers = ChangedNumbers.of(self.policy, manifest)
+        form = read_form(manifest)
+        self.counts = RowCounts.of(form)
+        self.numbers = ChangedNumbers.of(self.policy, form.manifest)
         return manifest
 
     def _by_regions(self, looked: SampledCells) -> Publication:
@@ -321,7 +322,7 @@ class Run:
         tables = self.options.tables
         if tables is None:
             source = unfold_baskets(self.asked, self.given)[1]
-            tokens = {name for name, trace in read_traces(manifest).items() if trace.hidden}
+            tokens = {name for name, trace in read_traces(manifest.get("techniques", {})).items() if trace.hidden}
             left_out = {*self.asked.names("identifier"), *tokens, self.policy.survey_weight}
             names = [name for name in manifest["attributes"] if name not in left_out]
             tables = SourceTables.of(self.policy, source, names)
@@ -334,8 +335,9 @@ class Run:
     ) -> Measured:
         """Return what is found beyond promises, and all of the evidence but what the verifier and the ledger say."""
         scored, utility, thorough = self.sample.n_rows > 0, self.measured, self.options.detail == "full"
-        marginals = tables.score(self.sample.table(), read_form(manifest)) if tables is not None and scored else ()
-        table = PublishedTable.of(manifest, self.counts, self.policy.privacy, publication, marginals)
+        form = read_form(manifest)
+        marginals = tables.score(self.sample.table(), form) if tables is not None and scored else ()
+        table = PublishedTable.of(form, self.counts, self.policy.privacy, publication, marginals)
         findings = find_all(table, self.policy.accept)
         release_memory()
         if thorough:
@@ -503,7 +505,8 @@ class Run:
         if self.policy.method.as_two_tables:
             batches = list(rows)
             self._write(staging, entries["data"], iter(batches))
-            both = two_tables(SlicedTable.of(pa.Table.from_batches(batches), manifest), manifest)
+            sliced = SlicedTable.of(pa.Table.from_batches(batches), manifest["parts"])
+            both = two_tables(sliced, self.policy.names("sensitive"))
             tables = dict(zip(("quasi", "sensitive"), both, strict=True))
             entries["tables"] = {name: {"file": f"{name}.{self.format}"} for name in tables}
             for name, table in tables.items():

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -209,15 +209,15 @@ class Trials:
         """The risk of the worst case."""
         return self.worst_case[1].risk
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, object]:
         """Return the tallies, None where there are none, and the risk."""
         tallies = {"attack": self.success, "baseline": self.baseline, "control": self.control}
-        stated: dict[str, Any] = {name: tally and tally.as_dict() for name, tally in tallies.items()}
+        stated: dict[str, object] = {name: tally and tally.as_dict() for name, tally in tallies.items()}
         return {**stated, "risk": self.risk.as_dict()}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all counts, None where there are none, and the risks; without a control group a note says so."""
-        stated: dict[str, Any] = {"name": self.attack, "about": self.about, **self.counts()}
+        stated: dict[str, object] = {"name": self.attack, "about": self.about, **self.counts()}
         stated["worst"] = self.worst.as_dict() | {"rare": self.is_rare(self.worst_case[1])}
         stated["most_exposed"] = self.exposed and self.exposed.counts()
         stated["worst_subgroup"] = self.subgroup and self.subgroup.as_dict()
@@ -250,7 +250,7 @@ class Subgroup:
     def __str__(self) -> str:
         return f"{self.attribute} = {'(missing)' if self.label is None else self.label}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all of it, for JSON."""
         return {"attribute": self.attribute, "label": self.label, "among": self.among, **self.trials.counts()}
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.attacks.base import Attack, People, Tally, Trials, name_size
-from shoal.attacks.parts import read_numbers
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import same_rows
-from shoal.linking.linkable import encode_column
 from shoal.manifest import Attribute
+from shoal.release.covers import Cover, LabelColumn, read_covers, read_numbers
+from shoal.release.published import encode_column
 from shoal.release.sliced.table import column_codes
-from shoal.verify.covers import read_covers
 
 RARE = 0.01  # rows that chance would publish with a person's combination, at most, if that is hardly chance
 NEAR = "near copies"
@@ -184,14 +183,14 @@ def _link_columns(columns: Sequence[CodeArray]) -> Iterator[tuple[int, int]]:
 
 def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArray:
     """Return codes of a column over the rows of all tables, the published one first; -1 for what is no single value."""
-    entry = view.treatments.attributes[name]
+    attribute = view.treatments.attributes[name]
     (codes, texts), *people = (encode_column(table.column(name)) for table in tables)
     values = [value for _, values in people for value in values]
-    if view.treatments.nobodys and "labels" in entry:
-        places = _place_in_labels(name, entry, texts, values)
+    if view.treatments.nobodys and attribute.boxed:
+        places = _place_in_labels(attribute, texts, values)
     else:
-        single = [_find_single(text, entry.get("labels")) for text in texts]
-        places = _number_values([*single, *values], entry)
+        single = [_find_single(text, attribute.labels) for text in texts]
+        places = _number_values([*single, *values], attribute)
         several = np.array([value == SEVERAL for value in (*single, *values)], dtype=np.bool_)
         places = np.where(several, -1, places).astype(np.int32)
     coded, begin = [places[codes]], len(texts)
@@ -201,17 +200,17 @@ def _encode(view: ReleaseView, name: str, tables: Sequence[pa.Table]) -> CodeArr
     return np.concatenate(coded)
 
 
-def _number_values(texts: list[str | None], entry: Mapping[str, Any]) -> CodeArray:
+def _number_values(texts: list[str | None], attribute: Attribute) -> CodeArray:
     """Return codes that differ where values do; numbers and dates are equal however they are written."""
     codes = column_codes(pa.chunked_array([pa.array(texts, pa.string())]))
-    if entry["kind"] not in ("number", "date"):
+    if attribute.kind not in ("number", "date"):
         return codes
-    numbers = read_numbers(texts, entry["kind"], entry.get("format"))
+    numbers = read_numbers(texts, attribute.kind, attribute.format)
     place = np.unique(numbers, return_inverse=True)[1].reshape(-1) + len(texts)
     return np.where(np.isnan(numbers), codes, place).astype(np.int32)
 
 
-def _find_single(text: str | None, labels: Mapping[str, Any] | None) -> str | None:
+def _find_single(text: str | None, labels: Mapping[str, Cover] | None) -> str | None:
     """Return the value that a published text stands for, or ``SEVERAL``: a category, a whole number, or none at all."""
     if labels is None or text is None:
         return text
@@ -222,12 +221,11 @@ def _find_single(text: str | None, labels: Mapping[str, Any] | None) -> str | No
     return cover["values"][0] if len(cover.get("values", ())) == 1 else None if "missing" in cover else SEVERAL
 
 
-def _place_in_labels(
-    name: str, entry: Mapping[str, Any], texts: list[str | None], values: list[str | None]
-) -> CodeArray:
+def _place_in_labels(attribute: Attribute, texts: list[str | None], values: list[str | None]) -> CodeArray:
     """Return codes of published labels, and of values by the label that they have; the labels do not overlap."""
-    covers = read_covers(Attribute.model_construct(**{**entry, "name": name}))
-    number = dict(zip(covers.labels, covers.low[covers.start[:-1]].tolist(), strict=True))
+    labels: list[str | None] = list(attribute.covers)
+    covers = read_covers(LabelColumn.of(attribute, labels, "the release"))
+    number = dict(zip(labels, covers.hulls()[0].tolist(), strict=True))
     codes = np.full(len(values), covers.missing, dtype=np.int32)
     known = np.array([value is not None for value in values], dtype=np.bool_)
     codes[known] = covers.places(pa.array([value for value in values if value is not None], pa.string()))

@@ -21,8 +21,8 @@ from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows, gather_entries, same_rows
 from shoal.core.wording import percent
 from shoal.linking.kernels import Histograms
-from shoal.linking.linkable import Candidates, encode_column
-from shoal.verify.reading import read_labelled
+from shoal.linking.linkable import Candidates
+from shoal.release.published import encode_column
 
 
 class DecodingAttack(sensitive.SensitiveAttack):
@@ -123,7 +123,7 @@ class Labelled(NamedTuple):
 
         A file that does not have the records of each class and label is not the release's.
         """
-        table, own = None if view.folder is None else read_labelled(view.folder), f"value of {secret.name}"
+        table, own = view.release.read_labelled(), f"value of {secret.name}"
         if table is None or own not in table.column_names:
             return None
         rows = view.rows.take(pa.array(first))
@@ -155,7 +155,7 @@ class Labelled(NamedTuple):
 def decode(view: ReleaseView, secret: Secret, usual: FloatArray | IntArray | None) -> Labelled:
     """Return what every label stands for, given how frequent values usually are; None: as the records without one."""
     codes, texts = encode_column(view.rows.column(secret.name))
-    candidates = Candidates.of(texts, view.manifest["attributes"][secret.name].get("labels"), "the release")
+    candidates = Candidates.of(texts, view.manifest.attributes[secret.name].labels, "the release")
     pairs, n_values = view.parts[secret.part].pairs, len(secret.values)
     counted = Histograms.of(pairs.pair_of, codes, np.ones(len(codes), dtype=np.int64), len(pairs.second), len(texts))
     owner, alone = rows_of(counted.start), np.diff(candidates.start)[counted.value] == 1
@@ -195,14 +195,13 @@ def _count(row: AnyIntArray, value: AnyIntArray, shape: tuple[int, int], weight:
 
 def _has_labels(view: ReleaseView, name: str) -> bool:
     """Whether some published text of a column stands for several values."""
-    labels = view.manifest["attributes"][name].get("labels") or {}
-    shown = set(view.rows.column(name).unique().to_pylist())
-    return any(text in shown and len(cover.get("values", ())) > 1 for text, cover in labels.items())
+    shown, covers = set(view.rows.column(name).unique().to_pylist()), view.manifest.attributes[name].covers
+    return any(text in shown and len(cover.get("values", ())) > 1 for text, cover in covers.items())
 
 
 def _read_tau(view: ReleaseView, name: str) -> float:
     """Return the share of a class that the release promises no value to exceed; 0 where it promises none."""
-    given = [each["parameters"] for each in view.manifest.get("guarantees", ()) if "tau" in each["parameters"]]
+    given = [each.parameters for each in view.manifest.guarantees if "tau" in each.parameters]
     return min((float(each["tau"]) for each in given if each.get("attribute") in (None, name)), default=0.0)
 
 

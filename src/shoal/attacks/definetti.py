@@ -14,7 +14,7 @@ from shoal.attacks.sensitive import Beliefs, LearnedAttack, not_their_own
 from shoal.attacks.view import ReleaseView
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.kernels import gather_entries
-from shoal.linking.linkable import encode_column
+from shoal.release.published import encode_column
 
 ROUNDS = 25  # of learning
 SCALINGS = 10  # of a bucket's rows and columns, in each of them

@@ -17,11 +17,12 @@ from shoal.attacks.sensitive import Answers, Asked, SensitiveAttack, find_share,
 from shoal.attacks.view import UNKNOWN, Left, ReleaseView, match_texts
 from shoal.core.arrays import AnyIntArray, BoolArray, FloatArray
 from shoal.core.errors import UsageError
+from shoal.manifest import describe_plain
+from shoal.release.published import PublishedRelease
 
 CANDIDATES = 10
 SPLITS = 8
 MOST_COPIED = 10**6  # records of the source, beyond which a verbatim copy of it takes too much memory
-KEPT = ("role", "kind", "format")  # of an attribute's entry, if its values are published as they are
 
 
 class LinkabilityAttack(Attack):
@@ -79,11 +80,12 @@ class LinkabilityAttack(Attack):
 
 def _copy_source(view: ReleaseView, targets: People) -> ReleaseView | None:
     """Return the source as if its quasi attributes were published as they are; None if it does not have all of them."""
-    names, entries = list(view.known), view.treatments.attributes
+    names, own = list(view.known), view.treatments.attributes
     if any(name not in targets.table.column_names for name in names):
         return None
-    attributes = {name: {key: entries[name][key] for key in KEPT if key in entries[name]} for name in names}
-    return ReleaseView.of(targets.table.select(names), {"method": "plain", "parts": [names], "attributes": attributes})
+    kept = {"role", "kind", "format"}
+    manifest = describe_plain({name: own[name].model_dump(include=kept, exclude_none=True) for name in names})
+    return ReleaseView.of(PublishedRelease("the source", manifest, targets.table.select(names)))
 
 
 def _link(view: ReleaseView, people: People, splits: BoolArray, rng: np.random.Generator) -> Answers:
@@ -208,7 +210,7 @@ def _align(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
 
 def token_columns(view: ReleaseView) -> list[str]:
     """Return the published columns whose tokens stand for persons."""
-    return [name for name, stated in view.treatments.techniques.items() if stated.get("of") == "identifier"]
+    return [name for name, stated in view.manifest.techniques.items() if stated.get("of") == "identifier"]
 
 
 def of_one_person(view: ReleaseView) -> int:
@@ -238,14 +240,15 @@ class Linked:
             return None
         names = tuple((name, _free_name(f"{name}, too", view)) for name in other.known)
         table, found = view.rows.take(pa.array(rows)), other.rows.take(pa.array(beside))
-        attributes, techniques = dict(view.manifest["attributes"]), dict(view.treatments.techniques)
+        attributes, techniques = dict(view.manifest.attributes), dict(view.manifest.techniques)
         for name, own in names:
             table = table.append_column(own, found.column(name))
-            attributes[own] = other.manifest["attributes"][name]
-            if name in other.treatments.techniques:
-                techniques[own] = other.treatments.techniques[name]
-        manifest = {**view.manifest, "attributes": attributes, "techniques": techniques}
-        return cls(ReleaseView.of(table, manifest, view.policy, like=view), names)
+            attributes[own] = other.manifest.attributes[name].model_copy(update={"name": own})
+            if name in other.manifest.techniques:
+                techniques[own] = other.manifest.techniques[name]
+        manifest = view.manifest.model_copy(update={"attributes": attributes, "techniques": techniques})
+        joined = replace(view.release, manifest=manifest, data=table, folder=None)
+        return cls(ReleaseView.of(joined, view.policy, like=view), names)
 
     def find_left(self, secret: Secret, people: People) -> Left:
         """Return what the linked records leave for people; nothing for those whom none of them covers."""
@@ -276,6 +279,6 @@ def _match_tokens(view: ReleaseView, other: ReleaseView) -> tuple[np.ndarray, np
 
 
 def _free_name(name: str, view: ReleaseView) -> str:
-    while name in view.manifest["attributes"]:
+    while name in view.manifest.attributes:
         name += "'"
     return name

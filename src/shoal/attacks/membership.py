@@ -70,7 +70,7 @@ class MembershipAttack(Attack):
         notes = list(trials.notes)
         if control is None:
             notes.append(NO_CONTROL)
-        if view.manifest.get("withheld"):
+        if view.manifest.withheld:
             notes.append("members are drawn from all records of the source, those that were withheld included")
         return replace(trials, notes=tuple(notes))
 
@@ -362,9 +362,8 @@ def _in_buckets(view: ReleaseView) -> bool:
     """Whether buckets show values as they were in the source, each attribute in one part."""
     if view.treatments.of_quasi:
         return False
-    names = [name for part in view.manifest["parts"] for name in part]
-    entries = view.manifest["attributes"]
-    return len(set(names)) == len(names) and not any("labels" in entries[name] for name in view.known)
+    names = [name for part in view.manifest.parts for name in part]
+    return len(set(names)) == len(names) and not view.generalized
 
 
 def _matches(view: ReleaseView, people: People, counts: Sequence[FloatArray]) -> dict[str, FloatArray]:

@@ -16,7 +16,6 @@ from shoal.attacks.view import ReleaseView, build_known_tree, encode_together
 from shoal.core.arrays import AnyIntArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import UsageError
 from shoal.core.kernels import find_rows
-from shoal.core.registry import find
 from shoal.models.base import ClassHistograms, PrivacyModel, TableModel, Whole
 from shoal.plan.reader import Refused, dominate, explain
 from shoal.release.sliced.table import number_rows
@@ -51,21 +50,21 @@ class MinimalityAttack(LearnedAttack):
         reason = super().refuses(view)
         if reason is not None:
             return reason
-        if any("labels" in view.manifest["attributes"][name] for name in view.secrets):
+        if any(view.manifest.attributes[name].boxed for name in view.secrets):
             return (
                 "sensitive values are published under labels, so their counts are not known; decoding tries its labels"
             )
-        method, chosen = view.manifest.get("method"), view.manifest.get("method_parameters", {})
+        method, chosen = view.manifest.method, view.manifest.method_parameters
         stops = method in STEPWISE or (method == "incognito" and not chosen.get("recode"))
-        if not stops and not view.manifest.get("withheld"):
+        if not stops and not view.manifest.withheld:
             return "no record was withheld, and the method does not try all finer classes of the same records"
         if view.treatments.of_quasi:
             return TREATED
-        if "sample" in view.manifest:
+        if view.manifest.sample is not None:
             return "who of the source was drawn into the sample is not known, and so not who is in which class"
         if len(view.secrets) > 1:
             return "there are several sensitive attributes, and which of them forbade smaller classes is not known"
-        models = read_promises(view)
+        models = view.form.list_models()
         if any(isinstance(model, TableModel) for model in models):
             return "a promise is about all classes together, so which smaller ones it forbade is not known"
         if any(model.sees == "population" or model.knows_values or len(model.attributes) > 1 for model in models):
@@ -78,8 +77,8 @@ class MinimalityAttack(LearnedAttack):
         """Explain why classes were not made smaller, and why records were withheld."""
         if secret.edges is not None:
             raise UsageError("sensitive values were put into groups, so it is not known how often each occurs")
-        models, withheld = read_promises(view), len(everybody) - view.n_rows
-        if view.manifest.get("method") == "incognito" and not view.manifest.get("withheld"):
+        models, withheld = view.form.list_models(), len(everybody) - view.n_rows
+        if view.manifest.method == "incognito" and not view.manifest.withheld:
             return self._learn_levels(view, secret, everybody, models, rng)
         published = np.rint(secret.marginal * view.n_rows).astype(np.int64)
         whole = Whole.of(published)
@@ -90,7 +89,7 @@ class MinimalityAttack(LearnedAttack):
 
         def beliefs(people: People) -> FloatArray:
             found = np.zeros((len(people), len(published)))
-            if view.manifest.get("method") in STEPWISE:
+            if view.manifest.method in STEPWISE:
                 explain_refused(view, secret, (everybody, people), models, found, rng)
             found[view.copies(people.codes, people.numbers, near=False)[0] == 0] = absent
             return found
@@ -134,9 +133,9 @@ def explain_refused(
     The first group is everybody in the data, by whom finer groups are counted. ``found`` is (n, n_values). People in
     several refused groups are believed to have what the group that says most says.
     """
-    part, method = view.parts[0], view.manifest["method"]
+    part, method = view.parts[0], view.manifest.method
     class_of = [view.find_classes(part, people) for people in groups]
-    stated = [each["parameters"] for each in view.manifest["guarantees"]]
+    stated = [each.parameters for each in view.manifest.guarantees]
     least = max(math.ceil(each.get(key, 1)) for each in stated for key in ("k", "l"))
     if method == "local-suppression":
         ways = [[list(people.codes.T) for people in groups]]
@@ -173,14 +172,6 @@ def explain_refused(
         said = posterior[own]
         more = said.max(axis=1) > found.max(axis=1)
         found[more] = said[more]
-
-
-def read_promises(view: ReleaseView) -> list[PrivacyModel]:
-    """Return the models that the manifest promises."""
-    return [
-        find("shoal.models", PrivacyModel, each["model"], what="privacy model").model_validate(each["parameters"])
-        for each in view.manifest.get("guarantees", [])
-    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,7 +253,7 @@ def _lower_levels(view: ReleaseView, everybody: People, class_of: AnyIntArray) -
     group: list[IntArray] = []
     owner: list[IntArray] = []
     taken = 0
-    for name, level in view.manifest["levels"].items():
+    for name, level in (view.manifest.levels or {}).items():
         tree = None if level == 0 else build_known_tree(view, name, everybody)
         if tree is not None:
             below: AnyIntArray = tree.node_at(level - 1)[tree.encode(everybody.table.column(name))]

@@ -29,7 +29,7 @@ class NamedValuesAttack(Attack):
 
     def refuses(self, view: ReleaseView) -> str | None:
         """Return why not: some label must list several values."""
-        return None if any(_list_named(view, name) for name in view.manifest["attributes"]) else NO_HOLDERS
+        return None if any(_list_named(view, name) for name in view.manifest.attributes) else NO_HOLDERS
 
     def run(self, view: ReleaseView, targets: People, control: People | None, rng: np.random.Generator) -> Trials:  # noqa: ARG002
         """Look up the only holders of values among both groups."""
@@ -37,7 +37,7 @@ class NamedValuesAttack(Attack):
             raise UsageError("presence can only be tested against people who are not in the data: give a control table")
         n, tables = len(targets), (targets.table, control.table)
         asked, named = (np.zeros(n + len(control), dtype=np.bool_) for _ in range(2))
-        for name in view.manifest["attributes"]:
+        for name in view.manifest.attributes:
             listed = _list_named(view, name)
             if listed and all(name in table.column_names for table in tables):
                 own, known = _find_holders(view, name, listed, tables)
@@ -51,14 +51,14 @@ class NamedValuesAttack(Attack):
 
 def _list_shown(view: ReleaseView, name: str) -> set[str]:
     """Return the values of a column that some published row shows by themselves."""
-    texts, labels = view.rows.column(name).unique().to_pylist(), view.manifest["attributes"][name].get("labels") or {}
+    texts, labels = view.rows.column(name).unique().to_pylist(), view.manifest.attributes[name].covers
     return {value for text in texts if len(values := labels.get(text, {}).get("values", ())) == 1 for value in values}
 
 
 def _list_named(view: ReleaseView, name: str) -> list[str]:
     """Return the values that labels of a column list beside others, and that no row shows."""
-    labels = (view.manifest["attributes"][name].get("labels") or {}).values()
-    listed = {value for cover in labels if len(cover.get("values", ())) > 1 for value in cover["values"]}
+    covers = view.manifest.attributes[name].covers.values()
+    listed = {value for cover in covers if len(cover.get("values", ())) > 1 for value in cover["values"]}
     return sorted(listed - _list_shown(view, name)) if name in view.rows.column_names else []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,22 +13,15 @@ import pyarrow as pa
 from shoal.attacks.kernels import Entries
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.errors import UsageError
 from shoal.core.kernels import Pairs, count_pairs, gather_entries
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, grow_tree
-from shoal.linking.linkable import (
-    Candidates,
-    Linkable,
-    LinkColumn,
-    encode_column,
-    read_agreed_classes,
-    read_labels,
-    read_plan,
-)
+from shoal.linking.linkable import Candidates, Linkable, read_agreed_classes
 from shoal.linking.space import Space
+from shoal.manifest import Attribute
+from shoal.release.covers import LabelColumn, read_numbers
+from shoal.release.published import PublishedRelease, encode_column, read_column
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import number_rows
-from shoal.taxonomies.parse import days, decimal_numbers
 
 MOST_VALUES = 50  # numbers with more distinct values are guessed by ranges
 N_RANGES = 20
@@ -90,7 +82,7 @@ class ViewPart:
 
 def read_parts(
     contents: Sequence[tuple[pa.Table, CodeArray]],
-    entries: Mapping[str, Any],
+    attributes: Mapping[str, Attribute],
     bucket: CodeArray,
     n_buckets: int,
     agreed: tuple[Linkable, CodeArray] | None = None,
@@ -101,12 +93,18 @@ def read_parts(
     Of a release by a plan, *agreed* has the plan's boxes and (n_rows,) the class of each row. A published number of an
     attribute in *reach* stands for all that are less than so far from it.
     """
-    columns = [_columns(table, entries, reach or {}) for table, _ in contents]
+    quasi = {name: attribute for name, attribute in attributes.items() if attribute.role == "quasi"}
+    columns = [
+        [read_column(table.column(name), quasi[name], "the release") for name in table.column_names if name in quasi]
+        for table, _ in contents
+    ]
+    near = reach or {}
+    columns = [[(_around(one, near[one.name]) if one.name in near else one, at) for one, at in own] for own in columns]
     linkables, numbers = [], []
     for (table, _), own in zip(contents, columns, strict=True):
-        number, first = number_rows([codes for *_, codes in own], table.num_rows)
-        labels = np.array([codes[first] for *_, codes in own], dtype=np.int32).reshape(-1, len(first)).T
-        linkables.append(_boxes([column for column, *_ in own], labels))
+        number, first = number_rows([codes for _, codes in own], table.num_rows)
+        labels = np.array([codes[first] for _, codes in own], dtype=np.int32).reshape(-1, len(first)).T
+        linkables.append(_boxes([column for column, _ in own], labels))
         numbers.append(number)
     if agreed is not None:
         plan = replace(_boxes(agreed[0].columns, agreed[0].labels), agreement=agreed[0].agreement)
@@ -118,36 +116,17 @@ def read_parts(
             _part(space, each, boxes, number[place], bucket, n_buckets)
             for each, boxes, number, (_, place) in zip(linkables, space.releases, numbers, contents, strict=True)
         ]
-    stated = tuple(_labels(space, name, columns, linkables) for name in space.attributes)
-    for cover in space.covers:  # their ranges are enough from here on, and there may be a label for every row
-        (cover.attribute.labels or {}).clear()
-    space = replace(space, covers=tuple(replace(cover, labels=()) for cover in space.covers))
-    return space, tuple(parts), stated
+    return space, tuple(parts), tuple(_labels(space, name, columns, linkables) for name in space.attributes)
 
 
-def read_agreed_boxes(table: pa.Table, manifest: Mapping[str, Any], folder: Path | None) -> tuple[Linkable, CodeArray]:
+def read_agreed_boxes(release: PublishedRelease, table: pa.Table) -> tuple[Linkable, CodeArray]:
     """Return the boxes of the plan that a release was made by, and the class of each of its rows."""
-    if folder is None:
-        raise UsageError("the release is by a plan, which is in its folder; give the folder")
-    agreed = read_plan("the release", folder, manifest)
-    boxes = read_agreed_classes("the release", table, manifest, agreed, set(agreed.quasi), agreed.sensitive)
+    agreed = release.read_plan()
+    boxes = read_agreed_classes(release.name, table, release.manifest, agreed, agreed.quasi, agreed.sensitive)
     return boxes, np.asarray(table.column(CLASS).cast(pa.int32()).combine_chunks()) - np.int32(1)
 
 
-def _columns(
-    table: pa.Table, entries: Mapping[str, Any], reach: Mapping[str, float]
-) -> list[tuple[LinkColumn, list[str | None], CodeArray]]:
-    """Return the quasi attributes of a part, their texts, and which of these each distinct row has."""
-    columns = []
-    for name in table.column_names:
-        if name in entries and entries[name]["role"] == "quasi":
-            codes, values = encode_column(table.column(name))
-            labels = read_labels(name, entries[name], values, "the release")
-            columns.append((_around(labels, reach[name]) if name in reach else labels, values, codes))
-    return columns
-
-
-def _around(column: LinkColumn, reach: float) -> LinkColumn:
+def _around(column: LabelColumn, reach: float) -> LabelColumn:
     """Return a column of numbers each of which stands for all that are near it."""
     values = [(place, cover["values"][0]) for place, cover in enumerate(column.covers) if "values" in cover]
     numbers = read_numbers([text for _, text in values], column.kind)
@@ -157,7 +136,7 @@ def _around(column: LinkColumn, reach: float) -> LinkColumn:
     return replace(column, covers=tuple(covers))
 
 
-def _boxes(columns: Sequence[LinkColumn], labels: CodeArray) -> Linkable:
+def _boxes(columns: Sequence[LabelColumn], labels: CodeArray) -> Linkable:
     """Return boxes as linking takes them, without counts."""
     none = np.empty(0, dtype=np.int64)
     return Linkable(
@@ -181,7 +160,7 @@ def _part(
     for place, (column, a) in enumerate(zip(each.columns, at, strict=True)):
         if column.kind in ("number", "date"):
             places[:, a] = each.labels[:, place] + len(spans)
-            spans = np.append(spans, spans_of(column), axis=0)
+            spans = np.append(spans, column.spans, axis=0)
     n_classes = int(each.owner.max()) + 1
     return ViewPart(
         known=known,
@@ -200,49 +179,19 @@ def _labels(space: Space, name: str, columns: Sequence[Sequence[Any]], linkables
     a = space.attributes.index(name)
     found = ((part, side) for part, own in enumerate(columns) for side, each in enumerate(own) if each[0].name == name)
     part, side = next(found)
-    column, values, _ = columns[part][side]
+    column, _ = columns[part][side]
     n_labels = len(column.labels)
     low, high, _ = space.covers[a].hulls()
     gaps = np.full(n_labels, -1, dtype=np.int64)
     gaps[linkables[part].labels[:, side]] = space.releases[part].uneven[:, a]
     return Labels(
-        {text: place for place, text in enumerate(values)},
+        {text: place for place, text in enumerate(column.labels)},
         low[:n_labels].astype(np.int64),
         high[:n_labels].astype(np.int64),
         gaps,
-        spans_of(column),
+        column.spans,
         space.covers[a].width,
     )
-
-
-def spans_of(column: LinkColumn) -> FloatArray:
-    """Return (n_labels, 2) the numbers, or days since 1970, from and below which each label's values lie; else NaN.
-
-    >>> spans_of(LinkColumn("age", "number", ("20-29", "*"), ({"from": 20, "below": 30}, {"any": True}))).tolist()
-    [[20.0, 30.0], [-inf, inf]]
-    """
-    spans = np.full((len(column.covers), 2), np.nan)
-    if column.kind not in ("number", "date"):
-        return spans
-    for number, cover in enumerate(column.covers):
-        if "any" in cover or "from" in cover:
-            spans[number] = -np.inf, np.inf
-    for side, key in enumerate(("from", "below")):
-        ends = [(number, cover[key]) for number, cover in enumerate(column.covers) if cover.get(key) is not None]
-        spans[[number for number, _ in ends], side] = read_numbers([str(end) for _, end in ends], column.kind)
-    owner = np.repeat(np.arange(len(spans)), [len(cover.get("values", ())) for cover in column.covers])
-    listed = [value for cover in column.covers for value in cover.get("values", ())]
-    found = read_numbers(listed, column.kind, column.format)
-    np.fmin.at(spans[:, 0], owner, found)
-    np.fmax.at(spans[:, 1], owner, np.nextafter(found, np.inf))
-    return spans
-
-
-def read_numbers(values: pa.Array | Sequence[str | None], kind: str, form: str | None = None) -> FloatArray:
-    """Return values as numbers, or as days since 1970 if they are dates of this form; NaN for what is none."""
-    given = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
-    numbers, valid = days(given, form) if kind == "date" else decimal_numbers(given)
-    return np.where(valid, numbers, np.nan)
 
 
 def scales_of(parts: Sequence[ViewPart]) -> FloatArray:
@@ -279,12 +228,11 @@ class Secret:
     @classmethod
     def of(
         cls,
-        name: str,
         part: int,
         pairs: Pairs,
         column: pa.ChunkedArray,
         place: CodeArray,
-        entry: Mapping[str, Any],
+        attribute: Attribute,
         treatments: Treatments,
         like: Secret | None = None,
     ) -> Secret:
@@ -292,21 +240,23 @@ class Secret:
 
         Numbers are put into the ranges of another release's, if there are any.
         """
-        codes, texts = encode_column(column)
-        spans = _label_spans(name, texts, entry)
-        ranges = like is not None and like.edges is not None and (spans is not None or "labels" not in entry)
+        name, (codes, texts) = attribute.name, encode_column(column)
+        spans = None
+        if any("from" in cover for cover in attribute.covers.values()):  # else labels list their values
+            spans = LabelColumn.of(attribute, texts, "the release").spans
+        ranges = like is not None and like.edges is not None and (spans is not None or not attribute.boxed)
         changed = treatments.trace(name).numbers
         if like is not None and ranges:
             edges = like.edges
         elif spans is not None:
             edges = _label_edges(codes[place], spans)
         else:
-            edges = _edges(codes[place], texts, entry, changed=changed)
+            edges = _edges(codes[place], texts, attribute, changed=changed)
             edges = None if edges is None else _apart(edges, BLURS * treatments.trace(name).blur)
         if edges is None:
-            candidates = Candidates.of(texts, entry.get("labels"), "the release")
+            candidates = Candidates.of(texts, attribute.labels, "the release")
         else:
-            spans = _spans_of_values(texts, entry["kind"], entry.get("format")) if spans is None else spans
+            spans = _spans_of_values(texts, attribute.kind, attribute.format) if spans is None else spans
             candidates = _in_ranges(spans, edges)
         n_pairs, n_texts = len(pairs.second), len(texts)
         row = np.ones(len(place), dtype=np.int64)
@@ -327,8 +277,8 @@ class Secret:
             changed=changed,
             moved=treatments.trace(name).moved,
             within=treatments.trace(name).within,
-            kind=entry["kind"],
-            format=entry.get("format"),
+            kind=attribute.kind,
+            format=attribute.format,
         )
 
     def count_in_classes(self, part: ViewPart, classes: AnyIntArray) -> FloatArray:
@@ -349,14 +299,12 @@ class Secret:
         return np.array([number.get(text, -1) for text in texts], dtype=np.int32)[codes]
 
 
-def _edges(
-    codes: CodeArray, texts: Sequence[str | None], entry: Mapping[str, Any], *, changed: bool
-) -> FloatArray | None:
+def _edges(codes: CodeArray, texts: Sequence[str | None], attribute: Attribute, *, changed: bool) -> FloatArray | None:
     """Return where to cut a column of numbers, or None if it is to be taken value by value.
 
     Numbers that were *changed* are cut half way between two of them: a rounded one stands for what is around it.
     """
-    if entry["kind"] != "number" or "labels" in entry or (len(texts) <= MOST_VALUES and not changed):
+    if attribute.kind != "number" or attribute.boxed or (len(texts) <= MOST_VALUES and not changed):
         return None
     numbers = read_numbers(texts, "number")[codes]
     rows = numbers[~np.isnan(numbers)]
@@ -378,14 +326,6 @@ def _apart(edges: FloatArray, least: float) -> FloatArray:
         if not kept or edge - kept[-1] >= least:
             kept.append(edge)
     return np.array(kept)
-
-
-def _label_spans(name: str, texts: list[str | None], entry: Mapping[str, Any]) -> FloatArray | None:
-    """Return (n_texts, 2) the numbers or days from and below which labels lie, or None if they list their values."""
-    labels: Mapping[str, Any] = entry.get("labels", {})
-    if not any("from" in cover for cover in labels.values()):
-        return None
-    return spans_of(read_labels(name, entry, texts, "the release"))
 
 
 def _label_edges(codes: CodeArray, spans: FloatArray) -> FloatArray:

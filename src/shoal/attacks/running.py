@@ -22,14 +22,13 @@ from shoal.core.progress import Progress, show_progress
 from shoal.core.registry import discover
 from shoal.core.results import Finding
 from shoal.engines.local import release_memory
-from shoal.linking.linkable import read_columns
+from shoal.manifest import Sample
 from shoal.policy.policy import Acceptance, Policy
 from shoal.policy.preparing import unfold_baskets
-from shoal.release.forms.base import read_form
+from shoal.release.published import PublishedRelease, read_columns
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.release.witness import find_sampled
 from shoal.sources.base import Source, SourceOptions
-from shoal.sources.columns import plain
 from shoal.sources.opening import open_source
 
 OF_VARIANT = 500  # targets, at most, of what quasi-identifiers alone tell beside columns that are known, too
@@ -75,8 +74,7 @@ def attack(
     loaded = None if policy is None else Policy.load(policy)
     view = ReleaseView.read(release, loaded)
     # Tables are written as the policy says, or with the same texts for missing values as the release.
-    tokens = list(view.manifest.get("missing", {}).get("tokens", [""]))
-    options = SourceOptions(missing=tokens) if loaded is None else loaded.source
+    options = SourceOptions(missing=list(view.manifest.missing.tokens)) if loaded is None else loaded.source
     named = None if register is None else open_source(register, options)
     names = None if named is None else read_columns(named, named.schema.names)
     views = tuple(ReleaseView.read(other, like=view) for other in others)
@@ -85,7 +83,7 @@ def attack(
     shared = [] if named is None else [name for name in named.schema.names if name not in view.treatments.shown]
     given = _open(source, options, loaded)
     people = _people(view, given, "the source", [*wanted, *shared])
-    sampled = find_sampled(release) if "sample" in view.manifest else None
+    sampled = find_sampled(release) if view.manifest.sample is not None else None
     members = None
     if sampled is not None and len(sampled) == len(people):
         members = _people(view, given, "the source", [*wanted, *shared], sampled)
@@ -176,16 +174,16 @@ def _try(attack: Attack, view: ReleaseView, known: Known, rng: np.random.Generat
     notes = view.treatments.notes(view.known)
     if attack.of_people and found.success.trials < FEW:
         notes.append(f"{found.success.trials} people were asked about: so few tell little, as the interval shows")
-    if attack.of_people and "sample" in view.manifest:
-        notes.append(_note_sample(view.manifest["sample"], known=sampled is not None))
+    if attack.of_people and view.manifest.sample is not None:
+        notes.append(_note_sample(view.manifest.sample, known=sampled is not None))
     return replace(found, notes=(*found.notes, *notes))
 
 
-def _note_sample(sample: Mapping[str, Any], *, known: bool) -> str:
+def _note_sample(sample: Sample, *, known: bool) -> str:
     """Say whom an attack on a sample is about, by whether it is known whose records were published."""
     if known:
         return "targets are people whose records are in the sample, as the data holder knows"
-    more = "more" if "share" not in sample else f"about {1 / sample['share']:.3g} times the"
+    more = "more" if sample.share is None else f"about {1 / sample.share:.3g} times the"
     return (
         "some records of the source were published, and whose is not known: targets are people of the whole source, so "
         f"those whose records are published are at {more} risk"
@@ -208,7 +206,8 @@ def _people(
                 f"{stated} has no column {name!r}, which the release knows as quasi-identifying"
                 f"{did_you_mean(name, source.schema.names)}"
             )
-    units = [name for name in view.manifest.get("people", {}).values() if name in source.schema.names][:1]
+    people = view.manifest.people
+    units = [name for name in (people.unit, people.household) if name and name in source.schema.names][:1]
     rows: pa.Table = read_columns(source, list(dict.fromkeys([*names, *units])))
     rows = rows if only is None else rows.filter(pa.array(only))
     if not units:
@@ -228,11 +227,11 @@ def find_bearing(folder: Path) -> Bearing:
     A quasi value that was hidden and learned bears on none of them.
     """
     found, kinds = find_release(folder), discover("shoal.attacks", Attack)
-    roles = {} if found is None else {name: entry["role"] for name, entry in found[1]["attributes"].items()}
-    return lambda each: None if roles.get(each.about or "") == "quasi" else kinds[each.attack].bears_on
+    quasi = [] if found is None else found[1].names("quasi")
+    return lambda each: None if each.about in quasi else kinds[each.attack].bears_on
 
 
-def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list[dict[str, Any]]:
+def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list[dict[str, object]]:
     """Return the results of the attacks that were tried, as the decision record reads them."""
     kinds = discover("shoal.attacks", Attack)
     return [
@@ -249,15 +248,14 @@ def record_results(found: Iterable[Trials | Refusal], bears_on: Bearing) -> list
 
 def read_findings(folder: Path, accepted: tuple[Acceptance, ...] = ()) -> tuple[Finding, ...]:
     """Return what the run found, if its evidence is beside the public files; else what these show by themselves."""
-    found = find_release(folder)
-    if found is None:
+    found = PublishedRelease.find(folder)
+    if found is None or found.folder is None:
         raise InputError(f"{folder} is not a release: it has no manifest.json")
-    public, manifest = found
+    public = found.folder
     evidence = public.parent / INTERNAL / "evidence.json"
     if public.name == PUBLIC and evidence.is_file() and "findings" in (stated := read_internal(evidence)):
         return tuple(map(Finding.from_dict, stated["findings"]))
-    counts = RowCounts.of(manifest)
-    form = read_form(manifest)
-    for batch in plain(form.read_rows(public / Path(str(manifest["data"]["file"])).name)).to_batches():
+    counts = RowCounts.of(found.form)
+    for batch in found.read_texts().to_batches():
         counts.add(batch)
-    return find_all(PublishedTable.of(manifest, counts, form.list_models()), accepted)
+    return find_all(PublishedTable.of(found.form, counts, found.form.list_models()), accepted)

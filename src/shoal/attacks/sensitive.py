@@ -19,6 +19,7 @@ from shoal.attacks.parts import Secret
 from shoal.attacks.view import UNKNOWN, Left, ReleaseView, match_texts
 from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
 from shoal.core.errors import InputError, UsageError
+from shoal.manifest import Attribute
 from shoal.release.sliced.table import number_rows
 
 Beliefs: TypeAlias = Callable[[People], FloatArray]  # people -> (n, n_values) in proportion to what is believed
@@ -184,13 +185,12 @@ def by_column(attack: Attack, view: ReleaseView) -> list[ReleaseView]:
 
 def hide_quasi(view: ReleaseView) -> list[ReleaseView]:
     """Return a view for each generalized quasi attribute, in which its values are to be found out by the others."""
-    found, entries = [], view.manifest["attributes"]
+    found = []
     for name in view.known if len(view.known) > 1 and view.sliced is None else ():
-        if "labels" not in entries[name]:
+        if not view.manifest.attributes[name].boxed:
             continue
-        manifest = {**view.manifest, "attributes": {**entries, name: {**entries[name], "role": "sensitive"}}}
         try:
-            hidden = ReleaseView.of(view.rows, manifest, view.policy)
+            hidden = view.change_roles({name: "sensitive"})
         except (InputError, UsageError):  # its labels do not list the values that they cover
             continue
         found.append(replace(hidden, secrets={name: hidden.secrets[name]}))
@@ -338,7 +338,7 @@ def categories(view: ReleaseView, secret: Secret) -> CodeArray | None:
     """Return (n_values,) the category of each value, or None if nothing tells; a missing value is one of its own."""
     found = _by_policy(view, secret)
     if found is None:
-        found = _by_manifest(view.manifest["attributes"][secret.name])
+        found = _by_manifest(view.manifest.attributes[secret.name])
     if secret.edges is not None or found is None or len(set(found.values())) in (1, len(found)):
         return None
     number = {name: place for place, name in enumerate(dict.fromkeys(found.values()))}
@@ -366,16 +366,16 @@ def _by_policy(view: ReleaseView, secret: Secret) -> dict[str | None, str] | Non
     return top
 
 
-def _by_manifest(entry: Mapping[str, Any]) -> dict[str | None, str] | None:
+def _by_manifest(attribute: Attribute) -> dict[str | None, str] | None:
     """Return the category of each value by the manifest's tree or, of generalized values, by its widest labels."""
-    if "taxonomy" in entry:
-        tree: Mapping[str, Any] = next(iter(entry["taxonomy"].values()))
+    if attribute.taxonomy is not None:
+        tree: Mapping[str, Any] = next(iter(attribute.taxonomy.values()))
         return {leaf: label for label, below in tree.items() for leaf in _leaves(label, below)}
-    labels = entry.get("labels")
-    if labels is None:
+    if not attribute.boxed:
         return None
-    every = {value for cover in labels.values() for value in cover.get("values", ())}
-    wide = {label: cover["values"] for label, cover in labels.items() if len(cover.get("values", ())) < len(every)}
+    covers = attribute.covers
+    every = {value for cover in covers.values() for value in cover.get("values", ())}
+    wide = {label: cover["values"] for label, cover in covers.items() if len(cover.get("values", ())) < len(every)}
     ordered = sorted(wide, key=lambda label: len(wide[label]))
     return {value: label for label in ordered for value in wide[label]}  # the widest comes last
 

@@ -265,12 +265,12 @@ class Columns:
     @classmethod
     def of(cls, view: ReleaseView) -> Columns:
         """Count a release."""
-        records, treatments, entries = view.read_records(), view.treatments, view.manifest["attributes"]
+        records, treatments = view.read_records(), view.treatments
         blurs, counts = np.zeros(len(view.known)), []
         for a, (name, stated) in enumerate(zip(view.known, view.labels, strict=True)):
             own = next(labels[:, a] for labels in records if labels[0, a] >= 0)
             counts.append(np.bincount(own, minlength=len(stated.low)))
-            if "labels" not in entries[name] and np.isfinite(stated.middles).any():
+            if not view.manifest.attributes[name].boxed and np.isfinite(stated.middles).any():
                 spread = np.nanstd(stated.middles[own]) / np.sqrt(len(stated.low))
                 blurs[a] = treatments.trace(name).blur or (spread if treatments.centres else 0.0)
         shares = [[_count_within(stated, own) for stated, own in zip(view.labels, counts, strict=True)]]
@@ -278,8 +278,8 @@ class Columns:
             near = zip(view.labels, counts, far * blurs, shares[0], strict=True)
             shares.append([_count_near(stated, own, reach) if reach else exact for stated, own, reach, exact in near])
         stay = np.array([[treatments.stay_near(name, far) for name in view.known] for far in (math.inf, *REACHES)])
-        people = view.n_rows / view.manifest.get("sample", {}).get("share", 1.0)
-        shown = not treatments.nobodys and not any("labels" in entries[name] for name in view.known)
+        share = 1.0 if view.manifest.sample is None else view.manifest.sample.share or 1.0
+        people, shown = view.n_rows / share, not treatments.nobodys and not view.generalized
         return cls(
             tuple(tuple(own / view.n_rows for own in each) for each in shares),
             blurs,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from shoal.columns.base import Trace, read_traces
+from shoal.manifest import Attribute, Manifest
 
 MOSTLY = 0.5  # of the records, beyond which an exchanged value is no better than none
 
@@ -24,26 +25,24 @@ class Treatments:
 
     techniques: Mapping[str, Mapping[str, Any]]
     traces: Mapping[str, Trace]  # of the columns with techniques
-    attributes: Mapping[str, Mapping[str, Any]]  # as the manifest has them, with roles as an adversary sees them
+    attributes: Mapping[str, Attribute]  # as the manifest has them, with roles as an adversary sees them
     tokens: tuple[str, ...]  # quasi attributes that nobody can look people up by
     named: tuple[str, ...]  # identifiers that everybody can
     centres: bool
     nobodys: bool
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> Treatments:
+    def of(cls, manifest: Manifest) -> Treatments:
         """Read a manifest; one without techniques has none."""
-        techniques: Mapping[str, Mapping[str, Any]] = manifest.get("techniques", {})
-        traces, attributes = read_traces(manifest), dict(manifest["attributes"])
-        tokens = tuple(name for name, trace in traces.items() if trace.hidden and attributes[name]["role"] == "quasi")
+        techniques, quasi = manifest.techniques, manifest.names("quasi")
+        traces = read_traces(techniques)
+        tokens = tuple(name for name, trace in traces.items() if trace.hidden and name in quasi)
         named = tuple(
             name for name, trace in traces.items() if trace.replay and techniques[name].get("of") == "identifier"
         )
-        for names, role in ((tokens, "insensitive"), (named, "quasi")):
-            attributes |= {name: {**attributes[name], "role": role} for name in names}
-        method = manifest.get("method")
-        drawn = method in ("synthetic", "safepub")
-        return cls(techniques, traces, attributes, tokens, named, method == "microaggregation", drawn)
+        seen = manifest.change_roles({**dict.fromkeys(tokens, "insensitive"), **dict.fromkeys(named, "quasi")})
+        drawn = manifest.method in ("synthetic", "safepub")
+        return cls(techniques, traces, seen.attributes, tokens, named, manifest.method == "microaggregation", drawn)
 
     def trace(self, name: str) -> Trace:
         """Return what was left in a column."""
@@ -57,7 +56,7 @@ class Treatments:
     @property
     def of_quasi(self) -> bool:
         """Whether any quasi attribute is not as it was in the source."""
-        quasi = [name for name, entry in self.attributes.items() if entry["role"] == "quasi"]
+        quasi = [name for name, attribute in self.attributes.items() if attribute.role == "quasi"]
         return bool(self.tokens) or any(name in self.techniques for name in quasi)
 
     def notes(self, known: Sequence[str]) -> list[str]:

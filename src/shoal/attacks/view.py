@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,24 +19,24 @@ from shoal.attacks.parts import (
     Secret,
     ViewPart,
     read_agreed_boxes,
-    read_numbers,
     read_parts,
     rows_of,
     scales_of,
 )
 from shoal.attacks.treatments import Treatments
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries, group_items
-from shoal.linking.linkable import encode_column
 from shoal.linking.space import Space
+from shoal.manifest import Manifest
 from shoal.plan.reader import find_specific
 from shoal.policy.policy import Policy
-from shoal.release.forms.base import Form, read_form
-from shoal.release.release import PUBLIC, Release, find_release
+from shoal.release.covers import read_numbers
+from shoal.release.forms.base import Form
+from shoal.release.published import PublishedRelease, encode_column
+from shoal.release.release import Release
 from shoal.release.sliced.table import SlicedTable, column_codes, number_rows
-from shoal.sources.columns import plain
-from shoal.sources.frames import as_table
 from shoal.taxonomies.fitting import default_builder
 from shoal.taxonomies.tree import Taxonomy
 
@@ -74,7 +74,7 @@ class ReleaseView:
     cover. A generalized release, and one whose rows are values as they are, has one part and one bucket.
     """
 
-    manifest: Mapping[str, Any]
+    release: PublishedRelease
     rows: pa.Table
     space: Space
     parts: tuple[ViewPart, ...]
@@ -86,48 +86,29 @@ class ReleaseView:
     sliced: SlicedTable | None
     policy: Policy | None
     treatments: Treatments
-    folder: Path | None = None  # of the public files, if the release was written
 
     @classmethod
     def read(
         cls, release: Release | str | Path, policy: Policy | None = None, like: ReleaseView | None = None
     ) -> ReleaseView:
         """Read a release, or the folder of one; see ``of``."""
-        if isinstance(release, str | Path):
-            found = find_release(Path(release))
-            if found is None:
-                raise InputError(f"{release} has no manifest.json, nor has its folder public; give a release's folder")
-            place, manifest = found
-            rows = read_form(manifest).read_rows(place / Path(str(manifest["data"]["file"])).name)
-            return cls.of(rows, manifest, policy, place, like)
-        given = as_table(release.data)
-        if given is None and release.data_file is None:
-            raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-        form = read_form(release.manifest)
-        rows = given[0] if given is not None else form.read_rows(Path(str(release.data_file)))
-        return cls.of(rows, release.manifest, policy, release.folder and release.folder / PUBLIC, like)
+        return cls.of(PublishedRelease.open(release), policy, like)
 
     @classmethod
     def of(
-        cls,
-        rows: pa.Table,
-        manifest: Mapping[str, Any],
-        policy: Policy | None = None,
-        folder: Path | None = None,
-        like: ReleaseView | None = None,
+        cls, release: PublishedRelease, policy: Policy | None = None, like: ReleaseView | None = None
     ) -> ReleaseView:
-        """View published rows, given their manifest and, for a release by a plan, the folder that has the plan.
+        """View a published release as an adversary does.
 
         A policy tells taxonomies that the manifest does not. Sensitive numbers are put into the ranges of another view.
         """
-        treatments = Treatments.of(manifest)
-        entries = treatments.attributes
-        if not any(entry["role"] == "quasi" for entry in entries.values()):
+        treatments = Treatments.of(release.manifest)
+        attributes = treatments.attributes
+        if not any(attribute.role == "quasi" for attribute in attributes.values()):
             why = "all quasi attributes are tokens" if treatments.tokens else "no attribute is quasi-identifying"
             raise UsageError(f"{why}: the release has nothing to know people by")
-        table = plain(rows)
-        form = read_form(manifest)
-        sliced = None if form.whole_records else form.slice_rows(table)
+        table, form = release.read_texts(), release.form
+        sliced = None if form.whole_records else SlicedTable.of(table, release.manifest.parts)
         bucket = np.zeros(table.num_rows, dtype=np.int32) if sliced is None else sliced.bucket
         n_buckets = 1 if sliced is None else sliced.n_buckets
         contents = (
@@ -135,27 +116,26 @@ class ReleaseView:
             if sliced is None
             else [(part.distinct, part.codes) for part in sliced.parts]
         )
-        agreed = read_agreed_boxes(table, manifest, folder) if form.by_plan else None
+        agreed = read_agreed_boxes(release, table) if form.by_plan else None
         reach = {
             name: _REACH * treatments.trace(name).blur
-            for name, entry in entries.items()
-            if sliced is not None and entry["role"] == "quasi" and treatments.trace(name).blur and "labels" not in entry
+            for name, one in attributes.items()
+            if sliced is not None and one.role == "quasi" and treatments.trace(name).blur and not one.boxed
         }
-        space, parts, labels = read_parts(contents, entries, bucket, n_buckets, agreed, reach)
+        space, parts, labels = read_parts(contents, attributes, bucket, n_buckets, agreed, reach)
         moved = np.array([treatments.trace(name).moved > 0 for name in space.attributes])
         if moved.any():
             parts = tuple(replace(part, places=np.where(moved, 0, part.places).astype(np.int32)) for part in parts)
         secrets = {}
-        for name, entry in entries.items():
-            if entry["role"] == "sensitive":
+        for name, attribute in attributes.items():
+            if attribute.role == "sensitive":
                 own = next(place for place, (own, _) in enumerate(contents) if name in own.column_names)
                 model = None if like is None else like.secrets.get(name)
                 column, place = contents[own][0].column(name), contents[own][1]
-                secrets[name] = Secret.of(name, own, parts[own].pairs, column, place, entry, treatments, model)
+                secrets[name] = Secret.of(own, parts[own].pairs, column, place, attribute, treatments, model)
         sizes = np.bincount(bucket, minlength=n_buckets).astype(np.float64)
         return cls(
-            manifest, table, space, parts, labels, bucket, sizes, secrets, scales_of(parts), sliced, policy, treatments,
-            folder,
+            release, table, space, parts, labels, bucket, sizes, secrets, scales_of(parts), sliced, policy, treatments
         )  # fmt: skip
 
     @property
@@ -164,9 +144,19 @@ class ReleaseView:
         return self.space.attributes
 
     @property
+    def manifest(self) -> Manifest:
+        """What the release says of itself."""
+        return self.release.manifest
+
+    @property
     def form(self) -> Form:
         """What the rows of the release are."""
-        return read_form(self.manifest)
+        return self.release.form
+
+    @property
+    def generalized(self) -> bool:
+        """Whether some attribute that people are known by is published in labels."""
+        return any(self.manifest.attributes[name].boxed for name in self.known)
 
     @property
     def n_rows(self) -> int:
@@ -181,8 +171,7 @@ class ReleaseView:
     @property
     def as_they_are(self) -> bool:
         """Whether rows show values rather than labels, so that nobody need be covered if values were changed."""
-        entries = self.manifest["attributes"]
-        return self.sliced is None and not any("labels" in entries[name] for name in self.known)
+        return self.sliced is None and not self.generalized
 
     @property
     def may_miss(self) -> bool:
@@ -212,15 +201,12 @@ class ReleaseView:
                     codes[:, place] = UNKNOWN
                     continue
                 raise InputError(f"{stated} has no column {name!r}, which the release knows as quasi-identifying")
-            whole = table.column(name).combine_chunks()
-            if not pa.types.is_dictionary(whole.type):
-                whole = whole.dictionary_encode()
-            index = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)))
+            index, known = split_values(table.column(name))
             cover = self.space.covers[place]
-            values = self.treatments.apply(name, whole.dictionary, _range_of(self, place))
+            values = self.treatments.apply(name, known, _range_of(self, place))
             codes[:, place] = np.append(self.space.codes(place, values), np.int32(cover.missing))[index]
-            if cover.attribute.kind in ("number", "date"):
-                read = read_numbers(values, cover.attribute.kind, cover.attribute.format)
+            if cover.kind in ("number", "date"):
+                read = read_numbers(values, cover.kind, cover.format)
                 numbers[:, place] = np.append(read, np.nan)[index]
         secrets = {
             name: secret.codes(table.column(name))
@@ -342,16 +328,18 @@ class ReleaseView:
         All *tables* about people must have them. The classes of an agreed plan are of its attributes only.
         """
         more = {
-            name: {**entry, "role": "quasi"}
-            for name, entry in self.treatments.attributes.items()
-            if entry["role"] == "insensitive"
+            name: "quasi"
+            for name, attribute in self.treatments.attributes.items()
+            if attribute.role == "insensitive"
             and name in self.treatments.shown
             and all(name in table.column_names for table in tables)
         }
-        if not more or self.form.by_plan:
-            return self
-        manifest = {**self.manifest, "attributes": {**self.manifest["attributes"], **more}}
-        return ReleaseView.of(self.rows, manifest, self.policy)
+        return self if not more or self.form.by_plan else self.change_roles(more)
+
+    def change_roles(self, roles: Mapping[str, str]) -> ReleaseView:
+        """Return the view of the same rows, some of whose attributes have other roles."""
+        manifest = self.manifest.change_roles(roles)
+        return ReleaseView.of(replace(self.release, manifest=manifest, data=self.rows, folder=None), self.policy)
 
     def recode(self, people: People) -> People:
         """Return people of another view in the codes of this one."""
@@ -498,6 +486,6 @@ def match_texts(
 def _range_of(view: ReleaseView, place: int) -> tuple[float, float] | None:
     """Return the least and the greatest number of an attribute whose values are published, or None."""
     own = view.labels[place].spans[:, 0]
-    if "labels" in view.manifest["attributes"][view.known[place]] or not np.isfinite(own).any():
+    if view.manifest.attributes[view.known[place]].boxed or not np.isfinite(own).any():
         return None
     return float(np.nanmin(own)), float(np.nanmax(own))

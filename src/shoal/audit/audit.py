@@ -24,11 +24,13 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, show_progress
 from shoal.core.results import Finding
 from shoal.engines.local import LocalEngine
+from shoal.manifest import describe_plain
 from shoal.models.population import check_fraction, estimate_uniqueness
 from shoal.plan.problem import Requirement
 from shoal.policy.encoding import check_columns, encode, open_populations
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
+from shoal.release.forms.base import read_form
 from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.utility.marginals import check_weights
@@ -126,12 +128,13 @@ def _open_table(data: object, policy: Policy) -> tuple[Policy, Source]:
 def _find(raw: RawTable, policy: Policy, source: Source) -> tuple[Finding, ...]:
     """Look at the table as it is, as if it were published so under the policy's promises."""
     names = raw.counted.columns
-    entries = {name: {"role": policy.attributes[name].role} for name in names}
-    manifest = {"method": "plain", "attributes": entries, "parts": [list(names)]}
-    counts = RowCounts.of(manifest)
+    form = read_form(
+        describe_plain({name: {"role": policy.attributes[name].role, "kind": "category"} for name in names})
+    )
+    counts = RowCounts.of(form)
     columns = (np.repeat(raw.column(number).codes, raw.records) for number in range(len(names)))
     counts.add(pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns], names=list(names)))
-    table = PublishedTable.of(manifest, counts, policy.privacy, given=(policy, source))
+    table = PublishedTable.of(form, counts, policy.privacy, given=(policy, source))
     return find_all(table, policy.accept)
 
 

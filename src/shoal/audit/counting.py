@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,8 @@ from shoal.audit.marginals import RowSample
 from shoal.columns.base import read_traces
 from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
 from shoal.core.kernels import kernel
-from shoal.release.forms.base import read_form
+from shoal.manifest import Manifest
+from shoal.release.forms.base import Form
 from shoal.release.sliced.table import BUCKET, name_columns
 from shoal.release.witness import ROW
 from shoal.taxonomies.parse import decimal_numbers, whole_numbers
@@ -167,28 +168,26 @@ class RowCounts:
     _kept: dict[str, list[KeyArray]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> RowCounts:
+    def of(cls, form: Form) -> RowCounts:
         """Prepare to count the rows of a release.
 
         Nothing is counted of synthetic rows, which are nobody's, nor of tokens, whose values nobody knows.
         """
-        form, entries = read_form(manifest), manifest["attributes"]
-        tokens = {name for name, trace in read_traces(manifest).items() if trace.hidden}
-
-        def of_role(role: str) -> tuple[str, ...]:
-            return tuple(name for name, entry in entries.items() if entry["role"] == role and form.of_people)
-
-        free = tuple(name for name in of_role("insensitive") if name not in tokens)
-        quasi = set(of_role("quasi"))
-        named = zip(name_columns(manifest["parts"]), manifest["parts"], strict=True)
+        manifest = form.manifest
+        tokens = {name for name, trace in read_traces(manifest.techniques).items() if trace.hidden}
+        quasi, sensitive, insensitive = (
+            tuple(manifest.names(role)) if form.of_people else () for role in ("quasi", "sensitive", "insensitive")
+        )
+        free = tuple(name for name in insensitive if name not in tokens)
+        named = zip(name_columns(manifest.parts), manifest.parts, strict=True)
         pieces = ({one: name for one, name in zip(*part, strict=True) if name in quasi} for part in named)
         return cls(
             free,
-            of_role("sensitive"),
+            sensitive,
             form.class_columns,
-            tuple(tuple(name for name in part if name in free) for part in manifest["parts"]),
+            tuple(tuple(name for name in part if name in free) for part in manifest.parts),
             () if form.whole_records else tuple(pieces),
-            {name: _hash_uncounted(name, manifest) for name in of_role("sensitive")},
+            {name: _hash_uncounted(name, manifest) for name in sensitive},
         )
 
     @property
@@ -340,11 +339,11 @@ def hash_column(column: pa.Array) -> KeyArray:
     return found
 
 
-def _hash_uncounted(name: str, manifest: Mapping[str, Any]) -> frozenset[int]:
+def _hash_uncounted(name: str, manifest: Manifest) -> frozenset[int]:
     """Return the hashes of labels that stand for several values, and of values that the policy calls harmless."""
-    covers = manifest["attributes"][name].get("labels", {}).items()
+    covers = manifest.attributes[name].covers.items()
     labels = [label for label, cover in covers if len(cover.get("values", (0, 0))) > 1]
-    stated = [one["parameters"] for one in manifest.get("guarantees", ())]
+    stated = [one.parameters for one in manifest.guarantees]
     listed = [one.get("harmless") or () for one in stated if one.get("attribute") in (None, name)]
     harmless = pa.array([value for values in listed for value in values], pa.string())
     numbers = [found[valid] for found, valid in (whole_numbers(harmless), decimal_numbers(harmless))]

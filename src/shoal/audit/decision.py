@@ -14,6 +14,7 @@ from typing import Any, Literal
 from shoal.columns.base import read_traces
 from shoal.core.results import ATTACK_FINDINGS, CLEAR, LITTLE, SEVERE, Figures, Finding, Severity
 from shoal.core.wording import attack_text, count_noun, join_words, parameters_text, percent
+from shoal.manifest import Manifest, read_manifest
 from shoal.policy.policy import Acceptance
 
 Kind = Literal["identity", "attribute", "membership"]
@@ -92,7 +93,7 @@ class Risk(Figures):
         average = "" if self.average is None else f" (average {percent(self.average)})"
         return f"{percent(self.value)}{average}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it, with the question and the figure as pages show them."""
         return {"title": self.title, "figure": self.figure, **Figures.as_dict(self)}
 
@@ -123,7 +124,10 @@ class Decision(Figures):
 
 
 def decide(
-    manifest: Document, evidence: Document, attacks: Document | None = None, accept: Sequence[Acceptance] | None = None
+    manifest: Manifest | Document,
+    evidence: Document,
+    attacks: Document | None = None,
+    accept: Sequence[Acceptance] | None = None,
 ) -> Decision:
     """Build the decision record of a release.
 
@@ -136,6 +140,7 @@ def decide(
     accept
         The findings that the data holder accepts; by default, the ones that the evidence's policy accepts.
     """
+    manifest = read_manifest(manifest)
     if accept is None:
         accept = tuple(Acceptance(**one) for one in evidence["policy"].get("accept") or ())
     worst = {kind: _find_worst([] if attacks is None else attacks["attacks"], kind) for kind in KINDS}
@@ -193,7 +198,7 @@ def _write_headline(findings: Sequence[Finding], risks: Sequence[Risk]) -> str:
 
 
 def _measure_identity(
-    manifest: Document, evidence: Document, findings: Sequence[Finding]
+    manifest: Manifest, evidence: Document, findings: Sequence[Finding]
 ) -> tuple[list[Measure], float | None]:
     """Return the measures of identity that need no attack, and the average risk.
 
@@ -201,8 +206,8 @@ def _measure_identity(
     """
     after, average = evidence["risk_after"], None
     found: list[Measure] = []
-    quasi = [name for name, entry in manifest.get("attributes", {}).items() if entry["role"] == "quasi"]
-    if any(trace.replay is None for name, trace in read_traces(manifest).items() if name in quasi):
+    quasi = manifest.names("quasi")
+    if any(trace.replay is None for name, trace in read_traces(manifest.techniques).items() if name in quasi):
         after = {}
     if "smallest_class" in after:
         average, highest = after["marketer"], after["prosecutor_highest"]
@@ -241,13 +246,13 @@ def _measure_attribute(evidence: Document, findings: Sequence[Finding]) -> Itera
         yield Measure(certain.share, certain.id, text)
 
 
-def _measure_membership(manifest: Document) -> Iterator[Measure]:
+def _measure_membership(manifest: Manifest) -> Iterator[Measure]:
     """Yield the bound that differential privacy gives."""
-    for one in manifest.get("claims", ()):
-        if (epsilon := one["parameters"].get("epsilon")) is not None:
+    for one in manifest.claims:
+        if (epsilon := one.parameters.get("epsilon")) is not None:
             bound = math.tanh(epsilon / 2)
-            parameters = parameters_text(one["parameters"])
-            yield Measure(bound, "claim", f"{percent(bound)} is the bound that {one['model']} ({parameters}) claims")
+            parameters = parameters_text(one.parameters)
+            yield Measure(bound, "claim", f"{percent(bound)} is the bound that {one.model} ({parameters}) claims")
 
 
 def _find_worst(found: Sequence[Document], kind: Kind) -> Document | None:

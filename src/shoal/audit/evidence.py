@@ -102,7 +102,7 @@ def count_markers(source: Source, columns: Collection[str]) -> dict[str, int]:
     return {name: number for name, number in found.items() if number}
 
 
-def _changes(publication: Publication, given: Given) -> dict[str, Any]:
+def _changes(publication: Publication, given: Given) -> dict[str, object]:
     """Return what the sample and the techniques did, in counts; nothing where there were none."""
     entries: dict[str, Any] = {}
     for layer in layers(publication.source):
@@ -122,7 +122,7 @@ def _carriers(publication: Publication, given: Given) -> dict[str, Any]:
     return found
 
 
-def _policy(document: Mapping[str, Any]) -> dict[str, Any]:
+def _policy(document: Mapping[str, Any]) -> dict[str, object]:
     """Return the policy as it was written, but for the paths of keys."""
     # A policy given as a mapping may hold paths, dates and NumPy numbers besides.
     text = json.dumps(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from shoal.core.results import ATTACK_FINDINGS, UNLINKED, Finding, Severity
 from shoal.core.wording import count_noun, join_words, parameters_text, percent, write_kept
 from shoal.models.base import PopulationModel, PrivacyModel, ValueModel, Whole
 from shoal.policy.policy import Acceptance, Policy, ReleaseOptions
-from shoal.release.forms.base import Form, read_form
+from shoal.release.forms.base import Form
 from shoal.release.publication import Publication
 from shoal.release.sliced.table import BUCKET
 from shoal.sources.base import Source, layers
@@ -40,7 +39,6 @@ class PublishedTable:
     """What checks see of a published table."""
 
     form: Form
-    roles: Mapping[str, str]  # of the published columns, in their order
     models: tuple[PrivacyModel, ...]  # that are promised
     rows: RowCounts  # what was counted over the published rows
     publication: Publication | None = None  # with its policy and source; None: no run is under way
@@ -50,7 +48,7 @@ class PublishedTable:
     @classmethod
     def of(
         cls,
-        manifest: Mapping[str, Any],
+        form: Form,
         rows: RowCounts,
         models: tuple[PrivacyModel, ...],
         publication: Publication | None = None,
@@ -59,14 +57,13 @@ class PublishedTable:
         given: tuple[Policy, Source] | None = None,
     ) -> PublishedTable:
         """Put together what is known of a release, or of a table that has a manifest's entries on its columns."""
-        roles = {name: str(entry["role"]) for name, entry in manifest["attributes"].items()}
         if publication is not None:
             given = publication.policy, publication.source
-        return cls(read_form(manifest), roles, models, rows, publication, marginals, given)
+        return cls(form, models, rows, publication, marginals, given)
 
     def names(self, role: str) -> tuple[str, ...]:
         """Return the published columns of one role."""
-        return tuple(name for name, own in self.roles.items() if own == role)
+        return tuple(self.form.manifest.names(role))
 
     @property
     def most(self) -> Fraction:

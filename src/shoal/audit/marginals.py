@@ -17,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.dictionaries import split_values
 from shoal.core.errors import ShoalError
+from shoal.manifest import Manifest
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import Form
 from shoal.sources.base import Source
@@ -348,7 +350,7 @@ class SourceTables:
         """
         return self.reference.score(self.tabulate(form.complete_rows(rows, np.random.default_rng(0)), form.manifest))
 
-    def tabulate(self, rows: pa.Table, manifest: Mapping[str, Any]) -> Tables:
+    def tabulate(self, rows: pa.Table, manifest: Manifest) -> Tables:
         """Return the tables of a release's whole rows over the bins of the source."""
         records = self.weigh(rows)
         columns = [
@@ -364,7 +366,7 @@ class SourceTables:
 
     @staticmethod
     def bin_published(
-        one: Compared, column: pa.ChunkedArray, manifest: Mapping[str, Any], edges: IntArray, records: FloatArray
+        one: Compared, column: pa.ChunkedArray, manifest: Manifest, edges: IntArray, records: FloatArray
     ) -> Binned:
         """Return a published column in bins between *edges*, the *records* of each label spread over what it covers.
 
@@ -377,21 +379,18 @@ class SourceTables:
         return Binned(bins.astype(np.int32), np.eye(len(edges) - 1))
 
 
-def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Mapping[str, Any]) -> Mapping[str, Cover] | None:
+def list_labels(one: Compared, column: pa.ChunkedArray, manifest: Manifest) -> Mapping[str, Cover] | None:
     """Return what each text of a published column stands for; None if values are published as they are."""
-    labels: Mapping[str, Cover] | None = manifest["attributes"][one.name].get("labels")
-    technique = manifest.get("techniques", {}).get(one.name, {})
-    return labels or one.label_rounded(column, technique if technique.get("technique") == "rounding" else None)
+    change = manifest.techniques.get(one.name, {})
+    rounding = change if change.get("technique") == "rounding" else None
+    return manifest.attributes[one.name].labels or one.label_rounded(column, rounding)
 
 
 def factor(column: pa.ChunkedArray) -> tuple[CodeArray, pa.Array]:
     """Return (n_rows,) codes of the rows, and the value of each; a null last if there is one."""
-    whole = column.combine_chunks()
-    if not pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_encode()
-    values = whole.dictionary
-    codes = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(values)), dtype=np.int32)
-    return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if whole.null_count else values
+    codes, values = split_values(column)
+    missing = len(codes) > 0 and codes.max() == len(values)
+    return codes, pa.concat_arrays([values, pa.nulls(1, values.type)]) if missing else values
 
 
 def _build_tree(declared: TaxonomyBuilder | None, values: pa.Array) -> Taxonomy:

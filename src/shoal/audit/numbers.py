@@ -21,6 +21,7 @@ from shoal.core.arrays import FloatArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.kernels import same_rows
 from shoal.core.wording import join_words, percent
+from shoal.manifest import Manifest
 from shoal.policy.policy import Policy
 from shoal.release.witness import ROW
 from shoal.sources.base import Source, layers
@@ -44,14 +45,14 @@ class ChangedNumbers:
     rows: RowSample = field(default_factory=lambda: RowSample(MOST_RECORDS))
 
     @classmethod
-    def of(cls, policy: Policy, manifest: Mapping[str, Any]) -> ChangedNumbers:
+    def of(cls, policy: Policy, manifest: Manifest) -> ChangedNumbers:
         """List the columns; of texts without a declared taxonomy, only reading them tells whether they are numbers."""
-        traces, found = read_traces(manifest), []
-        for name, entry in manifest["attributes"].items():
-            quasi = entry["role"] == "quasi"
+        traces, found = read_traces(manifest.techniques), []
+        for name, attribute in manifest.attributes.items():
+            quasi = attribute.role == "quasi"
             changed = not traces[name].tokens if name in traces else quasi and policy.method.averages
-            number = entry["kind"] == "number" or (not quasi and policy.attributes[name].taxonomy is None)
-            found += [name] if changed and number and "labels" not in entry else []
+            number = attribute.kind == "number" or (not quasi and policy.attributes[name].taxonomy is None)
+            found += [name] if changed and number and not attribute.boxed else []
         return cls(found)
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,7 +62,7 @@ class ChangedNumbers:
                 self.rows.add(batch.select([*self.names, ROW]))
             yield batch
 
-    def measure(self, source: Source) -> dict[str, Any] | None:
+    def measure(self, source: Source) -> dict[str, object] | None:
         """Compare with the rows of the *source* as they were before techniques; None if no number was changed."""
         if not self.rows.n_rows:
             return None
@@ -115,7 +116,7 @@ def disclose_intervals(given: FloatArray, published: FloatArray, rng: np.random.
     return found
 
 
-def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.random.Generator) -> dict[str, Any]:
+def link_records(numbers: Mapping[str, tuple[FloatArray, FloatArray]], rng: np.random.Generator) -> dict[str, object]:
     """Return how often the published record nearest to the given numbers of a record is its own, or the second is.
 
     *numbers* are the given and the published ones of each column. Distance-based record linkage as in the paper above:

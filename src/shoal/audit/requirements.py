@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class ModelVerdict(Figures):
     records_missed: int  # records of classes that miss it
     by_records: bool = False  # whether it counts records although the policy names people
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it; an infinite parameter is null."""
         return {
             "model": self.model.name,
@@ -67,7 +67,7 @@ class SensitiveRisk(Figures):
     t_equal: float
     t_ordered: float | None  # for numbers and dates only
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it; an infinite parameter is null."""
         return {
             "attribute": self.attribute,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -118,9 +118,9 @@ class Audit:
         """Return what a notebook shows."""
         return str(show("audit", self))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return everything as JSON can hold it."""
-        other: dict[str, Any] = {  # than the field or property of that name
+        other: dict[str, object] = {  # than the field or property of that name
             "missing": {"policy": self.missing, "columns": self.missing_values},
             "journalist": {risk.population: risk for risk in self.populations} or {"upper_bound": self.prosecutor},
             "minimal_sets": {"unique_share_above": self.threshold, "sets": self.minimal_sets},
@@ -139,7 +139,7 @@ class SearchRisk(Figures):
     mean: float
     share_above: tuple[tuple[float, float], ...]  # threshold, share of records with a higher risk
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         above = {f"{threshold:g}": share for threshold, share in self.share_above}
         return {"highest": self.highest, "mean": self.mean, "share_above": above}
@@ -209,7 +209,7 @@ class DisclosureRisk(Figures):
             return cls(chance, None, ())
         return cls(chance, float(chances.max()), tuple((limit, int((chances > limit).sum())) for limit in ABOVE))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         above = {f"{chance:g}": records for chance, records in self.records_above}
         return {"dis": self.chance, "dis_suda_highest": self.highest, "dis_suda_records_above": above}
@@ -240,7 +240,7 @@ class SpecialRisk(Figures):
             disclosure=None if fraction is None else DisclosureRisk.of(found, fraction),
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {
             "largest_set": self.largest,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -156,7 +155,7 @@ class IndividualRisk(Figures):
     population_uniques: float  # records of which it is expected that nobody else in the population has their values
     records_above: tuple[tuple[float, int], ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         found = Figures.as_dict(self)
         return found | {"records_above": {f"{risk:g}": records for risk, records in self.records_above}}

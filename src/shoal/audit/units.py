@@ -49,7 +49,7 @@ class PersonRisk(Figures):
     unseen_classes: int  # of one person, but of several records: counting records hides them
     persons_in_several_classes: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {
             "unit": self.unit,

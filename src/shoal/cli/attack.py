@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -80,7 +80,7 @@ def attack(
         refused = [each for each in found if isinstance(each, Refusal)]
         accept, bears_on = None if read is None else read.accept, find_bearing(folder)
         findings = read_findings(folder, accept or ())
-        results: dict[str, Any] = {
+        results: dict[str, object] = {
             "attacks": record_results(tried, bears_on),
             "refused": [each.as_dict() for each in refused],
             "notes": [] if control is not None else [NO_CONTROL],

@@ -48,7 +48,7 @@ class Story:
     release: Release
     verification: Verification
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the steps for ``--json``."""
         return {
             "folder": str(self.folder),

@@ -69,5 +69,5 @@ def open_file(
         from shoal.columns.keys import write_opened
 
         done = write_opened(file, column, key, to, domain)
-        text = plain(f"{count_noun(done['rows'], 'row')} with the values of {column!r}  ->  {to}")
+        text = plain(f"{count_noun(int(str(done['rows'])), 'row')} with the values of {column!r}  ->  {to}")
         reply(json_output, done, text, "This file names people: keep it to yourself.")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shoal.cli import console
-from shoal.core.errors import UsageError
+from shoal.core.errors import InputError, UsageError
 from shoal.core.wording import parameters_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from shoal.manifest import Manifest
     from shoal.sources.base import Source, SourceOptions
     from shoal.verify.result import Verification
 
@@ -46,7 +47,9 @@ def verify(
     with console.reporting(json_output):
         from shoal.engines.regions.budget import Budget
         from shoal.policy.policy import Policy
+        from shoal.release.published import read_options
         from shoal.reports.verifying import verify
+        from shoal.sources.base import SourceOptions
         from shoal.sources.opening import open_source
 
         try:
@@ -56,14 +59,16 @@ def verify(
         session = _start_session(engine, master)
         limit = Budget.of(memory).limit
         manifest, asked = _read_manifest(folder), None if policy is None else Policy.load(policy)
-        options = _find_options(manifest) if asked is None else asked.source
+        promised = () if manifest is None else manifest.populations
+        stated = SourceOptions() if manifest is None else read_options(manifest)
+        options = stated if asked is None else asked.source
         original = None if source is None else _open_table(source, options, session)
         tables: dict[str, str | Path] = {}
         if population is not None:
-            tables = dict.fromkeys(_list_populations(manifest), population)
+            tables = dict.fromkeys(promised, population)
         elif policy is not None and asked is not None:
             known = {getattr(model, "population", None) for model in asked.privacy}
-            tables = {name: policy.parent / name for name in _list_populations(manifest) if name in known}
+            tables = {name: policy.parent / name for name in promised if name in known}
         with console.bars() as progress:
             verification = verify(
                 folder,
@@ -104,31 +109,15 @@ def _open_table(source: str, options: SourceOptions, session: SparkSession | Non
     return open_spark_files(Path(source), session, options)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Return what can be read of the manifest that will be verified; the verifier itself is the one to complain."""
-    from shoal.core.documents import read_json
-    from shoal.verify.reading import public_folder
+def _read_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest that will be verified, if it can be read; the verifier itself is the one to complain."""
+    from shoal.release.release import find_release
 
     try:
-        found = read_json((public_folder(folder) / "manifest.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _find_options(manifest: dict[str, Any]) -> SourceOptions:
-    """Read the source with what the manifest says of missing values and of how numbers are written."""
-    from shoal.sources.base import SourceOptions
-
-    try:
-        return SourceOptions(missing=manifest["missing"]["tokens"], **manifest.get("reading", {}))
-    except (ValueError, KeyError, TypeError):
-        return SourceOptions()
-
-
-def _list_populations(manifest: dict[str, Any]) -> list[str]:
-    promised = manifest.get("populations")
-    return [path for path in promised if isinstance(path, str)] if isinstance(promised, dict) else []
+        found = find_release(folder)
+    except InputError:
+        return None
+    return None if found is None else found[1]
 
 
 def show(verification: Verification, *, with_source: bool) -> None:

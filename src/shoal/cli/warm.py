@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from shoal.cli.console import JsonOption, err, reply, reporting
 
 # With each of these, `auto` tries methods or uses kernels that it does not with the others.
-_MODELS: dict[str, list[dict[str, Any]]] = {
+_MODELS: dict[str, list[dict[str, object]]] = {
     "class sizes and values": [{"k-anonymity": {"k": 5}}, {"entropy-l-diversity": {"l": 2}}],
     "class sizes": [{"k-anonymity": {"k": 5}}],
     "values": [{"simple-l-diversity": {"l": 3}}],

@@ -40,7 +40,7 @@ class Treatment(ABC):
     def apply(self, column: pa.Array, first_row: int) -> pa.Array:
         """Return the treated rows, given those from number *first_row* on, text dictionary-coded or not."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return what everybody may know of it."""
         return dict(self.said)
 
@@ -129,7 +129,7 @@ class Technique(Parameters, ABC):
         """Return what is left for an adversary in a column with this *entry* of the manifest."""
         return Trace(tokens=cls.makes_tokens)
 
-    def public(self, **others: object) -> dict[str, Any]:
+    def public(self, **others: object) -> dict[str, object]:
         """Return the technique's name and parameters as they stand, without those that are not given."""
         given: Mapping[str, Any] = self.model_dump(mode="json", exclude_none=True)
         return {"technique": self.name, **given, **others}
@@ -140,9 +140,8 @@ def list_changed(techniques: Mapping[str, Technique]) -> dict[str, Technique]:
     return {name: one for own, one in techniques.items() for name in (own, *one.carried)}
 
 
-def read_traces(manifest: Mapping[str, Any]) -> dict[str, Trace]:
-    """Return what techniques left in the columns of a release, by the names of the columns."""
-    entries: Mapping[str, Mapping[str, Any]] = manifest.get("techniques", {})
+def read_traces(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Trace]:
+    """Return what techniques left in the columns of a release, given the manifest's entries on changed columns."""
     known = discover("shoal.columns", Technique) if entries else {}
     return {
         name: known[entry["technique"]].trace(entry) if entry["technique"] in known else Trace()
@@ -187,7 +186,7 @@ class ChangedSource(DerivedSource):
     entry: ClassVar[str]
 
     @abstractmethod
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return what everybody may know of the change."""
 
     @abstractmethod
@@ -195,7 +194,7 @@ class ChangedSource(DerivedSource):
         """Whether other records, or other values of these columns, are counted than those that were given."""
 
 
-def describe_changes(source: Source) -> dict[str, Any]:
+def describe_changes(source: Source) -> dict[str, dict[str, object]]:
     """Return the manifest's entries on the changes of a source; none if there are no changes."""
     return {layer.entry: layer.describe() for layer in layers(source) if isinstance(layer, ChangedSource)}
 
@@ -214,7 +213,7 @@ class TreatedSource(ChangedSource):
     identifiers: frozenset[str] = frozenset()  # columns whose tokens stand for persons
     true: Mapping[str, str] = field(default_factory=dict)  # further columns: the true values of treated ones
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return what everybody may know of each column's treatment."""
         return {
             name: treatment.describe() | ({"of": "identifier"} if name in self.identifiers else {})

@@ -303,7 +303,7 @@ def describe_items(
     if not isinstance(source, UnfoldedSource):
         return {}
     places = {name: place for place, name in enumerate(taxonomies)}
-    entries: dict[str, Any] = {}
+    entries: dict[str, object] = {}
     for unfolding in source.unfoldings:
         shown = []
         for name, group in zip(unfolding.names, unfolding.groups, strict=True):

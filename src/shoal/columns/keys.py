@@ -163,7 +163,7 @@ def _cipher(key: bytes) -> Any:
     return ciphers.AESSIV(hmac.digest(key, b"shoal reversible pseudonyms", "sha512"))
 
 
-def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | None = None) -> dict[str, Any]:
+def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | None = None) -> dict[str, object]:
     """Write the rows of a released file with the values of one column in place of their tokens.
 
     The new file has the format of the old one, and only its owner may read it. All tokens are of this key and domain
@@ -196,7 +196,7 @@ def write_opened(path: Path, column: str, key: Path, out: Path, domain: str | No
     return {"out": str(out), "rows": writer.rows, "column": column, "domain": within}
 
 
-def _technique(manifest: Path, column: str) -> dict[str, Any]:
+def _technique(manifest: Path, column: str) -> dict[str, object]:
     """Return what a manifest says of the technique of a column; nothing if there is none that says so."""
     try:
         said = read_json(manifest.read_bytes())["techniques"][column]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ class SampledSource(ChangedSource):
     sampling: Sampling
     rows: BoolArray | None = None  # (n_rows of the other source,) those that are taken; None: by the share
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return how the sample was drawn."""
         return self.sampling.model_dump(mode="json", exclude_none=True)
 

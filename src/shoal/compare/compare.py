@@ -27,10 +27,10 @@ from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError, d
 from shoal.core.progress import Progress, Silent, show_progress
 from shoal.core.registry import discover
 from shoal.core.wording import count_noun
-from shoal.linking.linkable import read_columns
 from shoal.policy.encoding import check_columns
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
+from shoal.release.published import read_columns
 from shoal.release.release import Release
 from shoal.sources.base import Source, SourceOptions
 from shoal.sources.columns import plain

@@ -48,7 +48,7 @@ class Standing:
     clearly: bool  # whether one of those has all of its risk's interval below this row's
     bar: str | None = None  # why the row is never first
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all of it for JSON."""
         return {
             "rank": self.rank,
@@ -176,7 +176,7 @@ class Row:
             return None if self.kept is None else Estimate(*[self.kept.release / 1000] * 3)
         return self.risk
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return everything for JSON."""
         entry: dict[str, Any] = {"name": self.name, "title": self.title, "parameters": self.parameters}
         entry["opinion"] = {
@@ -200,11 +200,11 @@ class Row:
             "seconds": self.seconds,
         }
 
-    def flat(self, stand: Standing | None = None) -> dict[str, Any]:
+    def flat(self, stand: Standing | None = None) -> dict[str, object]:
         """Return one line of a table, the same columns for every row."""
         line: dict[str, Any] = {"name": self.name, "parameters": self.parameters}
         standing = dict(NO_STANDING) if stand is None else stand.as_dict()
-        line |= standing | {"dominated_by": "; ".join(standing["dominated_by"])}
+        line |= standing | {"dominated_by": "; ".join(() if stand is None else stand.dominated_by)}
         for risk in RISKS:
             trials = self.trials(risk)
             column = risk.replace("-", "_")
@@ -318,7 +318,7 @@ class Comparison:
             ]
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return everything for JSON."""
         found = self.standings()
         stands = [found[place].as_dict() if place in found else dict(NO_STANDING) for place in range(len(self.rows))]

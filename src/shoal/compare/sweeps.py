@@ -43,7 +43,7 @@ class Axis:
         """How it is named: ``k-anonymity.k``."""
         return self.parameter if self.owner is None else f"{self.owner}.{self.parameter}"
 
-    def change(self, document: Mapping[str, Any], value: Any) -> dict[str, Any] | None:
+    def change(self, document: Mapping[str, Any], value: Any) -> dict[str, object] | None:
         """Return what the policy says anew, whole keys of its document; None if it has nothing of that name."""
         if self.owner is None:
             return {self.parameter: value}
@@ -78,7 +78,7 @@ def read_sweep(sweep: AnySweep | None) -> list[Axis]:
     return axes
 
 
-def read_methods(methods: AnyMethods | None) -> list[dict[str, Any]]:
+def read_methods(methods: AnyMethods | None) -> list[dict[str, object]]:
     """Read methods as they are typed, ``mondrian,incognito{measure: um}``, or as a list; check their parameters.
 
     >>> read_methods("mondrian, incognito{measure: um}")
@@ -134,14 +134,14 @@ def _read_yaml(text: str, where: str, hint: str) -> Any:
         raise UsageError(f"{error}; {hint}") from None
 
 
-def _split_methods(text: str) -> list[dict[str, Any]]:
+def _split_methods(text: str) -> list[dict[str, object]]:
     """Read names with commas, maybe with parameters in braces: a list of YAML, once a colon is before the brace."""
     written = _NAMED.sub(r"\1: {", text)
     given = _read_yaml(f"[{written}]", "methods", _METHODS)
     return [_check_method({each: {}} if isinstance(each, str) else each) for each in given]
 
 
-def _check_method(given: Mapping[str, Any]) -> dict[str, Any]:
+def _check_method(given: Mapping[str, Any]) -> dict[str, object]:
     """Check a method's name and its parameters."""
     if not isinstance(given, Mapping) or len(given) != 1:
         raise UsageError(f"a method is one name with its parameters; {_METHODS}")
@@ -245,7 +245,7 @@ def parameters_of(policy: Policy) -> str:
 
 def _check_names(axes: Sequence[Axis], policies: Sequence[Policy], methods: Sequence[Mapping[str, Any]]) -> None:
     """Refuse a sweep over what no row has, before anything is loaded."""
-    kinds: dict[str, Any] = {}
+    kinds: dict[str, object] = {}
     for policy in policies:
         kinds |= {model.name: type(model) for model in policy.privacy}
         if not methods:

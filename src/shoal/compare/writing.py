@@ -124,7 +124,7 @@ def _rank(found: Comparison) -> list[int]:
     return sorted(stands, key=lambda place: stands[place].rank)
 
 
-def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None]) -> dict[str, Any]:
+def _describe(found: Comparison, made: list[int], opinion: tuple[str, str | None]) -> dict[str, object]:
     """Return what both pages tell; of the rows that were *made* in this order, with the opinion in these words."""
     stands, labels = found.standings(), found.labels
     seed = "without a seed" if found.seed is None else f"with the seed {found.seed}"

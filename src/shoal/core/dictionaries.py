@@ -45,6 +45,14 @@ def factor_column(column: pa.Array) -> tuple[CodeArray, pa.Array]:
     return indices.to_numpy(zero_copy_only=False), column.dictionary
 
 
+def split_values(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, pa.Array]:
+    """Return (n,) the place of each value among the distinct ones, past the last if it is missing, and these."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_dictionary(whole.type):
+        whole = whole.dictionary_encode()
+    return np.asarray(whole.indices.cast(pa.int32()).fill_null(len(whole.dictionary)), np.int32), whole.dictionary
+
+
 def encode_columns(batches: Iterable[pa.RecordBatch]) -> tuple[list[GrowingDictionary], list[CodeArray]]:
     """Return the values of each column of all batches, and (n_rows,) the codes of each column; 0 is missing.
 

@@ -148,7 +148,7 @@ def read_json(content: bytes | str) -> Any:
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise AmbiguousJsonError("an object has the same key twice")

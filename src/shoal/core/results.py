@@ -28,7 +28,7 @@ class Figures:
 
     __slots__ = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {one.name: as_json(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ import hashlib
 import importlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,13 @@ def state_verified(public: Path, manifest: Mapping[str, Any], time: str | None =
     return {**stated, "predicate": predicate}
 
 
-def state_attacked(public: Path, manifest: Mapping[str, Any], record: bytes) -> dict[str, Any]:
+def state_attacked(public: Path, known: Sequence[str], record: bytes) -> dict[str, Any]:
     """Return the statement about the attacks in a *record*; if none of them found nothing, the result is no pass."""
     found = read_json(record)
     outcomes = {attack_text(one): re.split("[:,]", one["verdict"])[0] for one in found["attacks"]}
     tests = [[name for name, word in outcomes.items() if _TESTS.get(word, 2) == place] for place in range(3)]
-    known = [name for name, entry in manifest["attributes"].items() if entry["role"] == "quasi"]
     refused = [attack_text(one) for one in found["refused"]]
-    notes = {"known": known, "notes": found["notes"], "outcomes": outcomes, "refused": refused}
+    notes = {"known": list(known), "notes": found["notes"], "outcomes": outcomes, "refused": refused}
     digest = {"sha256": hashlib.sha256(record).hexdigest()}
     predicate = {
         "result": "FAILED" if tests[2] else "WARNED" if tests[1] or not tests[0] else "PASSED",

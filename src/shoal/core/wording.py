@@ -106,11 +106,11 @@ _ENTITY = re.compile(r"&(?=#?\w+;)")
 _TICKS = re.compile("`+")
 
 
-def promise_line(promise: Mapping[str, Any], meaning: str) -> str:
-    """Return one promise of a manifest as an item of a list."""
-    counted = f", counting people (by {promise['counts']}) and not records" if "counts" in promise else ""
-    counted += ", harmless values aside" if promise["parameters"].get("harmless") else ""
-    return f"- **{promise['model']}** ({words(parameters_text(promise['parameters']))}): {meaning}{counted}."
+def promise_line(model: str, parameters: Mapping[str, Any], meaning: str, counts: str | None = None) -> str:
+    """Return one promise of a manifest as an item of a list; *counts* names the people that it is about."""
+    counted = "" if counts is None else f", counting people (by {counts}) and not records"
+    counted += ", harmless values aside" if parameters.get("harmless") else ""
+    return f"- **{model}** ({words(parameters_text(parameters))}): {meaning}{counted}."
 
 
 def words(text: str) -> str:

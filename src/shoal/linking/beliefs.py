@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
-from shoal.core.errors import InputError
+from shoal.core.dictionaries import fold_text
+from shoal.core.errors import InputError, PolicyError
 from shoal.core.kernels import inline_kernel, kernel
+from shoal.core.registry import find
 from shoal.core.wording import join_words, parameters_text
-from shoal.manifest import Attribute
-from shoal.verify.exact import CannotCheckError, Histograms
-from shoal.verify.promises import Promise, evaluate, find_model, read_promise
+from shoal.manifest import Attribute, Manifest
+from shoal.models.base import ClassHistograms, PrivacyModel, ValueModel, Whole
+from shoal.models.simple_l_diversity import SimpleLDiversity
+from shoal.release.covers import read_numbers
+from shoal.taxonomies.construct import from_levels
+from shoal.taxonomies.files import from_nested
+from shoal.taxonomies.scales import Categories
+from shoal.taxonomies.tree import Taxonomy
 
 DISTINCT = "distinct-l-diversity"  # a number of values; what several releases leave of it is held to the floor
 _STEPS, _PLAIN_STEPS = 300, 16  # of Newton's method, and of these how many go as far as it says
@@ -28,49 +36,75 @@ _LONGEST = 16.0  # step of a logarithm
 class Promised:
     """One promise of a release about the shares of a sensitive attribute's values."""
 
-    promise: Promise
+    model: ValueModel
     attribute: Attribute
 
     @classmethod
-    def read(cls, manifest: Mapping[str, Any], sensitive: str) -> list[Promised]:
+    def read(cls, manifest: Manifest, sensitive: str) -> list[Promised]:
         """Return what a release promises about the values of one sensitive attribute by itself.
 
-        Shares of labels are no beliefs in values: what is promised about these is left to the verifier.
+        Shares of labels are no beliefs in values: what is promised about these is left to the verifier. What a plan
+        promises holds among all releases by it.
         """
-        entry = manifest["attributes"][sensitive]
-        names = [name for name, each in manifest["attributes"].items() if each["role"] == "sensitive"]
-        found = []
-        for one in manifest["guarantees"]:
-            model = find_model(one["model"])
-            by_labels = model is not None and model.labels and entry.get("labels") is not None
-            if by_labels or (model is not None and model.about != "values"):
-                continue
-            promise = read_promise(one["model"], one["parameters"], None, names)
-            if promise.obstacle is not None:
-                raise InputError(f"{one['model']} is promised about {sensitive!r}: {promise.obstacle}")
-            if (sensitive,) in promise.subjects:
-                found.append(cls(promise, Attribute.model_construct(**{**entry, "name": sensitive})))
+        attribute, found = manifest.attributes[sensitive], []
+        for one in manifest.guarantees if manifest.agreed is None else ():
+            try:
+                kind = find("shoal.models", PrivacyModel, one.model, what="privacy model")
+                model = kind.model_validate(one.parameters)
+            except (PolicyError, ValidationError):
+                raise InputError(
+                    f"{one.model} is promised about {sensitive!r}: this shoal does not know the model, or not its "
+                    "parameters"
+                ) from None
+            by_labels = isinstance(model, ValueModel) and model.judges_induced and attribute.boxed
+            if isinstance(model, ValueModel) and not by_labels and model.attributes in ((), (sensitive,)):
+                found.append(cls(model, attribute))
         return found
 
     @property
     def text(self) -> str:
         """The promise as messages name it; of one about the most frequent value, the share that it permits."""
-        most: Fraction | None = None
-        if self.promise.model == "simple-l-diversity":
-            most = 1 / self.promise.fraction("l")
-        elif self.promise.model == "alpha-k-anonymity":
-            most = self.promise.fraction("alpha")
-        parameters = {name: value for name, value in self.promise.parameters.items() if name != "attribute"}
-        named = f"{self.promise.model} ({parameters_text(parameters)})"
-        return named if most is None else f"{float(most):.2f} by {named}"
+        most = getattr(self.model, "alpha", None)
+        if isinstance(self.model, SimpleLDiversity):
+            most = 1 / self.model.l
+        named = f"{self.model.name} ({parameters_text(self.model.model_dump(exclude={'attribute'}))})"
+        return named if most is None else f"{most:.2f} by {named}"
 
-    def holds(self, beliefs: Histograms) -> BoolArray:
-        """Return (n,) whether each belief keeps the promise; how many records a class has is no belief."""
-        parameters = {name: 1 if name == "k" else value for name, value in self.promise.parameters.items()}
-        try:
-            return evaluate(replace(self.promise, parameters=parameters), beliefs, self.attribute)[0]
-        except CannotCheckError as obstacle:
-            raise InputError(f"whether {self.promise.model} is kept cannot be checked: {obstacle}") from None
+    def holds(self, beliefs: NDArray[Any], values: Sequence[str | None], table: IntArray) -> BoolArray:
+        """Return (n,) whether each belief keeps the promise; how many records a class has is no belief.
+
+        *beliefs* (n, n_values) are counts or shares of the values, which *table* counts in all releases.
+        """
+        tree, leaf = self._place_values(values)
+        model = self.model.model_copy(update={"k": 1}) if "k" in type(self.model).model_fields else self.model
+        counts = np.zeros((len(beliefs), tree.n_leaves), dtype=beliefs.dtype)
+        whole = np.zeros(tree.n_leaves, dtype=np.int64)
+        counts[:, leaf], whole[leaf] = beliefs, table
+        of_all = Whole(int(whole.sum()), whole, taxonomy=tree)
+        if counts.dtype.kind == "f":
+            return model.holds_surely(counts, of_all)
+        return model.holds(ClassHistograms(counts.sum(axis=1), counts), of_all)
+
+    def _place_values(self, values: Sequence[str | None]) -> tuple[Taxonomy, IntArray]:
+        """Return the tree, or the order, by which values are apart, and (n_values,) the leaf of each value."""
+        one, distance = self.attribute, getattr(self.model, "distance", "equal")
+        texts = [value for value in values if value is not None]
+        order: Sequence[str] | None = texts if distance == "equal" else one.order
+        if order is None and distance == "ordered" and one.kind in ("number", "date"):
+            order = [texts[place] for place in np.argsort(read_numbers(texts, one.kind, one.format))]
+        if distance == "hierarchical" and one.taxonomy is not None:
+            tree = from_nested(one.taxonomy)
+        else:
+            tree = from_levels(order or (), [], Categories(pa.array(order or (), pa.string())), declared=True)
+        tree = tree.with_missing() if None in values else tree
+        place = {fold_text(text): leaf for leaf, text in reversed(list(enumerate(tree.leaf_labels)))}
+        found = [tree.missing if value is None else place.get(fold_text(value)) for value in values]
+        if None in found:
+            raise InputError(
+                f"whether {self.model.name} is kept cannot be checked: the manifest's order or taxonomy of "
+                f"{one.name!r} does not have all of its values"
+            )
+        return tree, np.array(found, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,14 +150,10 @@ class BeliefJudge:
         """Return (n,) whether every kind of promise is kept by counts, or by shares that are not NaN."""
         known = np.isfinite(beliefs).all(axis=1)
         shown = np.where(known[:, None], beliefs, 1)
-        row, value = np.nonzero(shown)
-        start = np.append(0, np.cumsum(np.bincount(row, minlength=len(shown))))
-        sizes = shown.sum(axis=1) if shown.dtype.kind == "i" else np.ones(len(shown))
-        classes = Histograms(sizes, start, value, shown[row, value], self.values, len(self.values), self.table)
         kinds: dict[str, BoolArray] = {}
         for each in self.promised:
-            before = kinds.get(each.promise.model, np.zeros(len(shown), dtype=np.bool_))
-            kinds[each.promise.model] = before | each.holds(classes)
+            before = kinds.get(each.model.name, np.zeros(len(shown), dtype=np.bool_))
+            kinds[each.model.name] = before | each.holds(shown, self.values, self.table)
         return np.asarray(np.logical_and.reduce([known, *kinds.values()]))
 
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError, did_you_mean
 from shoal.core.kernels import gather_entries
 from shoal.linking.kernels import Histograms
-from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan, parse_plan, read_plan_file
+from shoal.manifest import Attribute, Manifest
+from shoal.release.covers import ABSENT, Cover, LabelColumn
+from shoal.release.forms.agreed import L_DIVERSITY, AgreedPlan
+from shoal.release.published import encode_column, read_column
 from shoal.release.release import CLASS
 from shoal.release.sliced.table import SlicedPart, SlicedTable, number_rows
-from shoal.sources.base import Source
-from shoal.verify.covers import Cover
 
-ABSENT = "(missing)"  # how a missing value reads among labels
 MOST_ENTRIES = 2**26  # of the classes' counts, once for each of their boxes
 MOST_LISTED = 2**23  # values of all boxes' sides
 MOST_BOXES = 2**25
@@ -51,7 +48,7 @@ class Linkable:
     """
 
     name: str
-    columns: tuple[LinkColumn, ...]
+    columns: tuple[LabelColumn, ...]
     labels: CodeArray  # (n_boxes, n_columns)
     histograms: Histograms  # (n_boxes rows)
     records: IntArray  # (n_boxes,) at most so many records are of somebody in the box
@@ -79,7 +76,8 @@ class Linkable:
         if self.agreement is not None:
             number = int(self.agreement.owner[box])
             return {name: str(texts[number]) for name, texts in self.agreement.shown.items()}
-        return {column.name: column.labels[self.labels[box, place]] for place, column in enumerate(self.columns)}
+        labels = {column.name: column.labels[self.labels[box, place]] for place, column in enumerate(self.columns)}
+        return {name: ABSENT if label is None else label for name, label in labels.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +89,7 @@ class Candidates:
     values: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, texts: Sequence[str | None], labels: Mapping[str, Any] | None, where: str) -> Candidates:
+    def of(cls, texts: Sequence[str | None], labels: Mapping[str, Cover] | None, where: str) -> Candidates:
         """Read what the texts of the column stand for; a label stands for every value below it."""
         below: list[list[str | None]] = []
         for text in texts:
@@ -129,7 +127,7 @@ class Candidates:
 
 
 def read_rows(
-    name: str, columns: Sequence[tuple[LinkColumn, CodeArray]], text: CodeArray, candidates: Candidates
+    name: str, columns: Sequence[tuple[LabelColumn, CodeArray]], text: CodeArray, candidates: Candidates
 ) -> Linkable:
     """Return a table each of whose rows is a record as it stands."""
     box, first = number_rows([codes for _, codes in columns], len(text))
@@ -147,52 +145,40 @@ def read_rows(
 
 
 def read_generalized(
-    name: str, table: pa.Table, manifest: Mapping[str, Any], known: set[str], sensitive: str
+    name: str, table: pa.Table, manifest: Manifest, known: Collection[str], sensitive: str
 ) -> Linkable:
     """Return a release whose rows are records with generalized quasi values; without *sensitive*, only class sizes."""
-    entries = manifest["attributes"]
-    columns = []
-    for attribute, entry in entries.items():
-        if attribute in known and entry["role"] != "sensitive":
-            codes, values = encode_column(table.column(attribute))
-            columns.append((read_labels(attribute, entry, values, name), codes))
+    columns = [read_column(table.column(one), manifest.attributes[one], name) for one in known]
     if not sensitive:
         return read_rows(name, columns, np.zeros(table.num_rows, dtype=np.int32), Candidates.of([None], None, name))
     text, texts = encode_column(table.column(sensitive))
-    return read_rows(name, columns, text, Candidates.of(texts, entries[sensitive].get("labels"), name))
+    return read_rows(name, columns, text, Candidates.of(texts, manifest.attributes[sensitive].labels, name))
 
 
-def read_slices(
-    name: str, table: SlicedTable, manifest: Mapping[str, Any], known: set[str], sensitive: str
-) -> Linkable:
+def read_slices(name: str, table: SlicedTable, manifest: Manifest, known: Collection[str], sensitive: str) -> Linkable:
     """Return a sliced or bucketized release: what the buckets leave whose every part has the person's values."""
-    entries = manifest["attributes"]
     own = next(place for place, part in enumerate(table.parts) if sensitive in part.names)
     parts = [table.parts[own], *(part for place, part in enumerate(table.parts) if place != own)]
-    columns: dict[str, LinkColumn] = {}
-    numbers: dict[str, dict[str | None, int]] = {}
-    for attribute in table.names:
-        if attribute in known and entries[attribute]["role"] != "sensitive":
-            values = list(
-                dict.fromkeys(
-                    value
-                    for part in parts
-                    if attribute in part.names
-                    for value in encode_column(part.distinct.column(attribute))[1]
-                )
-            )
-            columns[attribute] = read_labels(attribute, entries[attribute], values, name)
-            numbers[attribute] = {value: number for number, value in enumerate(values)}
-    names = list(columns)
+    names = [name for name in table.names if name in known]
+    columns, labels_of = [], [np.full((part.n_codes, len(names)), -1, dtype=np.int32) for part in parts]
+    for place, attribute in enumerate(names):
+        holders = [number for number, part in enumerate(parts) if attribute in part.names]
+        whole = pa.chunked_array([c for n in holders for c in parts[n].distinct.column(attribute).chunks])
+        column, codes = read_column(whole, manifest.attributes[attribute], name)
+        columns.append(column)
+        for number, part_codes in zip(
+            holders, np.split(codes, np.cumsum([parts[n].n_codes for n in holders])), strict=False
+        ):
+            labels_of[number][:, place] = part_codes
     text, texts = encode_column(parts[0].distinct.column(sensitive))
-    candidates = Candidates.of(texts, entries[sensitive].get("labels"), name)
-    bucket, labels, records, group = _groups(table, parts[0], names, numbers)
+    candidates = Candidates.of(texts, manifest.attributes[sensitive].labels, name)
+    bucket, labels, records, group = _groups(table, parts[0], labels_of[0])
     counts = candidates.count(group, text[parts[0].codes], len(bucket))
     row = np.arange(len(bucket))
-    for part in parts[1:]:
+    for part, codes in zip(parts[1:], labels_of[1:], strict=True):
         if not set(part.names) & set(names):
             continue
-        there, theirs, many, _ = _groups(table, part, names, numbers)
+        there, theirs, many, _ = _groups(table, part, codes)
         start = np.searchsorted(there, np.arange(table.n_buckets + 1)).astype(np.int64)
         if np.diff(start)[bucket].sum() > MOST_BOXES:
             raise UsageError(f"{name}: its parts can be combined in too many ways; link it for one --target")
@@ -205,7 +191,7 @@ def read_slices(
     box, first = number_rows(list((labels + 1).T), len(labels))
     return Linkable(
         name=name,
-        columns=tuple(columns.values()),
+        columns=tuple(columns),
         labels=labels[first],
         histograms=counts.merge(row, box, len(first), len(candidates.values)),
         records=np.bincount(box, weights=records, minlength=len(first)).astype(np.int64),
@@ -216,19 +202,12 @@ def read_slices(
     )
 
 
-def _groups(
-    table: SlicedTable, part: SlicedPart, names: Sequence[str], numbers: Mapping[str, Mapping[str | None, int]]
-) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
+def _groups(table: SlicedTable, part: SlicedPart, labels: CodeArray) -> tuple[IntArray, CodeArray, IntArray, CodeArray]:
     """Return the combinations of a part's quasi values in each bucket, bucket by bucket.
 
     They are given as the bucket, the labels (-1 for attributes of other parts) and the number of entries; last comes
-    the combination of each row.
+    the combination of each row. *labels* are those of the part's distinct rows.
     """
-    labels = np.full((part.n_codes, len(names)), -1, dtype=np.int32)
-    for place, name in enumerate(names):
-        if name in part.names:
-            codes, values = encode_column(part.distinct.column(name))
-            labels[:, place] = np.array([numbers[name][value] for value in values], dtype=np.int32)[codes]
     combination, example = number_rows(list((labels + 1).T), part.n_codes)
     group, first = number_rows([table.bucket, combination[part.codes]], table.n_rows)
     bucket = table.bucket[first].astype(np.int64)
@@ -251,80 +230,12 @@ def choose_sensitive(names: Sequence[Sequence[str]], asked: str | None) -> str:
     return common[0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkColumn:
-    """One attribute that an adversary may know: its labels, in the order of their codes, and their covers."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]  # (n_labels,)
-    covers: tuple[Cover, ...]  # (n_labels,)
-    format: str | None = None
-    length: int | None = None
-
-
-def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a table, texts as codes."""
-    return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
-
-
-def encode_column(column: pa.ChunkedArray | pa.Array) -> tuple[CodeArray, list[str | None]]:
-    """Return (n,) the code of each value, and the values as texts; None for missing ones."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if not pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_encode()
-    values: list[str | None] = pc.cast(whole.dictionary, pa.string()).to_pylist()
-    codes = np.asarray(whole.indices.cast(pa.int32()).fill_null(len(values)), dtype=np.int32)
-    if whole.null_count:
-        values.append(None)
-    return codes, values
-
-
-def read_labels(name: str, entry: Mapping[str, Any], values: list[str | None], where: str) -> LinkColumn:
-    """Return the column of a release's attribute, given the distinct texts that the file has of it."""
-    declared = entry.get("labels")
-    if declared is None:
-        covers = [cover_itself(value) for value in values]
-    elif any(value is None or value not in declared for value in values):
-        raise InputError(
-            f"{where}: column {name!r} has texts that its manifest does not explain; run `shoal verify` on it"
-        )
-    else:
-        covers = [declared[value] for value in values]
-    texts = tuple(ABSENT if value is None else value for value in values)
-    return LinkColumn(name, entry["kind"], texts, tuple(covers), entry.get("format"), entry.get("length"))
-
-
-def cover_itself(value: str | None) -> Cover:
-    """Return the cover of a value that is published as it is."""
-    return {"missing": True} if value is None else {"values": [value]}
-
-
-def read_plan(name: str, folder: Path, manifest: Mapping[str, Any]) -> AgreedPlan:
-    """Read the plan of a release; it must be the one that the manifest names."""
-    entry = manifest["agreed"]
-    try:
-        file, sha256, digest = str(entry["file"]), entry["sha256"], entry["digest"]
-    except (TypeError, KeyError):
-        raise InputError(f"{name}: its manifest does not name a plan; run `shoal verify` on it") from None
-    path = folder / Path(file).name
-    if not path.is_file():  # of a pipe or a device the end may never come
-        raise InputError(f"{name}: it lacks its plan; run `shoal verify` on it")
-    content = read_plan_file(path)
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise InputError(f"{name}: its plan is not the file that the manifest names; run `shoal verify` on it")
-    agreed = parse_plan(content, f"{Path(file).name} of {name}")
-    if agreed.digest != digest:
-        raise InputError(f"{name}: its plan has another digest than the manifest says; run `shoal verify` on it")
-    return agreed
-
-
 def read_agreed_classes(
-    name: str, table: pa.Table, manifest: Mapping[str, Any], agreed: AgreedPlan, known: set[str], sensitive: str
+    name: str, table: pa.Table, manifest: Manifest, agreed: AgreedPlan, known: Collection[str], sensitive: str
 ) -> Linkable:
     """Return a release by a plan: each class as boxes that have every one of its points once, and nothing else."""
-    entries = manifest["attributes"]
-    if sensitive != agreed.sensitive or any(quasi not in entries for quasi in agreed.quasi):
+    attributes = manifest.attributes
+    if sensitive != agreed.sensitive or any(quasi not in attributes for quasi in agreed.quasi):
         raise InputError(f"{name}: its attributes are not those of its plan; run `shoal verify` on it")
     row = _classes(table.column(CLASS), agreed.classes, name)
     names = [quasi for quasi in agreed.quasi if quasi in known]
@@ -333,13 +244,13 @@ def read_agreed_classes(
     here = sizes[agreed.number] > 0  # whose class is not in the table is not in the table
     owner, low, high = make_boxes(agreed.number[here], [agreed.points[place][here] for place in places])
     text, texts = encode_column(table.column(sensitive))
-    candidates = Candidates.of(texts, entries[sensitive].get("labels"), name)
+    candidates = Candidates.of(texts, manifest.attributes[sensitive].labels, name)
     counts = candidates.count(row, text, agreed.classes)
     if int(counts.distinct[owner].sum()) > MOST_ENTRIES:
         raise UsageError(f"{name}: the classes of its plan are too scattered to be linked with others")
     columns, labels = [], np.empty(low.shape, dtype=np.int32)
     for side, (quasi, at) in enumerate(zip(names, places, strict=True)):
-        column, labels[:, side] = _side(quasi, entries[quasi], agreed.quasi_values[at], low[:, side], high[:, side])
+        column, labels[:, side] = _side(attributes[quasi], agreed.quasi_values[at], low[:, side], high[:, side])
         columns.append(column)
     return Linkable(
         name=name,
@@ -404,17 +315,19 @@ def _classes(column: pa.ChunkedArray, n_classes: int, name: str) -> IntArray:
 
 
 def _side(
-    name: str, entry: Mapping[str, Any], values: Sequence[str], low: CodeArray, high: CodeArray
-) -> tuple[LinkColumn, CodeArray]:
+    attribute: Attribute, values: Sequence[str], low: CodeArray, high: CodeArray
+) -> tuple[LabelColumn, CodeArray]:
     """Return one attribute's sides of boxes as a column, and (n_boxes,) which of them each box has."""
     ranges, label = np.unique(low.astype(np.int64) * (len(values) + 1) + high, return_inverse=True)
     begins, ends = np.divmod(ranges, len(values) + 1)
     if int((ends - begins).sum()) > MOST_LISTED:
-        raise UsageError(f"the classes of a plan have too many different ranges of {name!r} to be linked with others")
+        raise UsageError(
+            f"the classes of a plan have too many different ranges of {attribute.name!r} to be linked with others"
+        )
     spans = list(zip(begins.tolist(), ends.tolist(), strict=True))
     covers = tuple({"values": values[begin:end]} for begin, end in spans)
     labels = tuple(values[begin] for begin, _ in spans)
-    column = LinkColumn(name, entry["kind"], labels, covers, entry.get("format"), entry.get("length"))
+    column = LabelColumn(attribute.name, attribute.kind, labels, covers, attribute.format, attribute.length)
     return column, label.reshape(-1).astype(np.int32)
 
 

@@ -177,9 +177,8 @@ def _query(space: Space, target: Mapping[str, str]) -> CodeArray:
         place = space.attributes.index(name)
         cover = space.covers[place]
         given = pa.array([value or None], pa.string())
-        measured = bool(value) and cover.attribute.kind in ("number", "date")
-        if measured and int(cover.line.places(given)[0]) == cover.line.stretches:
-            raise UsageError(f"the target's {name!r} cannot be read as a {cover.attribute.kind}")
+        if value and cover.kind in ("number", "date") and not cover.can_read(given)[0]:
+            raise UsageError(f"the target's {name!r} cannot be read as a {cover.kind}")
         code = space.codes(place, given)[0]
         query[0, 2 * place : 2 * place + 2] = code, code + 1
     return query

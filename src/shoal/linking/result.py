@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class Remaining:
         shares = np.array(list(self.counts.values())) / sum(self.counts.values())
         return float(np.prod(shares**-shares))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         return {
             "remaining": dict(self.counts),
@@ -75,7 +74,7 @@ class WorstCase(Figures):
         classes = tuple(each.describe(box) for each, box in zip(linkables, members, strict=True))
         return cls(classes, Remaining.of(left, texts))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it; how many values remain is stated, but not which."""
         left = {key: value for key, value in self.remaining.as_dict().items() if key != "remaining"}
         return {"classes": [dict(each) for each in self.classes], **left}
@@ -92,7 +91,7 @@ class TargetLinkage:
     plan: str | None = None  # digest of the plan that all of the releases are by
     promised: int | None = None  # values that this plan promises to leave
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         return {
             "releases": [
@@ -137,10 +136,9 @@ class PopulationLinkage(Figures):
     plan: str | None = None  # digest of the plan that all of the releases are by
     promised: int | None = None  # values that this plan promises to leave to everybody
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         stated = Figures.as_dict(self)
-        stated["releases"] = [
-            {"release": name, "l": l} for name, l in zip(self.releases, stated.pop("alone"), strict=True)
-        ]
+        del stated["alone"]
+        stated["releases"] = [{"release": name, "l": l} for name, l in zip(self.releases, self.alone, strict=True)]
         return stated | {"worst_case_l": stated.pop("bound"), "from_population": stated.pop("population")}

@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.core.dictionaries import fold_text, fold_texts
+from shoal.core.dictionaries import fold_text, fold_texts, split_values
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import gather_entries
 from shoal.linking import kernels
 from shoal.linking.kernels import Boxes, BoxIndex, Histograms, Lookup
-from shoal.linking.linkable import ABSENT, Linkable, LinkColumn, read_columns
-from shoal.manifest import Attribute
+from shoal.linking.linkable import Linkable
+from shoal.release.covers import ABSENT, Covers, LabelColumn, read_covers
+from shoal.release.published import read_columns
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 from shoal.taxonomies.tree import free_label
-from shoal.verify.covers import CoverError, Covers, read_covers
 
 MOST_WORDS = 2**26
 _BLOCK = 2**22  # counts that are held at a time
@@ -195,11 +195,8 @@ class Space:
         table = read_columns(source, names)
         columns = []
         for place, name in enumerate(names):
-            whole = table.column(name).combine_chunks()
-            if not pa.types.is_dictionary(whole.type):
-                whole = whole.dictionary_encode()
-            code_of = np.append(self.codes(place, whole.dictionary), np.int32(self.covers[place].missing))
-            columns.append(code_of[np.asarray(whole.indices.fill_null(len(whole.dictionary)))])
+            codes, values = split_values(table.column(name))
+            columns.append(np.append(self.codes(place, values), np.int32(self.covers[place].missing))[codes])
         people, first = number_rows(columns, table.num_rows)
         low = np.stack([codes[first] for codes in columns], axis=1)
         return np.stack([low, low + 1], axis=2).reshape(len(first), -1).astype(np.int32), people
@@ -239,22 +236,11 @@ def _common(name: str, linkables: Sequence[Linkable], *, folded: bool) -> Covers
     covers = [cover for column in columns for cover in column.covers]
     if folded:
         covers = [{**one, "values": [*map(fold_text, one["values"])]} if "values" in one else one for one in covers]
-    entry: dict[str, Any] = {
-        "name": name,
-        "role": "quasi",
-        "kind": kinds[0] if kinds else "category",
-        "labels": {str(number): cover for number, cover in enumerate(covers)},
-        "length": next(iter(lengths), None),
-        "format": next(iter(formats), None),
-    }
-    attribute = Attribute.model_construct(**entry)
-    try:
-        return read_covers(attribute)
-    except CoverError as error:
-        raise InputError(f"the releases do not go together: {error}") from None
+    kind, form, length = kinds[0] if kinds else "category", next(iter(formats), None), next(iter(lengths), None)
+    return read_covers(LabelColumn(name, kind, (), tuple(covers), form, length))
 
 
-def _in_common_form(column: LinkColumn) -> LinkColumn:
+def _in_common_form(column: LabelColumn) -> LabelColumn:
     """Return a column of dates whose single values are written as year-month-day, as the ends of intervals are."""
     form = column.format
     if form is None:

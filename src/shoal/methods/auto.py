@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numba.core.event import TimingListener, install_listener
@@ -81,10 +81,10 @@ class Trial:
     score: float | None = None
     reason: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all of it for JSON."""
         chosen = self.method.model_dump(mode="json", exclude_defaults=True)
-        entry: dict[str, Any] = {"method": self.method.name, "parameters": chosen}
+        entry: dict[str, object] = {"method": self.method.name, "parameters": chosen}
         return entry | ({"reason": self.reason} if self.score is None else {"score": round(self.score, 1)})
 
 
@@ -96,7 +96,7 @@ class Choice:
     trials: tuple[Trial, ...]
     n_records: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all of it for JSON: scores compare with the source, so that they stay internal."""
         return {"method": self.method.name, "records": self.n_records, "tried": [one.as_dict() for one in self.trials]}
 

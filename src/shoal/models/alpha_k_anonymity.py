@@ -29,6 +29,7 @@ class AlphaKAnonymity(DisclosureModel):
     usual: ClassVar = {"alpha": 0.5, "k": 5}
     weaknesses = f"It bounds the most frequent value only. {SIMILARITY}"
     achieved_is = "at most"
+    bounded_by = "alpha"
 
     alpha: float = Field(gt=0, le=1, description="largest share of a sensitive value in a class")
     k: int = Field(ge=1, description="minimum number of records per class")

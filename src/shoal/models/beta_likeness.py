@@ -33,6 +33,7 @@ class BetaLikeness(DisclosureModel):
     usual: ClassVar = {"beta": 2}
     weaknesses = f"It bounds how much more likely a value becomes, not how much less likely. {PRESENCE}"
     achieved_is = "at most"
+    bounded_by = "beta"
     relative_to_whole = True
 
     beta: float = Field(gt=0, allow_inf_nan=False, description="largest relative gain of a value's share")

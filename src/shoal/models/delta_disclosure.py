@@ -34,6 +34,7 @@ class DeltaDisclosure(DisclosureModel):
     usual: ClassVar = {"delta": 2}
     weaknesses = f"It bounds ratios to the published table, which itself is published. {PRESENCE}"
     achieved_is = "at most"
+    bounded_by = "delta"
     relative_to_whole = True
 
     delta: float = Field(gt=0, allow_inf_nan=False, description="|ln(p / q)| of every value is below this")

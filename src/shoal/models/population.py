@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log, log1p, sqrt
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class PopulationUniqueness(Figures):
         found = [one.population_uniques for one in self.estimates if one.population_uniques is not None]
         return max(found) / min(found) if len(found) > 1 and min(found) > 0 else None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {
             "sample_fraction": self.fraction,

@@ -61,7 +61,7 @@ class SyntheticPlan:
         """The rows, each value by its label."""
         return pa.table({one.name: one.decode(codes) for one, codes in zip(self.domains, self.codes, strict=True)})
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return what everybody may know of how it was made."""
         return {
             "epsilon": self.epsilon,

@@ -65,12 +65,12 @@ class DraftColumn:
     look: Look | None = None  # what its values look like, if that names people
 
     @property
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> dict[str, object]:
         """The policy's entry."""
         parts = {"role": self.role, "taxonomy": self.taxonomy, "description": self.description}
         return {key: value for key, value in parts.items() if value is not None}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {
             "name": self.name,
@@ -93,7 +93,7 @@ class Draft:
     rows: int
     columns: tuple[DraftColumn, ...]
     questions: tuple[str, ...]  # about the table as a whole
-    policy: dict[str, Any]
+    policy: dict[str, object]
     text: str
 
     def names(self, role: WrittenRole) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class Draft:
         """Questions left open, about columns and the table."""
         return len(self.questions) + sum(len(column.questions) for column in self.columns)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return everything as JSON can hold it."""
         return {
             "source": self.source,
@@ -180,7 +180,7 @@ def draft_from_profiles(
     diverse = diverse if one_each else by_people
     models = [ask_k_anonymity(min((one.n_distinct for one in units.values()), default=profiles[0].n_rows)), *diverse]
     reading = chosen.model_dump(exclude_defaults=True)
-    policy: dict[str, Any] = {
+    policy: dict[str, object] = {
         "attributes": {column.name: column.entry for column in columns},
         "privacy": [dict(model.choice) for model in models if model.choice is not None],
         "method": {"auto": {}},
@@ -351,7 +351,7 @@ def _text(
     profiles: tuple[ColumnProfile, ...],
     columns: tuple[DraftColumn, ...],
     models: Sequence[guessing.Guess[guessing.Options | None]],
-    policy: dict[str, Any],
+    policy: dict[str, object],
     asked: tuple[str, ...],
 ) -> str:
     size = f"{count_noun(profiles[0].n_rows, 'record')}, {count_noun(len(columns), 'column')}"
@@ -379,10 +379,10 @@ def _text(
     lines.append("")
     said = {profile.name: f"{profile.n_rows:,} records have {guessing.how_many(profile)}" for profile in profiles}
     why = {
-        "unit": f"{said.get(policy.get('unit', ''))} of this column: it seems to identify "
+        "unit": f"{said.get(str(policy.get('unit')))} of this column: it seems to identify "
         "people, some of whom have several records. With unit, every promise counts people; without it, a class of k "
         "records may be fewer than k people. Delete the line if every record is a different person.",
-        "household": f"{said.get(policy.get('household', ''))} of this column: it seems to identify households. With "
+        "household": f"{said.get(str(policy.get('household')))} of this column: it seems to identify households. With "
         "household, every promise counts households: a class of k has members of at least k of them.",
         "sample": "One record per person or household is published: so many of them have several sensitive values "
         "that no class of all their records could be diverse. Without the sample, weaker models are necessary.",

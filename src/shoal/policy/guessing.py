@@ -76,7 +76,7 @@ TYPES: tuple[ColumnType, ...] = get_args(ColumnType)
 CODES = frozenset({"truth", "ordered", "category", "weekday"})  # values that have no distance
 
 # Whole numbers by their topic and their range: the type, and the intervals.
-_BOUNDED: tuple[tuple[str, tuple[int, int], ColumnType, dict[str, Any]], ...] = (
+_BOUNDED: tuple[tuple[str, tuple[int, int], ColumnType, dict[str, object]], ...] = (
     ("age", (0, OLDEST), "age", {"min": 0, "max": OLDEST, "widths": [5, 10, 20, 40], "open": "high"}),
     ("month", (0, 12), "month", {"min": 1, "max": 12, "widths": [3, 6]}),
     ("weekday", (0, 7), "weekday", {}),
@@ -179,7 +179,7 @@ def _weighs_people(column: ColumnProfile, topics: frozenset[str]) -> bool:
     return bool(words(column.name) & _OF_BODIES) or (like and "calibration" not in topics)
 
 
-def _find_bounds(column: ColumnProfile, kind: str = "") -> tuple[str, ColumnType, dict[str, Any]] | None:
+def _find_bounds(column: ColumnProfile, kind: str = "") -> tuple[str, ColumnType, dict[str, object]] | None:
     """Return topic, type and intervals of numbers that are ages or parts of a date, by name or *kind*, and range."""
     topics = read_vocabulary().find_topics(column.name) | {kind}
     for topic, (first, last), found, intervals in _BOUNDED:
@@ -468,7 +468,7 @@ def _mask(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None:
 def _dates(column: ColumnProfile) -> Guess[Options] | None:
     if not _CALENDAR[0] <= column.lowest <= column.highest <= _CALENDAR[1]:
         return None
-    parameters: dict[str, Any] = {"levels": ["month", "quarter", "year", "decade"]}
+    parameters: dict[str, object] = {"levels": ["month", "quarter", "year", "decade"]}
     questions = [DAYS]
     form = column.date_formats[0]
     if "%H" in form or "%I" in form or (not form and max(column.lengths, default=0) > len("2024-01-01")):
@@ -494,7 +494,7 @@ def _intervals(column: ColumnProfile, kind: ColumnType) -> Guess[Options] | None
     if column.kind == "whole":
         step = max(Fraction(1), Fraction(10) ** math.ceil(math.log10(span / MOST_STEPS)))
         chosen = [int(width) for width in find_widths(span) if width.denominator == 1 and width > step]
-        parameters: dict[str, Any] = {"min": int(low), "max": int(high) - 1, "widths": chosen}
+        parameters: dict[str, object] = {"min": int(low), "max": int(high) - 1, "widths": chosen}
         if step > 1:
             parameters["step"] = int(step)
     else:

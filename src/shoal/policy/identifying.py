@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Look:
         do = "have common" if self.by_record else "look like"
         return f"{percent(self.share)} of {of}{self.sampled:,} sampled values {do} {self.what}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON can hold it."""
         return {"looks_like": self.what, "share": round(self.share, 3), "sampled": self.sampled}
 

@@ -166,13 +166,13 @@ def list_ranges(taxonomy: Taxonomy, keys: AnyIntArray) -> list[tuple[int, int]]:
     return list(zip(lo.tolist(), hi.tolist(), strict=True))
 
 
-def describe_values(attribute: Attribute, role: str) -> dict[str, Any]:
+def describe_values(attribute: Attribute, role: str) -> dict[str, object]:
     """Return the manifest's entry on an attribute: how its values are read."""
     scale = attribute.taxonomy.scale
     return {"role": role, "kind": scale.kind, **scale.reading()}
 
 
-def _describe_domain(taxonomy: Taxonomy, ranges: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+def _describe_domain(taxonomy: Taxonomy, ranges: Mapping[str, tuple[int, int]]) -> dict[str, object]:
     """Return the manifest's entry on how many leaves lie under each label, and how far they reach.
 
     By it everybody can compute the figures of utility. Of a taxonomy that was made of the data nothing is said.

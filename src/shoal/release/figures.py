@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -150,7 +150,7 @@ class ShareTally:
         n_classes = self.n_classes + other.n_classes
         return ShareTally(keys, records, classes, lowest, highest, n_classes, likeliest, true_counts)
 
-    def as_dict(self, taxonomy: Taxonomy) -> dict[str, Any]:
+    def as_dict(self, taxonomy: Taxonomy) -> dict[str, object]:
         """Return the most frequent ``values``, each with its share in the ``whole``, and how many ``more`` there are.
 
         ``lowest`` and ``highest`` are the shares in classes; a class without the value counts as 0. ``likeliest`` is
@@ -229,7 +229,7 @@ class Guarantee:
         every = np.repeat(np.array(list(sizes.keys())), np.array(list(sizes.values())))
         return replace(self, achieved=self.model.reach_together(every))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the manifest's entry."""
         parameters = self.model.model_dump(mode="json", exclude_none=True)
         counts = {} if self.counts is None else {"counts": self.counts}

@@ -11,20 +11,22 @@ makes them differ, and Rubin's rules (1987) combine what is computed from each.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.errors import InputError, UsageError, VerificationError
-from shoal.release.release import find_release
+from shoal.core.arrays import FloatArray
+from shoal.core.errors import UsageError, VerificationError
+from shoal.manifest import Manifest
+from shoal.release.covers import Cover, LabelColumn, read_numbers
+from shoal.release.published import PublishedRelease
 from shoal.release.sliced.estimating import SlicedData
-from shoal.release.sliced.table import SlicedTable, list_parts, read_published
+from shoal.release.sliced.table import SlicedTable
 from shoal.verify.result import Verification
 from shoal.verify.verifier import verify
 
@@ -39,7 +41,7 @@ class ReceivedRelease:
     """
 
     rows: pa.Table
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     verification: Verification
 
     @cached_property
@@ -49,29 +51,28 @@ class ReceivedRelease:
         ``age_from`` and ``age_below`` are the bounds, the upper one excluded, ``age_mid`` lies between them. Bounds
         that a label leaves open are missing.
         """
-        columns: dict[str, Any] = {}
+        columns: dict[str, pa.ChunkedArray | pa.Array] = {}
         for name in self.rows.column_names:
-            values, labels = self.rows.column(name), self.labels(name)
-            if not labels:
-                columns[name] = values
-                continue
-            coded = values.combine_chunks().dictionary_encode()
-            columns[name] = coded
-            if self.manifest["attributes"][name]["kind"] in ("number", "date"):
-                covers = [labels.get(str(label), {}) for label in coded.dictionary.to_pylist()]
-                columns |= _bounds(name, covers, coded.indices, self.manifest["attributes"][name]["kind"])
+            columns[name] = self.rows.column(name)
+            if self.labels(name):
+                columns[name], labels = self._encode(columns[name], name)
+                if labels.kind in ("number", "date"):
+                    columns |= _bounds(labels, columns[name].indices)
         return pa.table(columns)
 
-    def labels(self, name: str) -> Mapping[str, Mapping[str, Any]]:
+    def _encode(self, column: pa.ChunkedArray, name: str) -> tuple[pa.DictionaryArray, LabelColumn]:
+        """Return a column of labels as a dictionary, and the covers of its entries."""
+        coded = column.combine_chunks().dictionary_encode()
+        return coded, LabelColumn.of(self.manifest.attributes[name], coded.dictionary.to_pylist(), "the release")
+
+    def labels(self, name: str) -> Mapping[str, Cover]:
         """Return what each label of a column stands for: ``values``, ``prefixes``, ``from`` with ``below``, ``any``."""
-        found: Mapping[str, Mapping[str, Any]] = self.manifest["attributes"].get(name, {}).get("labels", {})
-        return found
+        return self.manifest.attributes[name].covers if name in self.manifest.attributes else {}
 
     @property
     def slices(self) -> SlicedData:
         """The buckets of a sliced release, for estimates across its parts; other releases are refused."""
-        list_parts(self.manifest)  # refuses what is not sliced
-        return SlicedData(SlicedTable.of(self.rows, self.manifest), self.manifest)
+        return SlicedData(SlicedTable.of(self.rows, self.manifest.parts), self.manifest)
 
     def draw(
         self, n: int = 20, seed: int | None = None, domains: Mapping[str, tuple[float, float]] | None = None
@@ -85,7 +86,7 @@ class ReceivedRelease:
         if n < 1:
             raise UsageError("at least one table must be drawn")
         rng = np.random.default_rng(seed)
-        sliced = self.slices if len(self.manifest["parts"]) > 1 else None
+        sliced = self.slices if len(self.manifest.parts) > 1 else None
         return [
             self._draw(self.rows if sliced is None else sliced.sample_table(rng), rng, domains or {}) for _ in range(n)
         ]
@@ -96,15 +97,11 @@ class ReceivedRelease:
             labels = self.labels(name)
             if not labels or any("prefixes" in cover or "through" in cover for cover in labels.values()):
                 continue
-            kind, coded = (
-                self.manifest["attributes"][name]["kind"],
-                table.column(name).combine_chunks().dictionary_encode(),
-            )
-            covers = [labels.get(str(label), {}) for label in coded.dictionary.to_pylist()]
-            if kind in ("number", "date"):
-                drawn = _draw_numbers(covers, coded.indices, kind, domains.get(name), rng)
+            coded, column = self._encode(table.column(name), name)
+            if column.kind in ("number", "date"):
+                drawn = _draw_numbers(column, coded.indices, domains.get(name), rng)
             else:
-                drawn = _draw_categories(labels, covers, coded.indices, rng)
+                drawn = _draw_categories(labels.values(), column.covers, coded.indices, rng)
             table = table.set_column(place, name, drawn)
         return table
 
@@ -135,15 +132,11 @@ def read_release(folder: str | Path) -> ReceivedRelease:
     >>> all(30 <= age < 50 for age in received.draw(1)[0].column("age").to_pylist())
     True
     """
-    found = find_release(Path(folder))
-    if found is None:
-        raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
-    place, manifest = found
-    verification = verify(place)
+    found = PublishedRelease.open(folder)
+    verification = verify(found.folder or folder)
     if not verification.verified:
         raise VerificationError(f"{folder} was not read: " + "; ".join(verification.objections))
-    rows = read_published(place / Path(str(manifest["data"]["file"])).name, manifest)
-    return ReceivedRelease(rows, manifest, verification)
+    return ReceivedRelease(found.read_rows(), found.manifest, verification)
 
 
 def combine_estimates(
@@ -171,57 +164,37 @@ def combine_estimates(
     return CombinedEstimate(value, error, value - t * error, value + t * error, between / total if total else 0.0)
 
 
-def _bounds(name: str, covers: Sequence[Mapping[str, Any]], indices: pa.Array, kind: str) -> dict[str, pa.Array]:
+def _bounds(column: LabelColumn, indices: pa.Array) -> dict[str, pa.Array]:
     """Return the bounds of each row's label and the value between them, as numbers or dates."""
-    ends = [_ends(cover, kind) for cover in covers]
-    whole = pa.date32() if kind == "date" else None
+    low, high = _ends(column).T
+    whole = pa.date32() if column.kind == "date" else None
 
-    def spread(values: list[float | None]) -> pa.Array:
-        given = pa.array(values, pa.float64())
+    def spread(values: FloatArray) -> pa.Array:
+        given = pa.array(values, pa.float64(), from_pandas=True)
         typed = given if whole is None else pc.floor(given).cast(pa.int32()).cast(whole)
         return typed.take(indices)
 
-    middle = [None if low is None or high is None else (low + high) / 2 for low, high in ends]
-    lows, highs = [low for low, _ in ends], [high for _, high in ends]
-    return {f"{name}_from": spread(lows), f"{name}_below": spread(highs), f"{name}_mid": spread(middle)}
+    name, middle = column.name, (low + high) / 2
+    return {f"{name}_from": spread(low), f"{name}_below": spread(high), f"{name}_mid": spread(middle)}
 
 
-def _ends(cover: Mapping[str, Any], kind: str) -> tuple[float | None, float | None]:
-    """Return the bounds of a label, the upper one excluded; a single value has no width."""
-    if "from" in cover:
-        return _place(cover["from"], kind), _place(cover.get("below"), kind)
-    values = [_place(value, kind) for value in cover.get("values", ())]
-    known = [value for value in values if value is not None]
-    return (min(known), max(known)) if known and len(known) == len(values) else (None, None)
-
-
-def _place(value: Any, kind: str) -> float | None:
-    """Return a number, or the day of a date since 1970; None for what is neither."""
-    try:
-        return (
-            None if value is None else float(np.datetime64(value, "D").astype(int)) if kind == "date" else float(value)
-        )
-    except (TypeError, ValueError):
-        return None
+def _ends(column: LabelColumn) -> FloatArray:
+    """Return (n_labels, 2) the bounds of labels, the upper one excluded; NaN if open. A single value has no width."""
+    ends = column.spans
+    listed = np.array(["values" in cover for cover in column.covers], dtype=np.bool_)
+    ends[listed, 1] = np.nextafter(ends[listed, 1], -np.inf)
+    return np.where(np.isfinite(ends), ends, np.nan)
 
 
 def _draw_numbers(
-    covers: Sequence[Mapping[str, Any]],
-    indices: pa.Array,
-    kind: str,
-    domain: tuple[float, float] | None,
-    rng: np.random.Generator,
+    column: LabelColumn, indices: pa.Array, domain: tuple[float, float] | None, rng: np.random.Generator
 ) -> pa.Array:
     """Draw a number or a date under each row's label; missing where a bound is not known."""
-    outer = (None, None) if domain is None else (_place(domain[0], kind), _place(domain[1], kind))
-    ends = np.array([_ends(cover, kind) if "missing" not in cover else (None, None) for cover in covers], dtype=object)
-    open_ended = np.array([bool(cover.get("any") or "from" in cover) for cover in covers])
-    for side in (0, 1):
-        ends[:, side] = [
-            outer[side] if end is None and is_open else end
-            for end, is_open in zip(ends[:, side], open_ended, strict=True)
-        ]
-    bounds = ends.astype(np.float64)  # None becomes NaN
+    kind, bounds = column.kind, _ends(column)
+    outer = [None, None] if domain is None else [None if end is None else str(end) for end in domain]
+    bounds[["missing" in cover for cover in column.covers]] = np.nan
+    is_open = np.array(["any" in cover or "from" in cover for cover in column.covers], dtype=np.bool_)[:, np.newaxis]
+    bounds = np.where(np.isnan(bounds) & is_open, read_numbers(outer, kind), bounds)
     low, high = bounds[indices.fill_null(0).to_numpy(zero_copy_only=False)].T
     lean = float(rng.beta(_LEAN, _LEAN))
     drawn = low + rng.beta(2 * lean, 2 * (1 - lean), len(low)) * (high - low)
@@ -235,13 +208,10 @@ def _draw_numbers(
 
 
 def _draw_categories(
-    labels: Mapping[str, Mapping[str, Any]],
-    covers: Sequence[Mapping[str, Any]],
-    indices: pa.Array,
-    rng: np.random.Generator,
+    declared: Iterable[Cover], covers: Sequence[Cover], indices: pa.Array, rng: np.random.Generator
 ) -> pa.Array:
     """Draw a value under each row's label; a label of all values takes those that some label names."""
-    every = list(dict.fromkeys(str(value) for cover in labels.values() for value in cover.get("values", ())))
+    every = list(dict.fromkeys(str(value) for cover in declared for value in cover.get("values", ())))
     place = {value: number for number, value in enumerate(every)}
     chosen = np.full(len(indices), -1, dtype=np.int64)
     row_label = indices.fill_null(-1).to_numpy(zero_copy_only=False)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from shoal.core.documents import read_json
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import show
-from shoal.manifest import unpack_labels
+from shoal.manifest import Manifest, ManifestError, read_manifest
 from shoal.sources.addresses import is_address_as_path
 
 if sys.platform != "win32":
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from shoal.core.arrays import BoolArray
     from shoal.core.results import Finding
     from shoal.release.forms.base import Form
+    from shoal.release.sliced.estimating import SlicedData
     from shoal.release.sliced.query import Estimate, Query
     from shoal.release.sliced.table import SlicedTable
     from shoal.utility.base import Utility
@@ -104,17 +105,18 @@ class Release:
         """
         return str(show("report", self, audience))
 
+    def _read_sliced(self) -> SlicedData:
+        from shoal.release.sliced.estimating import read_sliced
+
+        return read_sliced(self)
+
     def tables(self) -> tuple[pa.Table, pa.Table]:
         """Return a sliced release as two tables: quasi values by bucket, and counts of sensitive values by bucket."""
-        from shoal.release.sliced.table import two_tables
-
-        return two_tables(self.slices(), self.manifest)
+        return self._read_sliced().split()
 
     def slices(self) -> SlicedTable:
         """Return the buckets and parts of a sliced release."""
-        from shoal.release.sliced.estimating import slice_release
-
-        return slice_release(self)
+        return self._read_sliced().table
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> Any:
         """Link the parts of a sliced release at random within buckets: one of the tables that the original may be.
@@ -122,10 +124,9 @@ class Release:
         It is of the kind of ``data``, a pyarrow table if the release was written. *rng* is a generator or a seed;
         without it chance comes from the operating system.
         """
-        from shoal.release.sliced.estimating import read_sliced
         from shoal.sources.frames import like
 
-        return like(self.data, read_sliced(self).sample_table(rng))
+        return like(self.data, self._read_sliced().sample_table(rng))
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
         """Answer a query from the buckets of a sliced release, with its expected error.
@@ -133,16 +134,13 @@ class Release:
         A query with `by` gives a table of the groups with the columns ``value`` and ``error``. For many questions,
         read the release once: ``shoal.read_sliced(release)``.
         """
-        from shoal.release.sliced.estimating import read_sliced
-
-        return read_sliced(self).estimate(query)
+        return self._read_sliced().estimate(query)
 
     def multisets(self) -> Any:
         """Return a sliced release with each quasi attribute's values as the multiset of its bucket."""
-        from shoal.release.sliced.estimating import read_sliced
         from shoal.sources.frames import like
 
-        return like(self.data, read_sliced(self).multisets())
+        return like(self.data, self._read_sliced().multisets())
 
     def __repr__(self) -> str:
         """Return what it is in one line; what it holds is not stated."""
@@ -154,24 +152,28 @@ class Release:
         return str(show("release", self))
 
 
-def find_release(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+def find_public(folder: Path) -> Path | None:
+    """Return the folder of a release that has the manifest: ``public`` in the given one, or this; None: neither."""
+    return next((place for place in (folder / PUBLIC, folder) if (place / "manifest.json").is_file()), None)
+
+
+def find_release(folder: Path) -> tuple[Path, Manifest] | None:
     """Return the public folder of a release and its manifest, given either folder; None if there is no manifest.
 
-    What the manifest promises is not looked into: ``shoal verify`` does that.
+    Whether the release satisfies its guarantees is for ``shoal verify`` to check.
     """
-    for place in (folder / PUBLIC, folder):
-        path = place / "manifest.json"
-        if path.is_file():
-            try:
-                manifest: dict[str, Any] = unpack_labels(read_json(path.read_bytes()))
-                _ = manifest["parts"], manifest["data"]["file"]
-                for entry in manifest["attributes"].values():
-                    if not isinstance(entry["kind"], str) or not isinstance(entry["role"], str):
-                        raise TypeError
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                raise InputError(f"{path} is not the manifest of a release; run `shoal verify` on its folder") from None
-            return place, manifest
-    return None
+    place = find_public(folder)
+    if place is None:
+        return None
+    path = place / "manifest.json"
+    try:
+        manifest = read_manifest(read_json(path.read_bytes()))
+        if manifest.data is None:
+            raise ValueError("a written release has data")
+    except (OSError, ValueError, ManifestError) as fault:
+        why = f" ({fault})" if isinstance(fault, ManifestError) else ""
+        raise InputError(f"{path} is not the manifest of a release{why}; run `shoal verify` on its folder") from None
+    return place, manifest
 
 
 def read_internal(path: Path) -> dict[str, Any]:

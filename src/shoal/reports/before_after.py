@@ -110,10 +110,10 @@ class BeforeAfter:
     def read(cls, policy: Policy, source: Source, released: Source, form: Form) -> BeforeAfter:
         """Read both sides once; of tables that are too large a random sample is held."""
         policy, source = unfold_baskets(policy, source)
-        entries = form.manifest["attributes"]
-        hidden = {name for name, trace in read_traces(form.manifest).items() if trace.hidden}
+        attributes = form.manifest.attributes
+        hidden = {name for name, trace in read_traces(form.manifest.techniques).items() if trace.hidden}
         hidden |= {*policy.names("identifier"), policy.survey_weight or ""}
-        names = [name for name in entries if name in source.schema.names and name not in hidden]
+        names = [name for name in attributes if name in source.schema.names and name not in hidden]
         most = min(max(_MOST_CELLS // max(len(names), 1), FEWEST_ROWS), MOST_ROWS)
         before, after = RowSample(most), RowSample(most)
         read = list(filter(None, [*names, policy.survey_weight]))
@@ -125,7 +125,7 @@ class BeforeAfter:
         for _ in after.watch(released.batches(columns, dictionary=texts), cluster):
             pass
         rows, whole = before.table(), form.complete_rows(after.table(), np.random.default_rng(0))
-        long = tuple(name for name in names if "labels" not in entries[name] and _has_texts(rows.column(name)))
+        long = tuple(name for name in names if not attributes[name].boxed and _has_texts(rows.column(name)))
         names = [name for name in names if name not in long]
         tables = SourceTables.of_rows(policy, rows, names, before.n_rows)
         return cls(form, tables, rows, whole, after.n_rows, long)
@@ -239,8 +239,7 @@ class BeforeAfter:
 
         Given are the shares of its changed values, and how many values of the source are *markers* of missing ones.
         """
-        manifest = self.form.manifest
-        entry = manifest.get("techniques", {}).get(name)
+        entry = self.form.manifest.techniques.get(name)
         changed = "" if entry is None else f"Changed before anything else: {explain_change(entry)} "
         if shares is None or name not in self.names:
             made = self.form.describe_values(name).removesuffix("; see below")

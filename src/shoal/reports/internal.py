@@ -30,6 +30,7 @@ from shoal.core.wording import (
     percent,
     write_kept,
 )
+from shoal.manifest import Claim, Guarantee, Manifest
 from shoal.release.forms.base import Form, read_form
 from shoal.release.release import INTERNAL, PUBLIC, Release, find_release, read_internal
 from shoal.release.signing import SigningKey, read_signing_key
@@ -64,16 +65,20 @@ _QUESTIONS = {
 }
 _VERDICTS = {True: Markup('<span class="good">holds</span>'), False: Markup('<span class="bad">fails</span>')}
 
-Content = dict[str, Any]  # what the page tells: figures, sentences, and rows of tables
+Content = dict[str, object]  # what the page tells: figures, sentences, and rows of tables
 Document = Mapping[str, Any]  # a manifest, its evidence, or what attacks found
 
 
 def internal_report(
-    manifest: Document, evidence: Document, attacks: Document | None = None, decision: Decision | None = None
+    document: Manifest | Document,
+    evidence: Document,
+    attacks: Document | None = None,
+    decision: Decision | None = None,
 ) -> str:
     """Return the page for a review board; it needs nothing but itself."""
+    form = read_form(document)
+    manifest = form.manifest
     decision = decide(manifest, evidence, attacks) if decision is None else decision
-    form = read_form(manifest)
     content = {
         **_describe_release(evidence),
         **_summarize(form, evidence, decision),
@@ -117,7 +122,7 @@ def _summarize(form: Form, evidence: Document, decision: Decision) -> Content:
     """Return the checks, the changes by techniques, the risks, and open and accepted findings."""
     checks = evidence["verification"]["checks"]
     changes = []
-    for name, entry in form.manifest.get("techniques", {}).items():
+    for name, entry in form.manifest.techniques.items():
         counts = evidence["techniques"][name]
         found = "; ".join(f"{_FOUND.get(key, key.replace('_', ' '))}: {count:,}" for key, count in counts.items())
         changes.append((name, mark(explain_change(entry)), found))
@@ -140,7 +145,7 @@ def _finding(one: Finding) -> tuple[str, str, str]:
 
 def _list_promises(form: Form, evidence: Document) -> Content:
     """Return what is promised or claimed, what the verifier found, and how the method searched."""
-    named = [*form.manifest["guarantees"], *form.manifest.get("claims", ())]
+    named: list[Guarantee | Claim] = [*form.manifest.guarantees, *form.manifest.claims]
     return {
         "claims": [(one.model, parameters_text(one.parameters), one.meaning) for one in form.claims()],
         "guarantees": [
@@ -153,8 +158,8 @@ def _list_promises(form: Form, evidence: Document) -> Content:
             )
             for one in evidence["verification"]["guarantees"]
         ],
-        "promised": [str(one["model"]) for one in named],
-        "levels_promised": [f"{one['model']} ({parameters_text(one['parameters'])})" for one in named],
+        "promised": [one.model for one in named],
+        "levels_promised": [f"{one.model} ({parameters_text(one.parameters)})" for one in named],
         "checks": [
             (check["name"], _VERDICTS[check["ok"]] if check.get("done", True) else "not done", check["detail"])
             for check in evidence["verification"]["checks"]
@@ -235,7 +240,7 @@ def _describe_promise(form: Form, question: str) -> str:
     """Return what is promised for a question of the Article 29 opinion."""
     if form.claims():
         return "Claimed by differential privacy: whether a record is in the table changes little of what is published."
-    names = [str(promise["model"]) for promise in form.manifest["guarantees"]]
+    names = [promise.model for promise in form.manifest.guarantees]
     sizes = [name for name in names if form.find_model(name).sees != "values"]
     values = [name for name in names if name not in sizes]
     if question == "singling out" and form.whole_records and names:
@@ -269,17 +274,17 @@ def _describe_attacks(attacks: Document | None, question: str) -> str:
 
 def _describe_publication(form: Form, evidence: Document) -> Content:
     """Return what each attribute publishes and loses, and what is left of the table."""
-    losses, markers = form.manifest["utility"].get("attribute-loss", {}), evidence.get("missing_markers", {})
+    losses, markers = form.manifest.losses, evidence.get("missing_markers", {})
     single = {name: value for name, value in evidence["utility"].items() if not isinstance(value, dict)}
     return {
         "columns": [
             (
                 name,
-                entry["role"],
+                attribute.role,
                 mark(form.describe_values(name) + _describe_markers(markers.get(name, 0))),
                 percent(1 - losses[name]) if name in losses else "–",
             )
-            for name, entry in form.manifest["attributes"].items()
+            for name, attribute in form.manifest.attributes.items()
         ],
         "marginal_sentences": describe_marginals(evidence["marginals"]),
         "marginals": [
@@ -298,13 +303,13 @@ def _describe_markers(number: int) -> str:
     return f", but {count_noun(number, 'value')} that mean missing became empty" if number else ""
 
 
-def _describe_origin(manifest: Document, evidence: Document) -> Content:
+def _describe_origin(manifest: Manifest, evidence: Document) -> Content:
     """Return the policy as YAML, its identifiers, which tables the release was about, and what made it."""
     source, policy = evidence["source"], evidence["policy"]
     tables = {f"source: {source['name']}": source["sha256"]}
-    tables |= {f"population: {name}": one["sha256"] for name, one in manifest.get("populations", {}).items()}
-    if "data" in manifest:
-        tables[f"published: {manifest['data']['file']}"] = manifest["data"]["sha256"]
+    tables |= {f"population: {name}": one.sha256 for name, one in manifest.populations.items()}
+    if manifest.data is not None:
+        tables[f"published: {manifest.data.file}"] = manifest.data.sha256
     declared = policy.get("attributes", {})
     return {
         "policy": str(yaml.safe_dump(policy, sort_keys=False, allow_unicode=True, width=100)),
@@ -314,7 +319,7 @@ def _describe_origin(manifest: Document, evidence: Document) -> Content:
         "digests": [(name, mark(code(digest))) for name, digest in tables.items()],
         "origin": [
             ("records of the source", number(source["rows"])),
-            ("method", manifest["method"]),
+            ("method", manifest.method),
             ("randomness", evidence["randomness"]),
             ("shoal", evidence["shoal_version"]),
             ("Python", evidence["python"]),
@@ -328,8 +333,8 @@ class Recorder:
     """The internal folder of a release, ready to take what attacks find, and the key that signs it."""
 
     folder: Path
-    manifest: Mapping[str, Any]
-    evidence: Mapping[str, Any]
+    manifest: Manifest
+    evidence: Document
     signing: SigningKey | None = None
 
     @classmethod
@@ -354,7 +359,7 @@ class Recorder:
         *source* has the name and the SHA-256 of the table by which answers were judged; *accept* replaces the findings
         that the policy of the run accepts.
         """
-        record = {"release": self.manifest["data"]["sha256"], "source": dict(source), **found}
+        record = {"release": self.manifest.sha256, "source": dict(source), **found}
         decision = decide(self.manifest, self.evidence, record, accept)
         texts = {
             ATTACKS: _as_text(record),
@@ -362,7 +367,8 @@ class Recorder:
             "report.html": internal_report(self.manifest, self.evidence, record, decision),
         }
         if self.signing is not None:
-            statement = state_attacked(self.folder.with_name(PUBLIC), self.manifest, texts[ATTACKS].encode())
+            known = [name for name, one in self.manifest.attributes.items() if one.role == "quasi"]
+            statement = state_attacked(self.folder.with_name(PUBLIC), known, texts[ATTACKS].encode())
             texts[ATTACKED] = self.signing.sign(statement)
         suffix, written = secrets.token_hex(8), "no file was"
         try:
@@ -392,13 +398,13 @@ def _write(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def read_attacks(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_attacks(folder: Path, manifest: Manifest) -> Document | None:
     """Return what was recorded of attacks on a release, given its folder; None if nothing was."""
     path = folder / INTERNAL / ATTACKS
     if not path.is_file():
         return None
     found = read_internal(path)
-    if found.get("release") != manifest["data"]["sha256"]:
+    if found.get("release") != manifest.sha256:
         raise InputError(f"{path} tells of attacks on another release; run `shoal attack --record` anew")
     return found
 
@@ -410,5 +416,5 @@ def report(release: Release, audience: str) -> str:
         return public_report(release.manifest)
     if audience != "internal":
         raise UsageError(f"a report is for the audience 'internal' or 'public', not {audience!r}")
-    attacks = None if release.folder is None else read_attacks(release.folder, release.manifest)
+    attacks = None if release.folder is None else read_attacks(release.folder, release.form.manifest)
     return internal_report(release.manifest, release.evidence, attacks)

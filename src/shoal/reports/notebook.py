@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from shoal.core.progress import Progress, Silent, Step, register
 from shoal.core.wording import count_noun, model_text, parameters_text, percent
-from shoal.release.forms.base import read_form
 from shoal.reports.plots import DARK, LIGHT, class_sizes, colour_variables, plot_style, release_plots
 from shoal.reports.templates import render
 from shoal.utility.base import list_figures
@@ -42,12 +41,12 @@ def render_output(template: str, **content: Any) -> Markup:
 @register("release")
 def show_release(release: Release) -> str:
     """Return what was published, promised and kept, with its plots; the table itself is not shown."""
-    manifest, evidence = release.manifest, release.evidence
+    form, evidence = release.form, release.evidence
     return render_output(
         "notebook_release.html",
         release=release,
-        form=read_form(manifest),
-        manifest=manifest,
+        form=form,
+        manifest=form.manifest,
         evidence=evidence,
         promises=[
             (
@@ -58,7 +57,7 @@ def show_release(release: Release) -> str:
             )
             for one in evidence["verification"]["guarantees"]
         ],
-        claims=[(one["model"], parameters_text(one["parameters"])) for one in manifest.get("claims", ())],
+        claims=[(one.model, parameters_text(one.parameters)) for one in form.manifest.claims],
         findings=[(one.severity, one.id, one.text, one.accepted or "no") for one in release.findings],
         plots=release_plots(evidence),
         kept=describe_marginals(evidence["marginals"]),

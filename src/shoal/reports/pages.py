@@ -8,6 +8,7 @@ from typing import Any
 from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
 from shoal.core.wording import code, count_noun, join_words, percent
+from shoal.manifest import Attribute, Manifest, Sample
 from shoal.release.forms.base import Form, read_form
 from shoal.reports.plots import plot_style
 from shoal.reports.templates import mark, render
@@ -25,7 +26,7 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
 def public_report(manifest: Mapping[str, Any]) -> str:
     """Return the page for users of the data; it tells only what the manifest tells, and not all of that."""
     content = _content(manifest)
-    losses = manifest["utility"].get("attribute-loss", {})
+    losses = content["manifest"].losses
     return str(
         render(
             "public.html",
@@ -38,16 +39,16 @@ def public_report(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    form = read_form(manifest)
-    n_withheld = manifest["withheld"]
-    withheld = f"Not published: {count_noun(n_withheld, 'withheld record')}." if n_withheld else ""
-    origin = (form.headline(), describe_sample(manifest), form.describe_rows(), withheld)
+def _content(document: Mapping[str, Any]) -> dict[str, Any]:
+    form = read_form(document)
+    manifest = form.manifest
+    withheld = f"Not published: {count_noun(manifest.withheld, 'withheld record')}." if manifest.withheld else ""
+    origin = (form.headline(), describe_sample(manifest.sample), form.describe_rows(), withheld)
     techniques: dict[str, dict[str, Any]] = {}  # by name: the entries of columns
-    for name, entry in manifest.get("techniques", {}).items():
+    for name, entry in manifest.techniques.items():
         techniques.setdefault(entry["technique"], {})[name] = entry
     known = discover("shoal.columns", Technique) if techniques else {}
-    about = {key: " ".join(text.split()) for key, text in manifest.get("about", {}).items()}
+    about = {key: " ".join(text.split()) for key, text in manifest.about if text is not None}
     return {
         "manifest": manifest,
         "title": about.get("title") or "About these data",
@@ -56,7 +57,7 @@ def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "origin": " ".join(filter(None, origin)),
         "own": form.own_section(),
         "number_parts": number_parts,
-        "changes": [(name, explain_change(entry)) for name, entry in manifest.get("techniques", {}).items()],
+        "changes": [(name, explain_change(entry)) for name, entry in manifest.techniques.items()],
         "promises": [*form.promises(), *_describe_changed_promises(manifest)],
         "advice": [*form.advice(), *(line for name, used in techniques.items() for line in known[name].advise(used))],
         "kind_of": _kind_of,
@@ -64,11 +65,11 @@ def _content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe_changed_promises(manifest: Mapping[str, Any]) -> list[str]:
+def _describe_changed_promises(manifest: Manifest) -> list[str]:
     """Say what the promises are about if columns were changed; nothing if none of these is quasi or sensitive."""
-    roles = {name: manifest["attributes"][name]["role"] for name in manifest.get("techniques", {})}
-    names = [code(name) for name, role in roles.items() if role in ("quasi", "sensitive")]
-    if not names or not manifest["guarantees"]:
+    people = manifest.names("quasi", "sensitive")
+    names = [code(name) for name in manifest.techniques if name in people]
+    if not names or not manifest.guarantees:
         return []
     return ["", f"The promises are about values as published. Those of {join_words(names)} are not the original ones."]
 
@@ -82,35 +83,34 @@ def explain_change(entry: Mapping[str, Any]) -> str:
     return find("shoal.columns", Technique, entry["technique"], what="technique").explain(entry)
 
 
-def describe_sample(manifest: Mapping[str, Any]) -> str:
+def describe_sample(sample: Sample | None) -> str:
     """Say how records were drawn; nothing if all were taken.
 
-    >>> describe_sample({"sample": {"share": 0.1}})
+    >>> describe_sample(Sample(share=0.1))
     'They are a random sample: each record had a chance of 10% to be drawn, whatever became of the others.'
     """
-    if "sample" not in manifest:
+    if sample is None:
         return ""
-    if "one_per" in manifest["sample"]:
-        whom = "person" if manifest["sample"]["one_per"] == "unit" else "household"
-        return f"They are a random sample: one record of each {whom}."
-    chance = f"{100 * manifest['sample']['share']:.6g}%"
+    if sample.share is None:
+        return f"They are a random sample: one record of each {'person' if sample.one_per == 'unit' else 'household'}."
+    chance = f"{100 * sample.share:.6g}%"
     return f"They are a random sample: each record had a chance of {chance} to be drawn, whatever became of the others."
 
 
 def _dictionary(form: Form) -> list[tuple[str, str, str, str]]:
     """Return a row for each column: its role, its kind, and what its values are."""
     rows = [(own.name, own.role, own.kind, own.meaning.replace("`", "")) for own in form.own_columns()]
-    for name, entry in form.manifest["attributes"].items():
-        description = f"{entry['description']}; " if "description" in entry else ""
-        rows.append((name, entry["role"], _kind_of(entry), f"{description}{form.describe_values(name)}"))
+    for name, one in form.manifest.attributes.items():
+        description = "" if one.description is None else f"{one.description}; "
+        rows.append((name, one.role, _kind_of(one), f"{description}{form.describe_values(name)}"))
     return rows
 
 
-def _kind_of(entry: Mapping[str, Any]) -> str:
+def _kind_of(attribute: Attribute) -> str:
     """Return what kind of values a column has."""
-    if "labels" in entry or entry["kind"] not in ("prefix", "category"):
-        return _KINDS[entry["kind"]]
-    return "text" if entry["kind"] == "prefix" else "category" if entry["role"] == "quasi" else "as written"
+    if attribute.boxed or attribute.kind not in ("prefix", "category"):
+        return _KINDS[attribute.kind]
+    return "text" if attribute.kind == "prefix" else "category" if attribute.role == "quasi" else "as written"
 
 
 def _explain_labels(labels: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:

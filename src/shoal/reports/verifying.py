@@ -13,12 +13,11 @@ import shoal
 from shoal.core.errors import ShoalError, UsageError
 from shoal.core.progress import Progress
 from shoal.manifest import PAGES, parse_json, unpack_labels
-from shoal.release.release import Release
+from shoal.release.release import Release, find_public
 from shoal.reports.pages import public_readme, public_report
 from shoal.sources.opening import open_source
 from shoal.verify import verifier
 from shoal.verify.passes import Populations
-from shoal.verify.reading import public_folder
 from shoal.verify.result import Check, Verification
 
 if TYPE_CHECKING:
@@ -91,7 +90,10 @@ def verify(
         spark=spark,
         public_key=public_key,
     )
-    return found if found.failures else replace(found, checks=(*found.checks, check_pages(public_folder(Path(folder)))))
+    public = find_public(Path(folder))
+    if found.failures or public is None:
+        return found
+    return replace(found, checks=(*found.checks, check_pages(public)))
 
 
 def check_pages(public: Path) -> Check:

@@ -173,7 +173,7 @@ class SourceOptions(Parameters):
         return Cleaning(tuple(self.missing), own, frozenset(self.decimal_comma), self.trim)
 
     @property
-    def reading(self) -> dict[str, Any]:
+    def reading(self) -> dict[str, object]:
         """What a manifest must say, besides the texts that mean missing everywhere, to read the same values again."""
         return self.model_dump(include={"missing_in", "decimal_comma", "trim"}, exclude_defaults=True)
 

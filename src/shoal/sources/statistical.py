@@ -49,7 +49,7 @@ class _Variable:
     epoch: float = 0.0
     labels: Mapping[Any, str] | None = None
     whole: bool = True
-    codes: dict[str, Any] = field(default_factory=dict)  # of every text that was made of a code
+    codes: dict[str, object] = field(default_factory=dict)  # of every text that was made of a code
 
     @property
     def is_whole(self) -> bool:

@@ -129,7 +129,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def _step(place: Place, project: Project, path: str) -> dict[str, Any]:
+def _step(place: Place, project: Project, path: str) -> dict[str, object]:
     here = f"/projects/{project.id}{place.path}"
     current = path == here or path.startswith(f"{here}/")
     return {"title": place.title, "href": here, "current": current, "waiting": place.ready(project)}

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from shoal.core.dictionaries import factor_column
 from shoal.core.errors import UsageError
+from shoal.manifest import Manifest
 from shoal.policy.guessing import ColumnType
 from shoal.release.release import find_release
 from shoal.reports.templates import environment
@@ -295,13 +296,13 @@ class Rows:
     more: bool
 
 
-def open_released(folder: Path) -> tuple[OpenedTable, Mapping[str, Any]]:
+def open_released(folder: Path) -> tuple[OpenedTable, Manifest]:
     """Return the published rows of a release and its manifest."""
     found = find_release(folder)
     if found is None:
         raise FileNotFoundError(folder.name)
     place, manifest = found
-    path, options = place / Path(str(manifest["data"]["file"])).name, SourceOptions(missing=[""])
+    path, options = place / manifest.file, SourceOptions(missing=[""])
     source = open_source(path, options)
     return OpenedTable(source, path, options, tuple(source.schema.names)), manifest
 

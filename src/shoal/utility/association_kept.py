@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ def association_kept(problem: Problem, rows: Rows) -> float:
     return max(0.0, 1.0 - float(changed / before.sum())) if before.sum() > _NONE else 1.0
 
 
-def compare_pairs(problem: Problem, after: Callable[[], Rows], most_work: float) -> list[dict[str, Any]] | None:
+def compare_pairs(problem: Problem, after: Callable[[], Rows], most_work: float) -> list[dict[str, object]] | None:
     """Return Cramer's V of every pair of attributes before and after; None if that takes more than *most_work* steps.
 
     An attribute that has one value in the source is in no pair.

@@ -66,7 +66,7 @@ class Marginals:
         """Return what ``as_dict`` wrote down."""
         return cls(**{field.name: entry[field.name] for field in fields(cls)})
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all of it for JSON."""
         return asdict(self) | {"below_shuffled": self.below_shuffled}
 

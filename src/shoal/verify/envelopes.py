@@ -44,7 +44,8 @@ def _check_envelope(name: str, path: Path, public: Path, content: bytes, key: An
         part = "statement"
         stated, manifest = parse_json(body), parse_json(content)
         if name:
-            built = statements.state_attacked(public, manifest, path.with_name(statements.RECORD).read_bytes())
+            known = [one for one, entry in manifest["attributes"].items() if entry["role"] == "quasi"]
+            built = statements.state_attacked(public, known, path.with_name(statements.RECORD).read_bytes())
         else:
             built = statements.state_verified(public, manifest, str(stated["predicate"].get("timeCreated")))
         if stated.keys() != built.keys():

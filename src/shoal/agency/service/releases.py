@@ -29,7 +29,7 @@ from shoal.core.wording import count_noun
 
 if TYPE_CHECKING:
     from shoal.agency.tables import ClassCounts
-    from shoal.verify.agreed import Plan
+    from shoal.release.forms.agreed import AgreedPlan
 
 routes = Routes("releases")
 _table = schema.releases
@@ -110,11 +110,11 @@ def _check_counts(
 
 
 @lru_cache(maxsize=4)
-def _parse_plan(content: bytes) -> Plan:
-    """Return the plan of a campaign as the verifier reads it."""
-    from shoal.verify.agreed import parse_plan
+def _parse_plan(content: bytes) -> AgreedPlan:
+    """Return the plan of a campaign as owners read it."""
+    from shoal.release.forms.agreed import parse_plan
 
-    return parse_plan(content)[0]
+    return parse_plan(content, "the plan")
 
 
 def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCounts, n_classes: int) -> None:
@@ -195,7 +195,7 @@ def link_target(visit: CurrentVisit, campaign: messages.Id, asked: messages.Targ
         raise conflict("no release has counts yet, so that nothing can be linked", "nothing_to_link")
     plan = _parse_plan(read_sent(visit, campaign).content)
     number = find_class(plan, asked.target)
-    remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values.to_pylist())
+    remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values)
     return messages.Linkage(
         number=number + 1,
         checked=checked,

@@ -46,7 +46,7 @@ class Checked:
         """Whether any set of releases leaves too little or is not known not to, or the budget is overspent."""
         return self.spending.over or any(one.failing for one in self.linked)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         return {
             "population": self.population.name,
@@ -150,7 +150,7 @@ def _check_population(path: Path, name: str, people: Source | None, progress: Pr
     return Checked(population, entries, settled, tuple(linked))
 
 
-def entry_document(entry: Entry) -> dict[str, Any]:
+def entry_document(entry: Entry) -> dict[str, object]:
     """Return an entry as JSON has it, without the folder that it was written to."""
     return {
         **{name: getattr(entry, name) for name in (*_NAMES, "rows")},

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from shoal.core.errors import InputError, ShoalError, UnreachableError, UsageError, VerificationError, did_you_mean
 from shoal.core.progress import Progress
@@ -30,8 +29,9 @@ from shoal.linking.ledger.records import (
 )
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
+from shoal.release.published import read_options
 from shoal.release.release import PUBLIC, find_release
-from shoal.sources.base import Source, SourceOptions
+from shoal.sources.base import Source
 from shoal.sources.opening import open_source
 from shoal.verify.verifier import verify
 
@@ -77,9 +77,11 @@ def enter(
     """Enter a release; one that was *added* exists already and is not refused."""
     packed = Packed.of(release.folder)
     cost = read_form(release.manifest).cost
-    sensitive = [name for name, entry in release.manifest["attributes"].items() if entry["role"] == "sensitive"]
+    sensitive = release.manifest.names("sensitive")
     draft = {
-        **{name: release.manifest[name] for name in ("method", "guarantees", "rows")},
+        "method": release.manifest.method,
+        "guarantees": [one.model_dump(exclude_unset=True) for one in release.manifest.guarantees],
+        "rows": release.manifest.rows,
         "sensitive": sensitive,
         "recipient": options.recipient,
         "folder": os.fsencode(destination.absolute()).decode("utf-8", "replace"),
@@ -140,7 +142,7 @@ def _find_limits(options: LedgerOptions, seen: Seen) -> Limits:
 
 def _evidence(
     entry: Entry, limits: Limits, linked: list[AttributeLinkage], earlier: list[Entry], spending: Spending
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return what the evidence says of the ledger."""
     numbered = [
         replace(one, evaluations=tuple(each.renumber(entry.number) for each in one.evaluations)) for one in linked
@@ -208,9 +210,7 @@ def add(
         raise InputError(f"there is no release {folder}")
     check_ledger(options, folder)
     release = read_release(NEW, folder, Terms() if policy is None else Terms.of(Policy.load(policy)))
-    tokens = release.manifest.get("missing", {}).get("tokens", [""])
-    reading = SourceOptions(missing=tokens, **release.manifest.get("reading", {}))
-    people = None if source is None else open_source(source, reading)
+    people = None if source is None else open_source(source, read_options(release.manifest))
     verification = verify(release.folder, source=people, progress=progress)
     if not verification.verified:
         raise VerificationError("the release was not entered: " + "; ".join(verification.objections))

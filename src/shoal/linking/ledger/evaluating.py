@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,11 +17,13 @@ from shoal.core.wording import join_words
 from shoal.linking.beliefs import DISTINCT, BeliefJudge, Promised
 from shoal.linking.ledger.comparing import OccupiedClasses, count_sharing, subtract_classes
 from shoal.linking.ledger.records import Basis, Evaluation, Terms
-from shoal.linking.linkable import Linkable, encode_column, read_columns
+from shoal.linking.linkable import Linkable
 from shoal.linking.linking import judge_classes, link_classes
 from shoal.linking.reading import explain_changes, find_common_tokens, read_linkables
 from shoal.linking.space import Candidacy, Space, fold_name
+from shoal.manifest import Manifest
 from shoal.release.forms.base import read_form
+from shoal.release.published import encode_column, read_columns
 from shoal.release.sliced.table import number_rows
 from shoal.sources.base import Source
 
@@ -37,15 +38,13 @@ class Held:
 
     number: int
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     terms: Terms = field(default_factory=Terms)
 
     def names(self, *roles: str) -> dict[str, str]:
         """Return the columns, of some roles or all, by the normal form of what the population's releases call them."""
         found: dict[str, str] = {}
-        for name, entry in self.manifest["attributes"].items():
-            if roles and entry["role"] not in roles:
-                continue
+        for name in self.manifest.names(*roles):
             form = fold_name(self.terms.same_as.get(name, name))
             if form in found:
                 raise InputError(
@@ -58,7 +57,7 @@ class Held:
     @property
     def k(self) -> int | None:
         """The class size that it guarantees; None if it guarantees none, or has no classes of whole records."""
-        sizes = [one["parameters"]["k"] for one in self.manifest["guarantees"] if one["model"] in _SIZES]
+        sizes = [one.parameters["k"] for one in self.manifest.guarantees if one.model in _SIZES]
         return max(sizes) if sizes and read_form(self.manifest).whole_records else None
 
     def accepts(self, sensitive: str) -> str | None:
@@ -93,7 +92,7 @@ class AttributeLinkage:
         """The least that any set leaves to anybody."""
         return min((each.l for each in self.evaluations if each.l is not None), default=None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         return {
             "sensitive": self.sensitive,
@@ -296,7 +295,7 @@ class _OneAttribute:
     def _list_promises(self, chosen: Set, *, shares: bool = False) -> list[Promised]:
         """Return what releases promise about the attribute's values, or only what they promise about shares."""
         promised = [one for number in chosen for one in self._promised.get(number, ())]
-        return [one for one in promised if not shares or one.promise.model != DISTINCT]
+        return [one for one in promised if not shares or one.model.name != DISTINCT]
 
     def _for_classes(self, chosen: Set) -> Evaluation:
         """Evaluate a set for whoever can be."""
@@ -410,11 +409,11 @@ class _JointClasses(_OneAttribute):
 
 def _find_other_groups(releases: Sequence[Held]) -> set[int]:
     """Return the releases that have the items of a column in other groups than the first one that has it."""
-    groups: dict[str, Any] = {}
+    groups: dict[str, object] = {}
     return {
         each.number
         for each in releases
-        for column, entry in each.manifest.get("items", {}).items()
+        for column, entry in each.manifest.items.items()
         if groups.setdefault(column, entry) != entry
     }
 

@@ -209,7 +209,7 @@ class Evaluation(Figures):
         """Whether the set leaves too little, or is not known not to, which nobody accepts."""
         return self.leaves_little or (self.unlinked and self.accepted is None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as JSON has it."""
         stated = Figures.as_dict(self)
         return stated | {

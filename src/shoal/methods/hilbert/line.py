@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -251,7 +250,7 @@ def plan_groups(problem: Problem, ranges: bool, only: int | None, rng: np.random
             groups = line.cut(problem.smallest_class)
             if problem.max_withheld:
                 groups = line.withhold(groups, problem.smallest_class, problem.max_withheld)
-            search: dict[str, Any] = {"withheld": groups.n_withheld}
+            search: dict[str, object] = {"withheld": groups.n_withheld}
             groups = line.merge(groups)
         else:
             groups, search = _search_diverse(line, problem, only)
@@ -259,7 +258,7 @@ def plan_groups(problem: Problem, ranges: bool, only: int | None, rng: np.random
         return replace(line.plan(groups), search={**search, "groups": len(groups)})
 
 
-def _search_diverse(line: Line, problem: Problem, only: int | None) -> tuple[Groups, dict[str, Any]]:
+def _search_diverse(line: Line, problem: Problem, only: int | None) -> tuple[Groups, dict[str, object]]:
     """Return groups that meet all requirements, and how they were found; the narrowest of a few.
 
     Those are the groups of the least l that meet them as they are, or of a few l, merged along the curve until they do;

@@ -7,7 +7,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,10 +70,10 @@ class Search(ABC):
         self.bound = min(bound, self.limit)
         self.complete = not bound < self.limit
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the figures for the evidence: the best node, and the proof that nothing below a bound is possible."""
         measure = self.judge.measure
-        figures: dict[str, Any] = {
+        figures: dict[str, object] = {
             "measure": measure.name,
             "lattice": self.n_nodes,
             "checked": self.n_checked,

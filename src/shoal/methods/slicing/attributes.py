@@ -68,7 +68,7 @@ def _names(problem: Problem) -> list[str]:
     return [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
 
 
-def _measure_gain(problem: Problem, places: Places) -> dict[str, Any]:
+def _measure_gain(problem: Problem, places: Places) -> dict[str, object]:
     """Return what overlapping keeps: correlation of attribute pairs within a part, with it and without it."""
     found = correlations(problem, "phi2")
     pairs = {(i, j) for group in places for i in group for j in group if i < j}

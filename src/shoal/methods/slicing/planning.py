@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def plan_slices(method: Slicing, problem: Problem, rng: np.random.Generator, pro
             raise
     ways = ways or _choose_parts(method, problem, crowd, given_up, progress)
     plans = [_plan_parts(method, problem, parted, crowd, rng, progress) for parted in ways]
-    search: dict[str, Any] = {"given_up": given_up} if given_up else {}
+    search: dict[str, object] = {"given_up": given_up} if given_up else {}
     best = 0
     if len(plans) > 1:
         seen = [score_marginals(problem, view_plan(problem, plan), most_sets=_SETS)[-1].release for plan in plans]

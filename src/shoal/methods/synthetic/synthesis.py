@@ -168,7 +168,7 @@ def _draw_given(known: CodeArray, shares: FloatArray, chance: Chance) -> CodeArr
     return drawn
 
 
-def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPlan) -> dict[str, Any]:
+def distances(codes: Sequence[AnyIntArray], counts: IntArray, plan: SyntheticPlan) -> dict[str, object]:
     """Return total variation distances between shares of records and of rows, for attributes and pairs of them.
 
     The distance is the largest difference between the two shares of any set of values: 0 for equal shares, 1 for

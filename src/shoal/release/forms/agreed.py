@@ -85,7 +85,7 @@ class Promise:
         """The name of the number: l or k."""
         return PARAMETERS[self.model]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return it as it stands in a plan file."""
         return {"model": self.model, self.parameter: self.least}
 
@@ -384,8 +384,8 @@ class Agreed(Classes):
 
     def promises(self) -> list[str]:
         """Return what the plan promises of this release, and of several."""
-        (promise,) = self.manifest["guarantees"]
-        linked = _LINKED_VALUES if promise["model"] == L_DIVERSITY else _LINKED_OTHERS
+        (promise,) = self.manifest.guarantees
+        linked = _LINKED_VALUES if promise.model == L_DIVERSITY else _LINKED_OTHERS
         return [*self.promise_lines(), "", _WAIT, "", _LINKED + linked, "", _OTHER_PLANS]
 
     @property
@@ -394,11 +394,13 @@ class Agreed(Classes):
 
     def own_section(self) -> Section:
         """Return what the class column and the plan are."""
-        agreed = self.manifest["agreed"]
+        agreed = self.manifest.agreed
+        if agreed is None:
+            raise TypeError("a release by a plan names it")
         plan = (
             "Several data owners publish by one plan, which an agency made before anybody looked at these data. It is "
-            f"in `{agreed['file']}` and has {count_noun(agreed['classes'], 'class', 'classes')}; its digest is "
-            f"`{agreed['digest']}`."
+            f"in `{agreed.file}` and has {count_noun(agreed.classes, 'class', 'classes')}; its digest is "
+            f"`{agreed.digest}`."
         )
         return Section("classes", "Classes", [plan, "", _MEANING])
 

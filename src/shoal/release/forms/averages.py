@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import IntArray
+from shoal.manifest import Attribute
 from shoal.methods.base import Method
 from shoal.methods.microaggregation import Microaggregation
 from shoal.methods.microaggregation.planning import centres, group_records, place_centres
@@ -59,17 +59,17 @@ class Averages(Classes):
             "records of a group show the same."
         )
 
-    def _quasi_made(self, entry: Mapping[str, Any]) -> str:
+    def _quasi_made(self, attribute: Attribute) -> str:
         """Say what all records of a group show of a column."""
-        if entry["kind"] not in ("number", "date"):
+        if attribute.kind not in ("number", "date"):
             return "the most frequent value of a group"
-        written = ", as year-month-day" if entry["kind"] == "date" else ""
-        return f"the {self.manifest['method_parameters']['numbers']} of a group{written}"
+        written = ", as year-month-day" if attribute.kind == "date" else ""
+        return f"the {self.manifest.method_parameters['numbers']} of a group{written}"
 
     def advice(self) -> list[str]:
         """Return what averaging does to figures."""
-        kinds = {entry["kind"] for entry in self.manifest["attributes"].values() if entry["role"] == "quasi"}
-        medians = self.manifest["method_parameters"].get("numbers") == "median"
+        kinds: set[str] = {self.manifest.attributes[name].kind for name in self.manifest.names("quasi")}
+        medians = self.manifest.method_parameters.get("numbers") == "median"
         return [
             *([_MEDIANS if medians else _MEANS, _SPREAD] if kinds & {"number", "date"} else ()),
             *([_MODES] if kinds - {"number", "date"} else ()),
@@ -83,7 +83,7 @@ class Averages(Classes):
 
     def _count_example(self) -> str:
         by_role = self.names_by_role()
-        numbers = [name for name in by_role["quasi"] if self.manifest["attributes"][name]["kind"] == "number"]
+        numbers = [name for name in by_role["quasi"] if self.manifest.attributes[name].kind == "number"]
         if not numbers:
             return super()._count_example()
         grouped = f".groupby(data[{quote(by_role['sensitive'][0])}])" if by_role["sensitive"] else ""

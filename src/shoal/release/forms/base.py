@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from shoal.core.errors import InputError, PolicyError
 from shoal.core.registry import find
 from shoal.core.wording import code, count_noun, promise_line
+from shoal.manifest import Attribute, Manifest, read_manifest
 from shoal.methods.base import AnyPlan, Method
 from shoal.models.base import PrivacyModel
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from shoal.policy.encoding import Encoding
     from shoal.policy.policy import Policy
     from shoal.release.publication import Publication
-    from shoal.release.sliced.table import SlicedTable
     from shoal.sources.base import Source
 
 RECORDS = "Each row is one record of the original table"
@@ -116,7 +115,7 @@ class Form(ABC):
     where_dropped: ClassVar[str] = "quasi"  # columns besides sensitive ones whose missing values drop a record
     where_missing: ClassVar[str] = "quasi"  # columns whose labels say that a value is missing
 
-    def __init__(self, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
 
     # What is made.
@@ -133,22 +132,7 @@ class Form(ABC):
     @property
     def class_columns(self) -> tuple[str, ...]:
         """The columns whose values together tell the class of a row; none where rows have no class."""
-        return tuple(name for name, entry in self.manifest["attributes"].items() if entry["role"] == "quasi")
-
-    def read_rows(self, path: Path) -> pa.Table:
-        """Return the rows of the published file."""
-        import pyarrow as pa
-
-        from shoal.sources.base import SourceOptions
-        from shoal.sources.opening import open_source
-
-        return pa.Table.from_batches(list(open_source(path, SourceOptions(delimiter=",")).batches()))
-
-    def slice_rows(self, rows: pa.Table) -> SlicedTable:
-        """Return the buckets and parts of published rows; whole rows are refused."""
-        from shoal.release.sliced.table import SlicedTable
-
-        return SlicedTable.of(rows, self.manifest)
+        return tuple(self.manifest.names("quasi"))
 
     def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:  # noqa: ARG002
         """Return rows as whole records; parts of records are linked at random."""
@@ -162,8 +146,7 @@ class Form(ABC):
 
     def list_models(self) -> tuple[PrivacyModel, ...]:
         """Return the models that the release promises."""
-        guarantees = self.manifest["guarantees"]
-        return tuple(self.find_model(one["model"]).model_validate(one["parameters"]) for one in guarantees)
+        return tuple(self.find_model(one.model).model_validate(one.parameters) for one in self.manifest.guarantees)
 
     @property
     def cost(self) -> Cost | None:
@@ -176,24 +159,26 @@ class Form(ABC):
 
     def promises(self) -> list[str]:
         """Return what is promised, or that nothing is."""
-        if not self.manifest["guarantees"]:
+        if not self.manifest.guarantees:
             return [_NOTHING, "", _NOTHING_VERIFIED]
         return [*self.promise_lines(), *self._explain_classes()]
 
     def promise_lines(self) -> list[str]:
         """Return each promise as an item of a list."""
-        return [promise_line(one, self.find_model(one["model"]).title) for one in self.manifest["guarantees"]]
+        return [
+            promise_line(one.model, one.parameters, self.find_model(one.model).title, one.counts)
+            for one in self.manifest.guarantees
+        ]
 
     def _explain_classes(self) -> list[str]:
         """Say what a class is where no labels show it."""
-        quasi = [entry for entry in self.manifest["attributes"].values() if entry["role"] == "quasi"]
-        if all("labels" in entry for entry in quasi):
+        if all(self.manifest.attributes[name].boxed for name in self.manifest.names("quasi")):
             return []
         return ["", "A class is all rows that are equal in every quasi column."]
 
     def weaknesses(self) -> list[tuple[str, str]]:
         """Return each promised or claimed model with what it does not protect against."""
-        promised = dict.fromkeys(str(one["model"]) for one in self.manifest["guarantees"])
+        promised = dict.fromkeys(one.model for one in self.manifest.guarantees)
         return [
             *((name, self.find_model(name).weaknesses) for name in promised),
             *((claim.model, claim.weaknesses) for claim in self.claims()),
@@ -201,7 +186,7 @@ class Form(ABC):
 
     def general_limits(self) -> list[str]:
         """Return what no promise of this form of release covers."""
-        if not self.manifest["guarantees"]:
+        if not self.manifest.guarantees:
             return ["This release promises nothing about people: all that is below is what was measured.", _MEASURED]
         return [_QUASI, _RECORDS, self._among_releases, _BACKGROUND, TRUE_OF_MOST, _MEASURED]
 
@@ -214,8 +199,8 @@ class Form(ABC):
     def headline(self) -> str:
         """Say how many rows there are, and how they were made."""
         manifest = self.manifest
-        made = f"published with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
-        return f"{count_noun(manifest['rows'], 'record')}, {made}."
+        made = f"published with shoal {manifest.shoal_version} (method `{manifest.method}`)"
+        return f"{count_noun(manifest.rows, 'record')}, {made}."
 
     def describe_rows(self) -> str:
         """Say what a row is, and how far its values are those of a record."""
@@ -234,42 +219,41 @@ class Form(ABC):
 
     def describe_values(self, name: str) -> str:
         """Say what an attribute's values are."""
-        entry, changed = self.manifest["attributes"][name], name in self.manifest.get("techniques", {})
+        attribute, changed = self.manifest.attributes[name], name in self.manifest.techniques
         own = "changed: see above" if changed else "as in the original table"
         if self._keeps_values(name):
             return own
-        if entry["role"] == "quasi" and (made := self._quasi_made(entry)) is not None:
+        if attribute.role == "quasi" and (made := self._quasi_made(attribute)) is not None:
             return f"{own}; then {made}" if changed else made
-        if "labels" not in entry:
+        if not attribute.boxed:
             return own
         made = f"{'' if changed else f'some {own}, '}some generalized; see below"
         return f"{own}; then {made}" if changed else made
 
     def _keeps_values(self, name: str) -> bool:
         """Whether every label of an attribute is one value."""
-        levels = self.manifest.get("levels") or self.manifest["method_parameters"].get("levels") or {}
-        labels = {} if levels.get(name) else self.manifest["attributes"][name].get("labels", {})
-        lost = self.manifest["utility"].get("attribute-loss", {}).get(name)
+        levels = self.manifest.levels or self.manifest.method_parameters.get("levels") or {}
+        labels = {} if levels.get(name) else self.manifest.attributes[name].covers
+        lost = self.manifest.losses.get(name)
         single = (one.get("values") == [label] or one == {"missing": True} for label, one in labels.items())
         return bool(labels) and (lost == 0 or all(single))
 
-    def _quasi_made(self, entry: Mapping[str, Any]) -> str | None:
+    def _quasi_made(self, attribute: Attribute) -> str | None:
         """Say what was made of a quasi attribute; None if nothing was."""
-        return "generalized; see below" if "labels" in entry else None
+        return "generalized; see below" if attribute.boxed else None
 
     def describe_markers(self) -> str:
         """Say which values of the original table mean missing, and are published as such; nothing if none do."""
-        own = self.manifest.get("reading", {}).get("missing_in", {})
-        said = [code(text) for text in self.manifest["missing"]["tokens"] if text.strip()]
+        own = {} if self.manifest.reading is None else self.manifest.reading.missing_in
+        said = [code(text) for text in self.manifest.missing.tokens if text.strip()]
         said += [f"{code(text)} in {code(name)}" for name, texts in own.items() for text in texts]
         return f" These values of the original table mean missing: {', '.join(said)}." if said else ""
 
     def describe_missing(self) -> str:
         """Say how a missing value is published."""
-        if self.manifest["missing"]["policy"] == "drop":
+        if self.manifest.missing.policy == "drop":
             return f"Records with a missing value in a {self.where_dropped} or sensitive column were left out."
-        quasi = [entry for entry in self.manifest["attributes"].values() if entry["role"] == "quasi"]
-        if not any("labels" in entry for entry in quasi):
+        if not any(self.manifest.attributes[name].boxed for name in self.manifest.names("quasi")):
             return "A missing value is published as empty."
         return f"A missing value is published as `missing` in {self.where_missing} columns and as empty elsewhere."
 
@@ -279,7 +263,7 @@ class Form(ABC):
 
     def advise_on_withheld(self) -> list[str]:
         """Return what records that were left out mean for an analysis."""
-        return [_WITHHELD] if self.manifest["withheld"] else []
+        return [_WITHHELD] if self.manifest.withheld else []
 
     def examples(self) -> list[tuple[str, str]]:
         """Return (language, lines) of examples that run in the folder of the data."""
@@ -292,22 +276,15 @@ class Form(ABC):
 
     def names_by_role(self) -> dict[str, list[str]]:
         """Return the attributes of each role."""
-        found: dict[str, list[str]] = {"quasi": [], "sensitive": [], "insensitive": []}
-        for name, entry in self.manifest["attributes"].items():
-            found[entry["role"]].append(name)
-        return found
-
-    @property
-    def file(self) -> str:
-        """The name of the published file."""
-        return str(self.manifest["data"]["file"]) if "data" in self.manifest else "data.csv"
+        return {role: self.manifest.names(role) for role in ("quasi", "sensitive", "insensitive")}
 
     def read_example(self, *, texts: bool = False) -> str:
         """Return the line that reads the file in Python."""
-        if self.file.endswith(".parquet"):
-            return f'data = pd.read_parquet("{self.file}")\n'
+        file = self.manifest.file
+        if file.endswith(".parquet"):
+            return f'data = pd.read_parquet("{file}")\n'
         options = ", dtype=str, keep_default_na=False" if texts else ""
-        return f'data = pd.read_csv("{self.file}"{options})\n'
+        return f'data = pd.read_csv("{file}"{options})\n'
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
         """Say to the data holder how well records hide, in sentences without Markdown."""
@@ -326,16 +303,13 @@ def find_form(name: str) -> type[Form]:
     return find("shoal.release.forms", Form, name, what="form of release")
 
 
-def read_form(manifest: Mapping[str, Any]) -> Form:
-    """Return the form of a release, by the method that its manifest names.
-
-    >>> read_form({"method": "mondrian"}).name
-    'classes'
-    """
-    if "agreed" in manifest:
+def read_form(manifest: Manifest | Mapping[str, Any]) -> Form:
+    """Return the form of a release, by the method that its manifest names."""
+    manifest = read_manifest(manifest)
+    if manifest.agreed is not None:
         return find_form("agreed")(manifest)
     try:
-        method = find("shoal.methods", Method, str(manifest.get("method")), what="method")
+        method = find("shoal.methods", Method, manifest.method, what="method")
     except PolicyError:
         raise InputError(
             "the manifest names no method that this shoal knows; run `shoal verify` on the release"

@@ -105,8 +105,7 @@ class Classes(Form):
         return plan
 
     def _describe_row(self) -> str:
-        attributes = self.manifest["attributes"]
-        changed = any(attributes[name]["role"] == "quasi" for name in self.manifest.get("techniques", {}))
+        changed = any(name in self.manifest.techniques for name in self.manifest.names("quasi"))
         contained = "original value, or the changed one where values were changed" if changed else "original value"
         return f"{RECORDS}. Values of the generalized columns stand for a range or a set that contains the {contained}."
 
@@ -114,19 +113,19 @@ class Classes(Form):
         """Return how to count by labels."""
         return [
             LABELS,
-            _SAME_LEVEL if "levels" in self.manifest else _OVERLAP,
+            _OVERLAP if self.manifest.levels is None else _SAME_LEVEL,
             EXACT,
             *self.advise_on_withheld(),
         ]
 
     def examples(self) -> list[tuple[str, str]]:
         """Return how to bound a count by the labels of a column."""
-        labelled = {name: entry for name, entry in self.manifest["attributes"].items() if "labels" in entry}
-        ranged = [name for name, entry in labelled.items() if any("below" in one for one in entry["labels"].values())]
+        labelled = {name: one.covers.values() for name, one in self.manifest.attributes.items() if one.boxed}
+        ranged = [name for name, covers in labelled.items() if any("below" in cover for cover in covers)]
         name = next(iter(ranged or labelled), None)
         if name is None:
             return []
-        covers = labelled[name]["labels"].values()
+        covers = labelled[name]
         starts = [cover["from"] for cover in covers if "below" in cover and cover["from"] is not None]
         if starts:
             lines = _RANGES.format(name=quote(name), edge=quote(median_low(starts)))
@@ -134,11 +133,11 @@ class Classes(Form):
             named = [value for cover in covers for value in cover.get("values", ())]
             lines = _SETS.format(name=quote(name), value=quote(named[0] if named else ""))
         found = [("Python", _LABEL_IMPORTS + self.read_example(texts=True) + lines)]
-        return [*found, ("R", self._example_in_r(name))] if self.file.endswith(".csv") else found
+        return [*found, ("R", self._example_in_r(name))] if self.manifest.file.endswith(".csv") else found
 
     def _example_in_r(self, name: str) -> str:
         return (
-            f'data <- read.csv("{self.file}", colClasses = "character", check.names = FALSE)\n'
+            f'data <- read.csv("{self.manifest.file}", colClasses = "character", check.names = FALSE)\n'
             f"sort(table(data[[{quote(name)}]]), decreasing = TRUE)\n"
         )
 
@@ -204,7 +203,7 @@ class GeneralizedPublication(ClassPublication):
             return Hiding(self.plan.sizes, people=People(key, class_of[shown], person[cells], records[shown]))
         return Hiding(self.plan.sizes)
 
-    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+    def associations(self, most_work: float) -> list[dict[str, object]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
         return compare_pairs(problem, lambda: view_plan(problem, self._read()), most_work)

@@ -28,7 +28,7 @@ from shoal.release.columns import PublishedColumn
 from shoal.release.figures import ColumnTally, Guarantee, bucket_shares
 from shoal.release.forms.base import Form, OwnColumn, Section, quote
 from shoal.release.publication import Engine, Hiding, PlannedPublication, PublishedRows, describe_plan
-from shoal.release.sliced.table import BUCKET, name_columns, read_published, sample_linking
+from shoal.release.sliced.table import BUCKET, SlicedTable, name_columns, sample_linking
 from shoal.sources.base import Source
 from shoal.utility import information
 from shoal.utility.analyses import measure_rows
@@ -121,27 +121,23 @@ class Slices(Form):
     @property
     def part_columns(self) -> list[list[str]]:
         """The columns of each part."""
-        return name_columns(self.manifest["parts"])
-
-    def read_rows(self, path: Path) -> pa.Table:
-        """Return the rows of the published file; numbers that are published as they are become numbers."""
-        return read_published(path, self.manifest)
+        return name_columns(self.manifest.parts)
 
     def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:
         """Return one of the tables that the original may be, or its records in some buckets if the rows are theirs."""
         number = np.unique(rows.column(BUCKET), return_inverse=True)[1] + 1
-        return sample_linking(self.slice_rows(rows.set_column(0, BUCKET, pa.array(number))), rng)
+        return sample_linking(SlicedTable.of(rows.set_column(0, BUCKET, pa.array(number)), self.manifest.parts), rng)
 
     def promises(self) -> list[str]:
         """Return what the promises say of somebody who knows all quasi values of a person and has the whole table."""
-        believed = any(self.find_model(one["model"]).sees == "values" for one in self.manifest["guarantees"])
+        believed = any(self.find_model(one.model).sees == "values" for one in self.manifest.guarantees)
         return [*([_BELIEFS, ""] if believed else ()), *self.promise_lines(), "", _NOT_PROMISED]
 
     def describe_rows(self) -> str:
         """Say that rows are taken apart."""
         return (
-            f"They are in {count_noun(self.manifest['buckets'], 'bucket')}, and their columns in "
-            f"{len(self.manifest['parts'])} parts. **Values in one row that are in different parts need "
+            f"They are in {count_noun(self.manifest.buckets or 0, 'bucket')}, and their columns in "
+            f"{len(self.manifest.parts)} parts. **Values in one row that are in different parts need "
             "not belong to the same person.**"
         )
 
@@ -151,7 +147,7 @@ class Slices(Form):
         return Section("parts", "Parts and buckets", lines, self.part_columns)
 
     def _describe_repeated(self) -> list[str]:
-        names = [name for part in self.manifest["parts"] for name in part]
+        names = [name for part in self.manifest.parts for name in part]
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         if not twice:
             return []
@@ -159,12 +155,12 @@ class Slices(Form):
         return ["", f"Some parts share attributes: {listed} is the same attribute, repeated in a later part."]
 
     def _describe_two_files(self) -> list[str]:
-        if "tables" not in self.manifest:
+        tables = self.manifest.tables
+        if tables is None:
             return []
-        quasi, sensitive = (self.manifest["tables"][name]["file"] for name in ("quasi", "sensitive"))
         both = (
-            f"Two further files contain the same data: `{quasi}` has all parts except the one with sensitive values, "
-            f"`{sensitive}` the number of records of each bucket and sensitive value."
+            f"Two further files contain the same data: `{tables.quasi.file}` has all parts except the one with "
+            f"sensitive values, `{tables.sensitive.file}` the number of records of each bucket and sensitive value."
         )
         return ["", both]
 
@@ -189,10 +185,7 @@ class Slices(Form):
                 "Within each bucket the parts are shuffled independently of each other. Records per bucket: at least "
                 f"{risks['smallest_bucket']:,}, {risks['mean_bucket']:,.1f} on average."
             ),
-            *(
-                f"The {name} values are also in public/{entry['file']}."
-                for name, entry in self.manifest.get("tables", {}).items()
-            ),
+            *(f"The {name} values are also in public/{entry.file}." for name, entry in self.manifest.tables or ()),
         ]
 
 
@@ -258,7 +251,7 @@ class SlicedPublication(PlannedPublication):
                 found[name] = ColumnTally.of(taxonomy, part.lo[:, column], part.hi[:, column], records)
         return found
 
-    def sensitive_shares(self) -> dict[str, Any]:
+    def sensitive_shares(self) -> dict[str, object]:
         """Return the share of the values of each sensitive attribute, in the whole and in buckets."""
         problem = self.encoding.problem
         return {
@@ -266,7 +259,7 @@ class SlicedPublication(PlannedPublication):
             for place, one in enumerate(problem.sensitive)
         }
 
-    def associations(self, most_work: float) -> list[dict[str, Any]] | None:
+    def associations(self, most_work: float) -> list[dict[str, object]] | None:
         """Return how strongly pairs of attributes depend on each other, before and after."""
         problem = self.encoding.problem
         return compare_pairs(problem, lambda: SlicedRows.of(problem, self.plan), most_work)

@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from shoal.core import kernels
 from shoal.core.arrays import CodeArray, IntArray
+from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
 from shoal.core.wording import code, count_noun, promise_line
+from shoal.manifest import Account
 from shoal.methods.base import AnyPlan
 from shoal.methods.synthetic.synthesis import distances
 from shoal.plan.counted import CountedCells
@@ -125,22 +127,27 @@ class Synthetic(Form):
     @property
     def cost(self) -> Cost | None:
         """Epsilon and delta, as they were asked for; what was spent is not more."""
-        account = self.manifest["synthetic"]
-        return Cost(account["epsilon"], account["delta"])
+        return Cost(self.account.epsilon, self.account.delta)
+
+    @property
+    def account(self) -> Account:
+        """What the table is said to have cost."""
+        if self.manifest.synthetic is None:
+            raise InputError("the manifest does not say what the table cost; run `shoal verify` on the release")
+        return self.manifest.synthetic
 
     def claims(self) -> list[Claim]:
         """Return the claim of differential privacy."""
         return [
-            Claim(one["model"], one["parameters"], explain_claim(one["parameters"]), _WEAKNESSES)
-            for one in self.manifest["claims"]
+            Claim(one.model, one.parameters, explain_claim(one.parameters), _WEAKNESSES) for one in self.manifest.claims
         ]
 
     def promises(self) -> list[str]:
         """Return what is claimed, and that no file can show it."""
         return [
             line
-            for claim, one in zip(self.claims(), self.manifest["claims"], strict=True)
-            for line in (promise_line(one, claim.meaning), *(text for one in self.claim_limits for text in ("", one)))
+            for claim in self.claims()
+            for line in (promise_line(*claim[:3]), *(text for one in self.claim_limits for text in ("", one)))
         ]
 
     def general_limits(self) -> list[str]:
@@ -150,8 +157,8 @@ class Synthetic(Form):
     def headline(self) -> str:
         """Say how many rows were drawn."""
         manifest = self.manifest
-        made = f"drawn with shoal {manifest['shoal_version']} (method `{manifest['method']}`)"
-        return f"{count_noun(manifest['rows'], 'row')}, {made}."
+        made = f"drawn with shoal {manifest.shoal_version} (method `{manifest.method}`)"
+        return f"{count_noun(manifest.rows, 'row')}, {made}."
 
     def describe_rows(self) -> str:
         """Say that no row is a person."""
@@ -159,7 +166,7 @@ class Synthetic(Form):
 
     def own_section(self) -> Section:
         """Return what the table keeps of the original one, and what it does not."""
-        sets = [f"- {' and '.join(map(code, one))}" for one in self.manifest["synthetic"]["marginals"]]
+        sets = [f"- {' and '.join(map(code, one))}" for one in self.account.marginals]
         lines = [_KEPT, "", *sets, "", _LOST] if sets else [_ALONE]
         return Section("kept", "What is kept", lines)
 
@@ -170,7 +177,7 @@ class Synthetic(Form):
 
     def describe_missing(self) -> str:
         """Say how a missing value is published."""
-        if self.manifest["missing"]["policy"] == "drop":
+        if self.manifest.missing.policy == "drop":
             return super().describe_missing()
         return "A missing value is published as `missing`."
 
@@ -179,16 +186,16 @@ class Synthetic(Form):
         return [_SHARES, _PAIRS, _RARE]
 
     def _count_example(self) -> str:
-        pairs = [one for one in self.manifest["synthetic"]["marginals"] if len(one) == 2]
+        pairs = [one for one in self.account.marginals if len(one) == 2]
         if not pairs:
-            first = quote(next(iter(self.manifest["attributes"])))
+            first = quote(next(iter(self.manifest.attributes)))
             return f"print(data[{first}].value_counts(normalize=True).round(2))\n"
         first, second = map(quote, pairs[0])
         return f'print(pd.crosstab(data[{first}], data[{second}], normalize="index").round(2))\n'
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
         """Say how far the rows are from the records."""
-        sets, found = self.manifest["synthetic"]["marginals"], evidence["synthetic"]
+        sets, found = self.account.marginals, evidence["synthetic"]
         shown = "; ".join(" and ".join(one) for one in sets[:_SHOWN]) or "none"
         more = f"; and {len(sets) - _SHOWN} more" if len(sets) > _SHOWN else ""
         alone = _mean(found["attributes"].values())
@@ -215,9 +222,11 @@ class SafePub(Synthetic):
 
     def own_section(self) -> Section:
         """Return how records were drawn."""
-        drawn = self.manifest["synthetic"]["sampled"]
+        drawn = self.account.sampled
+        if drawn is None:
+            raise InputError("the manifest does not say how records were drawn; run `shoal verify` on the release")
         text = (
-            f"Each record was drawn with probability {drawn['share']:.6g}, and published if at least {drawn['k']} "
+            f"Each record was drawn with probability {drawn.share:.6g}, and published if at least {drawn.k} "
             "drawn records had the same published values in all columns."
         )
         return Section("drawn", "How rows were drawn", [text])
@@ -228,7 +237,7 @@ class SafePub(Synthetic):
 
     def summary(self, evidence: Mapping[str, Any]) -> list[str]:
         """Say how many records are published."""
-        shown = f"{self.manifest['rows']:,} of {evidence['synthetic']['records']:,} records are published"
+        shown = f"{self.manifest.rows:,} of {evidence['synthetic']['records']:,} records are published"
         return [f"{shown}; these are figures for you alone.", *self.own_section().lines]
 
 

@@ -28,39 +28,39 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from shoal.core.arrays import CodeArray, FloatArray, IntArray
-from shoal.core.errors import InputError, UsageError
+from shoal.core.errors import UsageError
+from shoal.manifest import Attribute, Manifest
 from shoal.plan.slices import Link
-from shoal.release.release import Release, find_release
+from shoal.release.published import PublishedRelease
+from shoal.release.release import Release
 from shoal.release.sliced import table as tables
 from shoal.release.sliced.query import Estimate, PartMoments, Query, part_moments
-from shoal.sources.frames import as_table
 
 MOST_COMBINATIONS = 1 << 26
 
 
-def estimate_query(table: tables.SlicedTable, entries: Mapping[str, Any], query: Query) -> Estimate | pa.Table:
+def estimate_query(table: tables.SlicedTable, attributes: Mapping[str, Attribute], query: Query) -> Estimate | pa.Table:
     """Answer a query with its expected error; with `by`, a table of the groups and of these two columns.
 
-    *entries* are the manifest's attributes. Groups that no record can be in are not listed. The answer is exact if
+    *attributes* are those of the manifest. Groups that no record can be in are not listed. The answer is exact if
     one part has all attributes of the query, and its error is 0 then.
 
     >>> rows = pa.table({"bucket": [1, 1, 1, 1], "sex": ["F", "F", "M", "M"], "ill": ["flu", "flu", "flu", "gout"]})
-    >>> sliced = tables.SlicedTable.of(rows, {"parts": [["sex"], ["ill"]]})
-    >>> entries = {"sex": {"kind": "category"}, "ill": {"kind": "category"}}
-    >>> estimate_query(sliced, entries, Query(where={"sex": "F", "ill": "flu"}))
+    >>> sliced = tables.SlicedTable.of(rows, [["sex"], ["ill"]])
+    >>> attributes = {name: Attribute(name=name, role="quasi", kind="category") for name in sliced.names}
+    >>> estimate_query(sliced, attributes, Query(where={"sex": "F", "ill": "flu"}))
     Estimate(value=1.5, error=0.5)
-    >>> estimate_query(sliced, entries, Query(by="ill")).to_pydict()
+    >>> estimate_query(sliced, attributes, Query(by="ill")).to_pydict()
     {'ill': ['flu', 'gout'], 'value': [3.0, 1.0], 'error': [0.0, 0.0]}
     """
     query.check(table.names)
     parts = tables.find_parts([part.names for part in table.parts], query.attributes)
-    moments = part_moments(table, parts, entries, query)
+    moments = part_moments(table, parts, attributes, query)
     if tables.overlap([table.parts[part].names for part in parts]):
         group, value, variance = overlapping_answers(table, moments, MOST_COMBINATIONS)
     else:
@@ -251,20 +251,23 @@ class SlicedData:
     """A sliced release, read once for many questions."""
 
     table: tables.SlicedTable
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
         """Answer a query with its expected error; see ``shoal.Query``."""
-        return estimate_query(self.table, self.manifest["attributes"], query)
+        return estimate_query(self.table, self.manifest.attributes, query)
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:
         """Link the parts at random within their buckets: one of the tables that the original may be."""
         return tables.sample_linking(self.table, np.random.default_rng(rng))
 
+    def split(self) -> tuple[pa.Table, pa.Table]:
+        """Return two tables: quasi values by bucket, and counts of sensitive values by bucket."""
+        return tables.two_tables(self.table, self.manifest.names("sensitive"))
+
     def multisets(self) -> pa.Table:
         """Return the rows with each quasi attribute's values as the multiset of its bucket."""
-        roles = {name: entry["role"] for name, entry in self.manifest["attributes"].items()}
-        return tables.multisets(self.table, {name for name, role in roles.items() if role != "quasi"})
+        return tables.multisets(self.table, self.manifest.names("sensitive", "insensitive"))
 
 
 def read_sliced(release: Release | str | Path) -> SlicedData:
@@ -272,28 +275,5 @@ def read_sliced(release: Release | str | Path) -> SlicedData:
 
     What the folder promises is not looked into: ``shoal verify`` does that.
     """
-    if not isinstance(release, str | Path):
-        return SlicedData(slice_release(release), release.manifest)
-    folder = Path(release)
-    found = find_release(folder)
-    if found is None:
-        raise InputError(f"{folder} has no manifest.json, nor has its folder public; give the folder of a release")
-    place, manifest = found
-    tables.list_parts(manifest)
-    file = Path(str(manifest["data"]["file"])).name
-    return SlicedData(tables.SlicedTable.of(tables.read_published(place / file, manifest), manifest), manifest)
-
-
-def slice_release(release: Release) -> tables.SlicedTable:
-    """Return the slices of a release; one that is not sliced is refused."""
-    tables.list_parts(release.manifest)
-    return tables.SlicedTable.of(_rows(release), release.manifest)
-
-
-def _rows(release: Release) -> pa.Table:
-    found = as_table(release.data)
-    if found is not None:
-        return found[0]
-    if release.data_file is None:
-        raise UsageError("this release has neither data nor a folder; keep what `shoal.anonymize` gave back")
-    return tables.read_published(release.data_file, release.manifest)
+    found = PublishedRelease.open(release)
+    return SlicedData(found.slice_rows(), found.manifest)

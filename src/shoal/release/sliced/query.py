@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import BoolArray, CodeArray, FloatArray
 from shoal.core.errors import UsageError, did_you_mean
+from shoal.manifest import Attribute
+from shoal.release.covers import Cover, read_numbers
 from shoal.release.sliced.table import SlicedPart, SlicedTable, column_codes, number_rows
-from shoal.taxonomies.parse import days, decimal_numbers, texts
+from shoal.taxonomies.parse import decimal_numbers, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class PartMoments:
 
 
 def part_moments(
-    table: SlicedTable, parts: tuple[int, ...], entries: Mapping[str, Any], query: Query
+    table: SlicedTable, parts: tuple[int, ...], attributes: Mapping[str, Attribute], query: Query
 ) -> list[PartMoments]:
     """Return the factors of all parts; an attribute in several of them is asked about in the first."""
     asked: set[str] = set()
@@ -104,19 +106,21 @@ def part_moments(
         part = table.parts[number]
         names = [name for name in part.names if name in query.attributes and name not in asked]
         asked |= set(names)
-        found.append(_moments(number, part, names, entries, query))
+        found.append(_moments(number, part, names, attributes, query))
     return found
 
 
-def _moments(number: int, part: SlicedPart, names: list[str], entries: Mapping[str, Any], query: Query) -> PartMoments:
+def _moments(
+    number: int, part: SlicedPart, names: list[str], attributes: Mapping[str, Attribute], query: Query
+) -> PartMoments:
     chance = np.ones(part.n_codes)
     for name in names:
         if name in query.where:
             column = part.distinct.column(name).combine_chunks()
-            chance = chance * shares(column, name, entries[name], query.where[name])
+            chance = chance * shares(column, attributes[name], query.where[name])
     mean, square = chance, chance
     if query.sum in names:
-        amount = _amounts(part, query.sum, entries[query.sum])
+        amount = _amounts(part, attributes[query.sum])
         mean, square = chance * amount, chance * (amount * amount)
     by = {name: part.distinct.column(name) for name in query.by if name in names}
     group, first = number_rows([column_codes(column) for column in by.values()], part.n_codes)
@@ -124,9 +128,10 @@ def _moments(number: int, part: SlicedPart, names: list[str], entries: Mapping[s
     return PartMoments(number, mean, square, chance > 0, group, len(first), groups)
 
 
-def _amounts(part: SlicedPart, name: str, entry: Mapping[str, Any]) -> FloatArray:
+def _amounts(part: SlicedPart, attribute: Attribute) -> FloatArray:
     """Return (n_codes,) the numbers that are summed; a missing one adds nothing."""
-    if "labels" in entry:
+    name = attribute.name
+    if attribute.boxed:
         raise UsageError(f"{name!r} is published in ranges, so it cannot be summed; count the records of each range")
     column = part.distinct.column(name).combine_chunks()
     numbers, valid = decimal_numbers(column)
@@ -135,18 +140,17 @@ def _amounts(part: SlicedPart, name: str, entry: Mapping[str, Any]) -> FloatArra
     return numbers
 
 
-def shares(values: pa.Array, name: str, entry: Mapping[str, Any], condition: Any) -> FloatArray:
+def shares(values: pa.Array, attribute: Attribute, condition: Any) -> FloatArray:
     """Return (n_values,) the share of each published value's records that meet the condition.
 
     It is 0 or 1 where values are published as they are. Records under a label lie evenly over what it covers: its
     values, or the width of its interval; of a label without an end that the condition cuts, half of them.
     """
-    asked = _Condition.of(name, entry, condition)
-    labels = entry.get("labels")
-    if labels is None:
+    asked = _Condition.of(attribute, condition)
+    if not attribute.boxed:
         return asked.meets(values).astype(np.float64)
-    share = {label: asked.share(cover, entry) for label, cover in labels.items()}
-    share[None] = asked.share({"missing": True}, entry)
+    share: dict[str | None, float] = {label: asked.share(cover, attribute) for label, cover in attribute.covers.items()}
+    share[None] = asked.share({"missing": True}, attribute)
     return np.array([share.get(value, 0.0) for value in values.to_pylist()], dtype=np.float64)
 
 
@@ -160,24 +164,26 @@ class _Condition:
     values: Collection[Any] = ()
 
     @classmethod
-    def of(cls, name: str, entry: Mapping[str, Any], condition: Any) -> _Condition:
+    def of(cls, attribute: Attribute, condition: Any) -> _Condition:
         """Read a condition; a range of anything but numbers or dates is refused."""
-        form = entry.get("format")
+        form = attribute.format
         if not isinstance(condition, tuple):
             several = isinstance(condition, set | frozenset | list)
-            return cls(entry["kind"] == "date", form, None, condition if several else (condition,))
+            return cls(attribute.kind == "date", form, None, condition if several else (condition,))
         dated = any(isinstance(end, str | datetime.date) for end in condition)
         ends = [_place(end, form) if dated else _number(end) for end in condition]
         if any(end is not None and found is None for end, found in zip(condition, ends, strict=True)):
-            raise UsageError(f"{name!r}: a range needs two numbers or two dates; give several values as a set or list")
+            raise UsageError(
+                f"{attribute.name!r}: a range needs two numbers or two dates; give several values as a set or list"
+            )
         low, high = ends
         return cls(dated, form, (-math.inf if low is None else low, math.inf if high is None else high))
 
     def meets(self, values: pa.Array) -> BoolArray:
         """Return (n_values,) whether each value meets the condition."""
         if self.ends is not None:
-            numbers, valid = days(values, self.form) if self.dated else decimal_numbers(values)
-            return np.asarray(valid & (numbers >= self.ends[0]) & (numbers < self.ends[1]))
+            numbers = read_numbers(values, "date" if self.dated else "number", self.form)
+            return np.asarray((numbers >= self.ends[0]) & (numbers < self.ends[1]))
         found = np.zeros(len(values), dtype=np.bool_)
         for value in self.values:
             found |= self._equals(values, value)
@@ -189,22 +195,22 @@ class _Condition:
         number = _number(value)
         day = _place(value, self.form) if self.dated or isinstance(value, datetime.date) else None
         if number is not None or day is not None:
-            numbers, valid = decimal_numbers(values) if day is None else days(values, self.form)
-            return np.asarray(valid & (numbers == (number if day is None else day)))
+            numbers = read_numbers(values, "number" if day is None else "date", self.form)
+            return np.asarray(numbers == (number if day is None else day))
         same = pc.equal(texts(values), texts(pa.array([value]))[0])
         return np.asarray(same.fill_null(False).to_numpy(zero_copy_only=False))
 
-    def share(self, cover: Mapping[str, Any], entry: Mapping[str, Any]) -> float:
+    def share(self, cover: Cover, attribute: Attribute) -> float:
         """Return the share of a label's records that meet the condition."""
         missing = float(any(value is None for value in self.values))
         among = cover.get("values")
         if cover.get("any"):
-            among = list({value: None for other in entry["labels"].values() for value in other.get("values", ())})
+            among = list({value: None for other in attribute.covers.values() for value in other.get("values", ())})
         if among:
             hits = int(self.meets(pa.array(among, pa.string())).sum())
             together = bool(cover.get("missing", False))
             return (hits + missing * together) / (len(among) + together)
-        interval = _interval(cover, entry)
+        interval = _interval(cover, attribute)
         if interval is None:
             return missing if "missing" in cover else UNKNOWN
         return self._overlap(*interval)
@@ -227,17 +233,17 @@ class _Condition:
         return UNKNOWN if math.isinf(width) else inside / width if whole else 0.0
 
 
-def _interval(cover: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[float, float, bool] | None:
+def _interval(cover: Cover, attribute: Attribute) -> tuple[float, float, bool] | None:
     """Return the first number or day of a cover, the one after the last, and whether only whole ones count."""
     if "prefixes" in cover:
-        if len(cover["prefixes"]) > 1 or "length" not in entry:  # codes of any length are no numbers
+        if len(cover["prefixes"]) > 1 or attribute.length is None:  # codes of any length are no numbers
             return None
         prefix = cover["prefixes"][0]
-        rest = entry["length"] - len(prefix)
+        rest = attribute.length - len(prefix)
         cover = {"from": prefix + "0" * rest, "through": prefix + "9" * rest}
     if "from" not in cover:
         return None
-    inclusive, dated = "through" in cover, entry["kind"] == "date"
+    inclusive, dated = "through" in cover, attribute.kind == "date"
     low, high = cover["from"], cover["through" if inclusive else "below"]
     start = -math.inf if low is None else _place(low, None, dated=dated)
     stop = math.inf if high is None else _place(high, None, dated=dated)
@@ -256,5 +262,5 @@ def _place(value: Any, form: str | None, *, dated: bool = True) -> float | None:
     """Return a date, or a text that is one, as days since 1970, or the number that a text reads as; None if none is."""
     is_date = isinstance(value, datetime.date)
     text = pa.array([value.isoformat() if is_date else str(value)])
-    numbers, valid = days(text, None if is_date else form) if dated else decimal_numbers(text)
-    return float(numbers[0]) if valid[0] else None
+    number = float(read_numbers(text, "date" if dated else "number", None if is_date else form)[0])
+    return None if math.isnan(number) else number

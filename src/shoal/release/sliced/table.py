@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, UsageError
 from shoal.core.kernels import same_rows
+from shoal.manifest import Manifest
 from shoal.plan.slices import Link, link_parts
 from shoal.sources.base import SourceOptions
 from shoal.sources.columns import plain
@@ -48,7 +49,7 @@ class SlicedTable:
     Li, Li, Zhang and Molloy, "Slicing: a new approach for privacy preserving data publishing", section 2.
 
     >>> rows = pa.table({"bucket": [1, 1, 2], "age": [22, 33, 22], "illness": ["flu", "gout", None]})
-    >>> table = SlicedTable.of(rows, {"parts": [["age"], ["illness"]]})
+    >>> table = SlicedTable.of(rows, [["age"], ["illness"]])
     >>> table.n_buckets, table.bucket.tolist(), table.parts[0].codes.tolist()
     (2, [0, 0, 1], [0, 1, 0])
     >>> table.parts[1].distinct.to_pydict()
@@ -60,9 +61,13 @@ class SlicedTable:
     parts: tuple[SlicedPart, ...]
 
     @classmethod
-    def of(cls, table: pa.Table, manifest: Mapping[str, Any]) -> SlicedTable:
-        """Read the published rows, whose manifest tells which columns make up a part."""
-        parts = list_parts(manifest)
+    def of(cls, table: pa.Table, parts: Sequence[Sequence[str]]) -> SlicedTable:
+        """Read the published rows of a release with these parts; one that is not sliced is refused."""
+        if len(parts) < 2:
+            raise UsageError(
+                "this release is not sliced: each of its rows is a record as it stands, so count, sum and "
+                "cross-tabulate `release.data` itself"
+            )
         expected = name_columns(parts)
         if table.column_names != [BUCKET, *(name for part in expected for name in part)]:
             raise InputError("the columns are not `bucket` and those of the manifest's parts; is it the same release?")
@@ -84,16 +89,6 @@ class SlicedTable:
     def names(self) -> tuple[str, ...]:
         """Every attribute once, in the order of the parts."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.names))
-
-
-def list_parts(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """Return the names of each part's attributes; a release that is not sliced is refused."""
-    if len(manifest["parts"]) < 2:
-        raise UsageError(
-            "this release is not sliced: each of its rows is a record as it stands, so count, sum and cross-tabulate "
-            "`release.data` itself"
-        )
-    return [list(part) for part in manifest["parts"]]
 
 
 def name_columns(parts: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -151,22 +146,18 @@ def _buckets(column: pa.ChunkedArray) -> tuple[CodeArray, int]:
 MISSING = "missing"
 
 
-def read_published(path: Path, manifest: Mapping[str, Any]) -> pa.Table:
+def read_published(path: Path, manifest: Manifest) -> pa.Table:
     """Return the rows of a published file; numbers of a CSV file that are published as they are become numbers."""
     source = open_source(path, SourceOptions(delimiter=","))
     rows = pa.Table.from_batches(list(source.batches()))
     if path.suffix != ".csv":
         return rows
-    parts = [list(part) for part in manifest["parts"]]
-    attribute_of = {
-        column: name
-        for names, columns in zip(parts, name_columns(parts), strict=True)
-        for name, column in zip(names, columns, strict=True)
-    }
-    for place, column in enumerate(rows.column_names):
-        entry = manifest["attributes"].get(attribute_of.get(column, ""), {})
-        if entry.get("kind") == "number" and "labels" not in entry:
-            rows = rows.set_column(place, column, _numbers(rows.column(column)))
+    for names, columns in zip(manifest.parts, name_columns(manifest.parts), strict=True):
+        for name, column in zip(names, columns, strict=True):
+            attribute = manifest.attributes[name]
+            if attribute.kind == "number" and not attribute.boxed and column in rows.column_names:
+                place = rows.column_names.index(column)
+                rows = rows.set_column(place, column, _numbers(rows.column(column)))
     return rows
 
 
@@ -187,7 +178,7 @@ def multisets(table: SlicedTable, kept: Collection[str]) -> pa.Table:
     part tells of several attributes, the multisets tell as much as the slices.
 
     >>> rows = pa.table({"bucket": [1, 1, 1], "age": [33, 22, 22], "illness": ["flu", "gout", None]})
-    >>> sliced = SlicedTable.of(rows, {"parts": [["age"], ["illness"]]})
+    >>> sliced = SlicedTable.of(rows, [["age"], ["illness"]])
     >>> multisets(sliced, kept={"illness"}).to_pydict()
     {'bucket': [1, 1, 1], 'age': ['22:2,33:1', '22:2,33:1', '22:2,33:1'], 'illness': ['flu', 'gout', None]}
     """
@@ -222,7 +213,7 @@ def sample_linking(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
     values of every part; the attributes stand in the order of the parts, each once.
 
     >>> rows = pa.table({"bucket": [1, 1, 2], "age": [22, 33, 52], "illness": ["flu", "gout", "flu"]})
-    >>> sliced = SlicedTable.of(rows, {"parts": [["age"], ["illness"]]})
+    >>> sliced = SlicedTable.of(rows, [["age"], ["illness"]])
     >>> sample_linking(sliced, np.random.default_rng(3)).to_pydict()
     {'age': [22, 33, 52], 'illness': ['gout', 'flu', 'flu']}
     """
@@ -243,52 +234,40 @@ def sample_linking(table: SlicedTable, rng: np.random.Generator) -> pa.Table:
 COUNT = "count"
 
 
-def two_tables(table: SlicedTable, manifest: Mapping[str, Any]) -> tuple[pa.Table, pa.Table]:
-    """Return all parts but the sensitive one as they are, and how often each bucket has what of that one.
+def two_tables(table: SlicedTable, sensitive: Collection[str]) -> tuple[pa.Table, pa.Table]:
+    """Return all parts but the one with the *sensitive* attributes as they are, and each bucket's counts of that one.
 
     Xiao and Tao, "Anatomy: simple and effective privacy preservation" (VLDB 2006), Definition 3. The columns of the
     second table are the bucket, those of the sensitive part, and ``count``.
 
     >>> rows = pa.table({"bucket": [1, 1, 1], "age": [22, 33, 22], "illness": ["gout", "flu", "gout"]})
-    >>> stated = {"attributes": {"age": {"role": "quasi"}, "illness": {"role": "sensitive"}}}
-    >>> stated["parts"] = [["age"], ["illness"]]
-    >>> quasi, sensitive = two_tables(SlicedTable.of(rows, stated), stated)
+    >>> quasi, sensitive = two_tables(SlicedTable.of(rows, [["age"], ["illness"]]), ["illness"])
     >>> quasi.to_pydict()
     {'bucket': [1, 1, 1], 'age': [22, 33, 22]}
     >>> sensitive.to_pydict()
     {'bucket': [1, 1], 'illness': ['flu', 'gout'], 'count': [1, 2]}
     """
-    place = _sensitive_part(manifest)
-    names = name_columns(manifest["parts"])
+    holders = [place for place, part in enumerate(table.parts) if not set(sensitive).isdisjoint(part.names)]
+    if len(holders) != 1:
+        raise UsageError(
+            "two tables can be made of a sliced release of which one part has all sensitive attributes; here "
+            f"{len(holders)} of {len(table.parts)} parts have some"
+        )
+    (place,) = holders
+    names = name_columns([part.names for part in table.parts])
     if COUNT in names[place]:
         raise UsageError(
             f"the table of sensitive values has a column {COUNT!r} of its own; rename the attribute {COUNT!r} in the "
             "data and in the policy"
         )
     rows = {BUCKET: pa.array(table.bucket + np.int32(1))}
-    quasi, sensitive = dict(rows), dict(rows)
+    others, own = dict(rows), dict(rows)
     for number, part in enumerate(table.parts):
         shown = dict(zip(names[number], part.distinct.take(pa.array(part.codes)).columns, strict=True))
-        (sensitive if number == place else quasi).update(shown)
-    keys = list(sensitive)
-    counted = pa.table(sensitive).group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, COUNT])
-    return pa.table(quasi), counted.sort_by([(name, "ascending") for name in keys])
-
-
-def _sensitive_part(manifest: Mapping[str, Any]) -> int:
-    """Return the place of the only part with sensitive attributes."""
-    attributes = manifest["attributes"]
-    holders = [
-        place
-        for place, part in enumerate(manifest["parts"])
-        if any(attributes[name]["role"] == "sensitive" for name in part)
-    ]
-    if len(holders) != 1 or len(manifest["parts"]) < 2:
-        raise UsageError(
-            "two tables can be made of a sliced release of which one part has all sensitive attributes; here "
-            f"{len(holders)} of {len(manifest['parts'])} parts have some"
-        )
-    return holders[0]
+        (own if number == place else others).update(shown)
+    keys = list(own)
+    counted = pa.table(own).group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, COUNT])
+    return pa.table(others), counted.sort_by([(name, "ascending") for name in keys])
 
 
 def tree_of(parts: Sequence[Sequence[T]]) -> tuple[Link[T], ...]:

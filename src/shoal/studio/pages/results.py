@@ -108,12 +108,12 @@ def _read_sides(run: Job) -> BeforeAfter:
 def _describe_compared(run: Job) -> dict[str, Any]:
     """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
     sides, evidence = _read_sides(run), runs.evidence_of(run)
-    entries, losses = sides.form.manifest["attributes"], sides.form.manifest["utility"].get("attribute-loss", {})
+    attributes, losses = sides.form.manifest.attributes, sides.form.manifest.losses
     changes = evidence.get("columns", {})
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "name": name,
-            "role": entries[name]["role"],
+            "role": attributes[name].role,
             "says": sides.judge(name, changes.get(name), evidence.get("missing_markers", {}).get(name, 0)),
             "precision": None if name not in losses else 1 - losses[name],
             "kept": sides.measure_kept(name),
@@ -131,7 +131,7 @@ def _describe_compared(run: Job) -> dict[str, Any]:
         "same": same,
         "reasons": _explain_kept(sides, evidence),
         "changes": column_changes(changes, evidence.get("rows_suppressed")) if changes else None,
-        "unpublished": [name for name in run.project.columns if name not in entries],
+        "unpublished": [name for name in run.project.columns if name not in attributes],
         "sampled": sides.source.num_rows < sides.tables.n_all_rows or sides.published.num_rows < sides.n_published,
         **_describe_column(sides, first[0] if first else ""),
         **_describe_pair(sides, first[0] if first else "", first[-1] if first else ""),
@@ -144,12 +144,10 @@ def _explain_kept(sides: BeforeAfter, evidence: Mapping[str, Any]) -> list[str]:
     """Say why counts of a column that was published as it was may differ from the source's."""
     manifest, weight = sides.form.manifest, sides.tables.weight
     reasons = {
-        f"{count_noun(manifest['withheld'], 'record')} withheld": manifest["withheld"],
-        f"{count_noun(manifest['missing']['dropped'], 'record')} with missing values dropped": manifest["missing"][
-            "dropped"
-        ],
+        f"{count_noun(manifest.withheld, 'record')} withheld": manifest.withheld,
+        f"{count_noun(manifest.missing.dropped, 'record')} with missing values dropped": manifest.missing.dropped,
         "a sample was drawn": "sample" in evidence,
-        "the survey weights are not published": weight is not None and weight not in manifest["attributes"],
+        "the survey weights are not published": weight is not None and weight not in manifest.attributes,
     }
     return [words for words, holds in reasons.items() if holds]
 
@@ -190,7 +188,7 @@ def _describe_classes(sides: BeforeAfter, number: int) -> dict[str, Any]:
 
 def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict[str, Any]:
     """Return rows of the table and of the release, and the columns that both have."""
-    source, released, _ = _open_sides(run)
+    source, released = _open_sides(run)
     find = tables.take if filters else tables.find  # the first rows of all are soon read
     return {
         "before": first_rows(find(source), source.columns, _ROWS, filters),
@@ -201,14 +199,14 @@ def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict
     }
 
 
-def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable, Mapping[str, Any]]:
-    """Return the table as the run read it, with the columns that are published, the release, and its manifest."""
+def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable]:
+    """Return the table as the run read it, with the columns that are published, and the release."""
     path = run.project.source
     options = SourceOptions(**(runs.evidence_of(run)["policy"].get("source") or {}))
     source = open_source(path, options)
-    released, manifest = open_released(runs.folder_of(run))
+    released, _ = open_released(runs.folder_of(run))
     columns = [name for name in released.columns if name in source.schema.names] or source.schema.names
-    return OpenedTable(source, path, options, tuple(columns)), released, manifest
+    return OpenedTable(source, path, options, tuple(columns)), released
 
 
 def style(_: Visit) -> Response:

@@ -261,7 +261,7 @@ def sheet(
     return Sheet(entry, yaml, drawn, broken, scale, values, wrong)
 
 
-def summary(index: int, entry: ColumnTaxonomy) -> dict[str, Any]:
+def summary(index: int, entry: ColumnTaxonomy) -> dict[str, object]:
     """Return a column's line of the overview."""
     drawn, broken = None, ""
     try:
@@ -286,7 +286,7 @@ def _fresh(entry: ColumnTaxonomy) -> TaxonomyBuilder | None:
         return None
 
 
-def _values(kind: str, builder: TaxonomyBuilder | None) -> dict[str, Any]:
+def _values(kind: str, builder: TaxonomyBuilder | None) -> dict[str, object]:
     """Return what the fields of the form of a kind show: what its builder has, if there is one."""
     known = discover("shoal.taxonomies.builders", TaxonomyBuilder).get(kind)
     shown: dict[str, Any] = {} if known is None else {"cut": "widths", **dict.fromkeys(known.model_fields, "")}

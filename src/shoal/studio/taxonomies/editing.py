@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from shoal.core.errors import TaxonomyError
 from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, first_value, taxonomy_from
@@ -23,7 +22,7 @@ MOST_EXPORTED = 200_000  # leaves
 EXPORTS: dict[str, Callable[[Taxonomy, Path], None]] = {"csv": to_arx_csv, "yaml": to_nested_yaml}
 
 
-def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, Any] | None:
+def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, object] | None:
     """Return the taxonomy that an edit makes of what was typed and selected; it loads."""
     if edit not in EDITS:
         raise EntryError("this page does not know that edit; reload it")
@@ -32,15 +31,15 @@ def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, An
     return made
 
 
-def _by_hand(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:  # noqa: ARG001
+def _by_hand(entry: ColumnTaxonomy, fields: Fields) -> dict[str, object]:  # noqa: ARG001
     builder = entry.builder()
     if not isinstance(builder, IntervalsTaxonomy):
         raise EntryError("only intervals have edges to move; choose that kind first", "kind")
     return {"intervals": by_hand(builder)}
 
 
-def _tree(edit: Callable[[_TreeEdit], ValueTree]) -> Callable[[ColumnTaxonomy, Fields], dict[str, Any]]:
-    def make(entry: ColumnTaxonomy, fields: Fields) -> dict[str, Any]:
+def _tree(edit: Callable[[_TreeEdit], ValueTree]) -> Callable[[ColumnTaxonomy, Fields], dict[str, object]]:
+    def make(entry: ColumnTaxonomy, fields: Fields) -> dict[str, object]:
         return edit(_TreeEdit.of(entry, fields)).document()
 
     return make
@@ -123,7 +122,7 @@ def _place(text: str, n_places: int) -> int:
     return int(text)
 
 
-EDITS: dict[str, Callable[[ColumnTaxonomy, Fields], dict[str, Any] | None]] = {
+EDITS: dict[str, Callable[[ColumnTaxonomy, Fields], dict[str, object] | None]] = {
     "start": lambda entry, fields: start_taxonomy(first_value(fields, "kind"), entry.column, entry.present()),
     "form": lambda entry, fields: taxonomy_from(first_value(fields, "kind"), fields, entry.column),
     "by-hand": _by_hand,
@@ -155,7 +154,7 @@ def read_tree(name: str, content: bytes) -> Taxonomy:
         raise EntryError(str(error), "file") from None
 
 
-def tree_in_policy(taxonomy: Taxonomy) -> dict[str, Any]:
+def tree_in_policy(taxonomy: Taxonomy) -> dict[str, object]:
     """Return a tree as a policy holds it in place."""
     if taxonomy.n_leaves > MOST_IN_POLICY:
         raise EntryError(

@@ -106,7 +106,7 @@ def list_taxonomies(
     return found
 
 
-def with_taxonomy(document: Mapping[str, Any], name: str, taxonomy: Mapping[str, Any] | None) -> dict[str, Any]:
+def with_taxonomy(document: Mapping[str, Any], name: str, taxonomy: Mapping[str, Any] | None) -> dict[str, object]:
     """Return the document with another taxonomy of one column, everything else as it was."""
     entry = {key: value for key, value in document["attributes"][name].items() if key != "taxonomy"}
     if taxonomy is not None:
@@ -145,7 +145,7 @@ def _at_field(error: ShoalError, kind: type[TaxonomyBuilder]) -> EntryError:
     return EntryError(text, min(places, key=places.__getitem__, default=""))
 
 
-def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str, Any]:
+def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str, object]:
     """Return the taxonomy that a form declares, or say which field cannot be read."""
     typed = {name: first_value(fields, name) for name in fields}
     match kind:
@@ -167,7 +167,7 @@ def taxonomy_from(kind: str, fields: Fields, column: ColumnProfile) -> dict[str,
     return {kind: found}
 
 
-def _read_intervals(typed: Mapping[str, str], column: ColumnProfile) -> dict[str, Any]:
+def _read_intervals(typed: Mapping[str, str], column: ColumnProfile) -> dict[str, object]:
     found: dict[str, Any] = {}
     for field in ("min", "max"):
         if not typed.get(field):
@@ -186,7 +186,7 @@ def _read_intervals(typed: Mapping[str, str], column: ColumnProfile) -> dict[str
     return {key: value for key, value in found.items() if value != []}
 
 
-def _read_mask(typed: Mapping[str, str]) -> dict[str, Any]:
+def _read_mask(typed: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, Any] = {"length": _whole(typed["length"], "length")} if typed.get("length") else {}
     if typed.get("keep"):
         found["keep"] = sorted({_whole(part, "keep") for part in _BETWEEN.split(typed["keep"]) if part}, reverse=True)

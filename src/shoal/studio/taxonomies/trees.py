@@ -87,7 +87,7 @@ class ValueTree:
         """Return the labels without anything under them."""
         return tuple(label for label, below in zip(self.labels, self.children(), strict=True) if not below)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the tree as a policy writes it."""
         below = self.children()
         made: list[Any] = [{} for _ in self.labels]
@@ -221,7 +221,7 @@ def group_name(name: str) -> str:
     return text
 
 
-def start_taxonomy(kind: str, column: ColumnProfile, present: Taxonomy | None = None) -> dict[str, Any] | None:
+def start_taxonomy(kind: str, column: ColumnProfile, present: Taxonomy | None = None) -> dict[str, object] | None:
     """Return a taxonomy of that kind, with the groups of *present* where both are trees; None for ``default``."""
     if kind == "default":
         return None
@@ -258,7 +258,7 @@ def sort_values(column: ColumnProfile) -> list[str]:
     return list(scale.leaves.to_pylist()) if isinstance(scale, Categories) else []
 
 
-def _tree(kind: str, column: ColumnProfile, present: Taxonomy | None) -> dict[str, Any]:
+def _tree(kind: str, column: ColumnProfile, present: Taxonomy | None) -> dict[str, object]:
     if column.n_distinct > MOST_IN_POLICY or not column.exact:
         raise EntryError(
             f"the column has {column.n_distinct:,} values, and a tree in a policy holds at most {MOST_IN_POLICY:,}; "
