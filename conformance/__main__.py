@@ -137,7 +137,7 @@ def run(case: Case, template: str, seconds: float) -> str | None:
     return judge(case, done.returncode, done.stdout)
 
 
-def read_known(path: Path | None) -> set[str]:
+def read_known(path: Path | None, folder: Path = CASES) -> set[str]:
     """Return the names in a file of known failures: one per line, comments after #."""
     if path is None:
         return set()
@@ -146,7 +146,7 @@ def read_known(path: Path | None) -> set[str]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     known = {name for line in lines if (name := line.partition("#")[0].strip())}
-    if strange := known - {case.name for case in list_cases()}:
+    if strange := known - {case.name for case in list_cases(folder=folder)}:
         raise UsageError(f"{path} names {len(strange)} cases that do not exist, such as {min(strange)}")
     return known
 

@@ -218,6 +218,33 @@ def add_metadata(draft: Draft) -> None:
         writer.add_key_value_metadata({"origin": "source.csv"})
 
 
+def change_creator(draft: Draft) -> None:
+    path = draft.public / "data.parquet"
+    name = pq.ParquetFile(path).metadata.created_by.encode()
+    path.write_bytes(path.read_bytes().replace(name, b"person 7 has a stroke".ljust(len(name))))
+
+
+def publish_twice(draft: Draft) -> None:
+    """Publish another record of a person in place of someone else's record of the same class."""
+    rows, numbers = draft.read_source(), pq.read_table(draft.witness).column(0).to_pylist()
+    labels = draft.manifest["attributes"]["age"]["labels"]
+    shown = {row["name"]: place for place, row in enumerate(rows) if numbers[place]}
+    for hidden in (place for place, number in enumerate(numbers) if not number):
+        row = rows[hidden]
+        for place in (place for name, place in shown.items() if name != row["name"]):
+            other = rows[place]
+            # the n-th pair of labels has the number 1 + age * (sexes + 2) + sex
+            age = list(labels)[(numbers[place] - 1) // (len(draft.manifest["attributes"]["sex"]["labels"]) + 2)]
+            alike = row["sex"] == other["sex"] and row["illness"] != other["illness"]
+            if alike and labels[age]["from"] <= int(row["age"]) < labels[age]["below"]:
+                with draft.edit_lines() as lines:
+                    lines[lines.index([age, other["sex"], other["illness"]])][2] = row["illness"]
+                numbers[hidden], numbers[place] = numbers[place], 0
+                draft.edit_numbers(lambda _: numbers)
+                return
+    raise LookupError("no such records")
+
+
 def drop_internal(draft: Draft) -> None:
     shutil.rmtree(draft.folder / "internal")
 
@@ -337,6 +364,8 @@ SPOILS: dict[str, Spoil] = {
     "witness-of-unknown-classes": edit_witness(lambda numbers: [10**6 + number for number in numbers]),
     "witness-moves-a-row": edit_witness(lambda n: [next(one for one in n if one != n[0]), *n[1:]]),
     "source-reordered": reverse_source,
+    "parquet-created-by": change_creator,
+    "one-per-person-twice": publish_twice,
     "parquet-metadata": add_metadata,
     "parquet-hidden-bytes": add_hidden_bytes,
     "parquet-unused-dictionary-entry": add_dictionary_entry,
