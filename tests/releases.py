@@ -31,12 +31,6 @@ def state(document: Mapping[str, Any]) -> Manifest:
     return read_manifest(DEFAULTS | {**document, "attributes": attributes, "guarantees": promises, "parts": parts})
 
 
-def document(manifest: Manifest) -> dict[str, Any]:
-    """Return the entries of a manifest, to state others with."""
-    found = manifest.model_dump(exclude_unset=True, by_alias=True)
-    return found | {"attributes": {name: {**one} for name, one in found["attributes"].items() if one.pop("name")}}
-
-
 def publish(rows: pa.Table, stated: Mapping[str, Any] | Manifest) -> PublishedRelease:
     """Return rows as a published release."""
     return PublishedRelease("the release", stated if isinstance(stated, Manifest) else state(stated), rows)

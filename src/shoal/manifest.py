@@ -413,6 +413,14 @@ class Manifest(StrictEntry):
         """What each attribute lost, as far as that is stated."""
         return {} if self.utility is None else self.utility.losses
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """The manifest as a document of JSON, with the values of all labels listed."""
+        found = self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for attribute in found["attributes"].values():
+            del attribute["name"]
+        return found
+
     def names(self, *roles: str) -> list[str]:
         """Return the attributes, of some roles or all."""
         return [name for name, attribute in self.attributes.items() if not roles or attribute.role in roles]

@@ -138,7 +138,7 @@ class ReleaseTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn_classes(self, received: ReceivedRelease, given: Sequence[str]) -> None:
         """Keep what the classes show, narrowest first, and which values each of their labels covers."""
-        manifest, rows = received.manifest, received.rows
+        manifest, rows = received.stated, received.rows
         quasi = [name for name in rows.column_names if manifest.attributes[name].role == "quasi"]
         shown = rows.group_by(quasi).aggregate([]).sort_by([(name, "ascending") for name in quasi])
         columns = [read_column(shown[name], manifest.attributes[name], "the release") for name in quasi]

@@ -195,7 +195,7 @@ def test_groups_that_are_not_a_class_give_away_why(method: str) -> None:
     source, view = minimal()
     more = pa.table({"region": ["open"] * 4, "town": ["A", "A", "B", "B"], "ill": ["ill 0", "ill 1"] * 2})
     source, rows = pa.concat_tables([source, more]), pa.concat_tables([view.rows, more])
-    stated = releases.document(view.manifest)
+    stated = view.manifest.document
     attributes = dict(stated["attributes"])
     attributes["region"] = entry("quasi", own([*attributes["region"]["labels"], "open"]))
     attributes["town"] = entry("quasi", {"*": ANY, **own(["A", "B"])})
@@ -237,7 +237,7 @@ def test_withheld_people_give_away_their_value_by_their_absence() -> None:
 )
 def test_minimality_says_which_releases_it_is_not_about(change: dict[str, Any], why: str) -> None:
     _, view = minimal()
-    other = releases.view(view.rows, {**releases.document(view.manifest), **change})
+    other = releases.view(view.rows, {**view.manifest.document, **change})
     assert why in str(MinimalityAttack(100).refuses(other))
 
 
@@ -292,7 +292,7 @@ def test_where_others_are_expected_nobody_is_tried_to_be_isolated() -> None:
 def test_downcoding_refuses_labels_that_are_not_nested() -> None:
     source, view = hierarchical()
     labels = {"*": ANY, "large": {"values": ["Ulm", "Bonn", "Wyk"]}, "small": {"values": ["Wyk", "Tann"]}}
-    stated = releases.document(view.manifest)
+    stated = view.manifest.document
     attributes = {**stated["attributes"], "town": entry("quasi", labels)}
     torn = releases.view(view.rows, {**stated, "attributes": attributes})
     with pytest.raises(UsageError, match="'town' overlap without being nested"):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +42,13 @@ class ReceivedRelease:
     """
 
     rows: pa.Table
-    manifest: Manifest
+    stated: Manifest
     verification: Verification
+
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        """The manifest as it is written, with the values of all labels listed."""
+        return self.stated.document
 
     @cached_property
     def table(self) -> pa.Table:
@@ -63,16 +69,16 @@ class ReceivedRelease:
     def _encode(self, column: pa.ChunkedArray, name: str) -> tuple[pa.DictionaryArray, LabelColumn]:
         """Return a column of labels as a dictionary, and the covers of its entries."""
         coded = column.combine_chunks().dictionary_encode()
-        return coded, LabelColumn.of(self.manifest.attributes[name], coded.dictionary.to_pylist(), "the release")
+        return coded, LabelColumn.of(self.stated.attributes[name], coded.dictionary.to_pylist(), "the release")
 
     def labels(self, name: str) -> Mapping[str, Cover]:
         """Return what each label of a column stands for: ``values``, ``prefixes``, ``from`` with ``below``, ``any``."""
-        return self.manifest.attributes[name].covers if name in self.manifest.attributes else {}
+        return self.stated.attributes[name].covers if name in self.stated.attributes else {}
 
     @property
     def slices(self) -> SlicedData:
         """The buckets of a sliced release, for estimates across its parts; other releases are refused."""
-        return SlicedData(SlicedTable.of(self.rows, self.manifest.parts), self.manifest)
+        return SlicedData(SlicedTable.of(self.rows, self.stated.parts), self.stated)
 
     def draw(
         self, n: int = 20, seed: int | None = None, domains: Mapping[str, tuple[float, float]] | None = None
@@ -86,7 +92,7 @@ class ReceivedRelease:
         if n < 1:
             raise UsageError("at least one table must be drawn")
         rng = np.random.default_rng(seed)
-        sliced = self.slices if len(self.manifest.parts) > 1 else None
+        sliced = self.slices if len(self.stated.parts) > 1 else None
         return [
             self._draw(self.rows if sliced is None else sliced.sample_table(rng), rng, domains or {}) for _ in range(n)
         ]

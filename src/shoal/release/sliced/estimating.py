@@ -28,6 +28,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -251,11 +252,16 @@ class SlicedData:
     """A sliced release, read once for many questions."""
 
     table: tables.SlicedTable
-    manifest: Manifest
+    stated: Manifest
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The manifest as it is written, with the values of all labels listed."""
+        return self.stated.document
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
         """Answer a query with its expected error; see ``shoal.Query``."""
-        return estimate_query(self.table, self.manifest.attributes, query)
+        return estimate_query(self.table, self.stated.attributes, query)
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:
         """Link the parts at random within their buckets: one of the tables that the original may be."""
@@ -263,11 +269,11 @@ class SlicedData:
 
     def split(self) -> tuple[pa.Table, pa.Table]:
         """Return two tables: quasi values by bucket, and counts of sensitive values by bucket."""
-        return tables.two_tables(self.table, self.manifest.names("sensitive"))
+        return tables.two_tables(self.table, self.stated.names("sensitive"))
 
     def multisets(self) -> pa.Table:
         """Return the rows with each quasi attribute's values as the multiset of its bucket."""
-        return tables.multisets(self.table, self.manifest.names("sensitive", "insensitive"))
+        return tables.multisets(self.table, self.stated.names("sensitive", "insensitive"))
 
 
 def read_sliced(release: Release | str | Path) -> SlicedData:
