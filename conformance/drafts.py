@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from conformance.releases import write_rows
-from shoal.manifest import unpack_labels
+from shoal.manifest import ManifestError, unpack_labels
+from shoal.verify.manifest import read_manifest
+from shoal.verify.script import SCRIPT, write_script
 
 VERSION = "conformance"
 CLEAN = {"store_schema": False, "write_statistics": False}
@@ -140,6 +142,8 @@ class Draft:
                 entry["sha256"] = hash_file(self.public / entry["file"])
         text = json.dumps(self.manifest, ensure_ascii=False) if self.text is None else self.text
         (self.public / "manifest.json").write_text(text, "utf-8")
+        with suppress(ManifestError):  # a manifest without a meaning keeps the script of the honest release
+            (self.public / SCRIPT).write_text(write_script(read_manifest(self.manifest, with_file=True)), "utf-8")
         if self.record and (self.folder / "internal").is_dir():
             recorded = {"manifest": {"sha256": hash_file(self.public / "manifest.json")}}
             (self.folder / "internal" / "evidence.json").write_text(json.dumps(recorded), "utf-8")

@@ -88,7 +88,10 @@ def verify(
 
 def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, str]:
     """Return the texts of the public and of the internal script, for a release in files and its source's columns."""
-    read = read_manifest(manifest, with_file=True)
+    try:
+        read = read_manifest(manifest, with_file=True)
+    except ManifestError:
+        return "", ""  # the verification that follows says why, and nothing is published
     return write_script(read), write_source_script(read, source)
 
 
