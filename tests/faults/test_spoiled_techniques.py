@@ -401,6 +401,19 @@ def test_rows_that_chance_explains_badly_are_not_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("technique", "column"), [("bounded noise", "age"), ("shuffling", "wage"), ("averages", "wage")]
+)
+def test_words_are_no_numbers_whether_or_not_the_source_is_given(technique: str, column: str) -> None:
+    table, manifest = honest(technique, "plain")
+    words = table.to_pydict() | {column: ["old"] * N}
+    for given in (None, open_source(source())):
+        answer = verify_table(pa.table(words), manifest, source=given)
+        assert f"{column} ({manifest['techniques'][column]['technique']}) has values that are no numbers" in str(
+            answer.failures
+        )
+
+
 @pytest.mark.parametrize("method", ["plain", "mondrian", "microaggregation"])
 @pytest.mark.parametrize("technique", [name for name, columns in TECHNIQUES.items() if columns])
 def test_what_is_not_checkable_is_stated(technique: str, method: str) -> None:
