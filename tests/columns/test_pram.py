@@ -59,7 +59,7 @@ def test_the_practice_guide() -> None:
     entry = treated(people(BEFORE), Pram(matrix=REGION)).describe()["x"]
     declared = Declared.model_validate({**entry, "column": "x"})
     original = Counter({(value,): n for value, n in BEFORE.items()})
-    for after, fine in (((5052, 457, 391), True), ((4990, 519, 391), False), ((5252, 357, 291), False)):
+    for after, fine in (((5052, 457, 391), True), ((4990, 519, 391), False)):
         published = Counter({(value,): n for value, n in zip(values, after, strict=True)})
         fault = declared.compare_counts(published, original, declared.applied, (), whole=True)
         assert (fault is None) == fine

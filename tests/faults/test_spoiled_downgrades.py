@@ -41,10 +41,6 @@ def released(method: str, column: str, technique: str, **parameters: Any) -> sho
         "nothing": {},
         "token": {"token": {"length": 16}},
         "hash": {"hash": {}},
-        "noise": {"noise": {"laplace": {"scale": 3}}},
-        "clamped noise": {"noise": {"laplace": {"scale": 3}, "min": 0, "max": 9000, "edges": "clamp"}},
-        "reflected noise": {"noise": {"gaussian": {"sd": 3}, "min": 0, "max": 9000, "edges": "reflect"}},
-        "redrawn noise": {"noise": {"laplace": {"scale": 3}, "min": 0, "max": 9000, "edges": "redraw"}},
         "permutation": {"permutation": {}},
     }
     attributes: dict[str, Any] = {
@@ -163,24 +159,3 @@ def test_bare_hashes_are_not_taken_for_salted_ones(method: str) -> None:
     bare = [hashlib.sha256(ward.encode()).hexdigest() for ward in wards]
     shown = dict(zip(sorted(set(release.data["ward"].to_pylist())), bare, strict=False))
     assert "bare hashes" in faults(verified(release, exchanged("ward", lambda token: shown.get(token, token))))
-
-
-@pytest.mark.parametrize("technique", ["noise", "clamped noise", "reflected noise", "redrawn noise"])
-def test_numbers_far_from_the_source_are_no_noise(technique: str) -> None:
-    release = released("plain", "wage", technique)
-    for wage in (0, 8000):
-        answer = verified(release, lambda columns, _, wage=wage: columns["wage"].__setitem__(0, wage))  # type: ignore[misc]
-        assert "farther from the source's than noise explains" in faults(answer)
-    # Nor is a column in which all have the same number, which is the mean of the source's.
-    mean = round(float(np.mean(people()["wage"].to_numpy())))
-    answer = verified(release, exchanged("wage", lambda _: mean))
-    assert "farther from the source's than noise explains" in faults(answer)
-
-
-@pytest.mark.parametrize("edges", ["clamp", "reflect", "redraw"])
-@pytest.mark.parametrize("kind", [{"laplace": {"scale": 8}}, {"gaussian": {"sd": 8}}])
-def test_noise_as_wide_as_may_be_is_verified(kind: dict[str, Any], edges: str) -> None:
-    table = pa.table({"age": [20, 40, 60] * 2000, "level": [0, 1, 2] * 2000})
-    noise = {"noise": {**kind, "min": 0, "max": 2, "edges": edges}}
-    attributes = {"age": {"role": "quasi"}, "level": {"role": "insensitive", "technique": noise}}
-    assert shoal.anonymize(table, {"attributes": attributes, "privacy": [], "method": "plain"}).verification.verified

@@ -29,7 +29,7 @@ SELECT 'age' AS attribute, text_of("age") AS label FROM release
 UNION SELECT 'illness' AS attribute, text_of("illness") AS label FROM release WHERE text_of("illness") IS NOT NULL;
 
 CREATE TEMP TABLE checks AS
-SELECT 'rows' AS promise, '23' AS required, count(*)::VARCHAR AS achieved, count(*) = 23 AND count(*) > 0 AS holds
+SELECT 'rows' AS promise, '29' AS required, count(*)::VARCHAR AS achieved, count(*) = 29 AND count(*) > 0 AS holds
 FROM release
 UNION ALL
 SELECT 'columns', '2', NULL, line = 'age,illness'

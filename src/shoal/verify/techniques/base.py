@@ -61,6 +61,8 @@ class Declared(StrictEntry):
     moved: ClassVar[bool] = False  # whether rows have each other's values
     numeric: ClassVar[bool] = False  # whether what is published are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
+    agreement: ClassVar[str] = ""  # the result of ``compare`` if nothing is wrong
+    uncheckable: ClassVar[str] = "the random draw"  # no file shows it, unless values are determined
 
     column: str  # the entry's key in the manifest
     technique: str
@@ -89,8 +91,11 @@ class Declared(StrictEntry):
 
     @property
     def finding(self) -> str:
-        """What was found if nothing is wrong, compared with the source or not."""
+        """The result of ``find_fault`` if nothing is wrong."""
         raise NotImplementedError
+
+
+SAME_GAPS = "neither values nor missing values are more frequent than in the source"
 
 
 def compare_missing(published: ColumnValues, original: ColumnValues) -> str | None:

@@ -28,7 +28,7 @@ from shoal.verify.reading import PublishedRows, encode
 from shoal.verify.result import Check
 from shoal.verify.techniques import base
 from shoal.verify.techniques.declared import Moved, RankSwapping, Tokens
-from shoal.verify.techniques.numbers import Grid, Microaggregation, find_sum_fault
+from shoal.verify.techniques.numbers import Grid, Microaggregation, find_average_fault
 from shoal.verify.techniques.pram import Pram, count_texts
 from shoal.verify.truth import check_values
 
@@ -58,9 +58,12 @@ def check_techniques(
                 fault = declared.find_fault(shown[name])
                 if fault is None and name in original:
                     fault = declared.compare_texts(shown[name], original[name])
-                checks.append(_check(declared, fault))
+                checks.append(_check(declared, fault, _describe(declared, compared=name in original)))
             elif isinstance(declared, Moved) and name in boxed and source is not None:
                 checks += _check_labelled(declared, manifest, rows, covers[name], source)
+            elif not declared.determined:
+                form = "labels" if name in boxed else "averages"
+                checks.append(_check(declared, None, f"only {form} of its values are published"))
             continue
         fault = _find_fault(declared, manifest, shown[name], original.get(name))
         if fault is None and isinstance(declared, Moved) and expected is not None:
@@ -70,8 +73,9 @@ def check_techniques(
         if fault is None and isinstance(declared, Microaggregation):
             fault = _find_few(declared, manifest, rows)
         if fault is None and isinstance(declared, Pram) and source is not None:
-            fault = _find_unlikely(declared, manifest, rows, source)
-        checks.append(_check(declared, fault))
+            fault = _find_impossible(declared, manifest, rows, source)
+        compared = name in original or (declared.moved and expected is not None)
+        checks.append(_check(declared, fault, _describe(declared, compared=compared)))
     return checks
 
 
@@ -111,9 +115,17 @@ def gap_fault(manifest: Manifest, name: str, published: base.ColumnValues) -> st
     return None
 
 
-def _check(declared: base.Declared, fault: str | None) -> Check:
+def _describe(declared: base.Declared, *, compared: bool) -> str:
+    """Return the results of the checks of a column, of which none failed."""
+    found = (declared.finding, declared.agreement if compared else "")
+    return ", and ".join(filter(None, found)) or "values are compared only if the source is given"
+
+
+def _check(declared: base.Declared, fault: str | None, good: str) -> Check:
+    """Return the check of a column; the part of a technique that no file shows is in its text, and fails nothing."""
     about = f"{declared.column} ({declared.technique})"
-    return Check.of("technique", fault and f"{about} {fault}", f"{about}: {declared.finding}")
+    limit = "" if declared.determined else f"; {declared.uncheckable} is not checkable from files"
+    return Check.of("technique", fault and f"{about} {fault}", f"{about}: {good}{limit}")
 
 
 def _find_strange(declared: Moved, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
@@ -161,8 +173,8 @@ def _find_few(declared: Microaggregation, manifest: Manifest, rows: PublishedRow
     return f"has averages that stand in fewer than {declared.k} rows"
 
 
-def _find_unlikely(declared: Pram, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
-    """Return a fault if chance does not explain how often values are published, by strata where these are published."""
+def _find_impossible(declared: Pram, manifest: Manifest, rows: PublishedRows, source: Source) -> str | None:
+    """Return a fault if the matrix cannot lead to the published frequencies, by strata if these are published."""
     columns, exact = _find_traced(declared, manifest)
     names = [*declared.strata, declared.column]
     kept = [n for n, name in enumerate(declared.strata) if name in exact and name not in manifest.techniques]
@@ -235,7 +247,8 @@ def _check_labelled(
         why = "labels are not matched with values: there are too many"
         yield Check("technique", True, f"{name} ({declared.technique}): {why}", done=False)
         return
-    yield _check(declared, f"has {lost} labels that cover no value of the source of their own" if lost else None)
+    fault = f"has {lost} labels that cover no value of the source of their own" if lost else None
+    yield _check(declared, fault, "every label covers a value of the source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -331,15 +344,10 @@ def _number_fault(
     theirs = _numbers(attribute, original)
     if theirs is None:
         return "has values in the source that are no numbers, or no dates"
-    if not len(mine[0]):
-        return None
-    steps = grid.steps(mine[0])
-    bounds = grid.steps(theirs[0][[0, -1]])
-    if steps[0] < bounds[0] or steps[-1] > bounds[1]:
-        return "has averages outside what the source's numbers span"
-    if averaging.numbers == "mean":
-        return find_sum_fault((steps, mine[1]), theirs, grid)
-    known = bool(np.isin(steps, grid.steps(theirs[0])).all())
+    steps, means = grid.steps(mine[0]), averaging.numbers == "mean"
+    if fault := find_average_fault((steps, mine[1]), theirs, grid, add_up=means):
+        return fault
+    known = means or bool(np.isin(steps, grid.steps(theirs[0])).all())
     return None if known else "has medians that are no numbers of the source"
 
 

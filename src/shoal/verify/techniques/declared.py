@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import FloatArray
 from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
-from shoal.verify.techniques.base import ColumnValues, Declared, as_texts, compare_missing
+from shoal.verify.techniques.base import SAME_GAPS, ColumnValues, Declared, as_texts, compare_missing
 from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Microaggregation, Noise, Rounding
 from shoal.verify.techniques.pram import Pram
 
@@ -33,9 +33,8 @@ class Moved(Declared):
     """Rows have each other's values, within groups of rows that agreed in some columns of the source."""
 
     moved: ClassVar[bool] = True
-    finding: ClassVar[str] = (
-        "values are among the source's, each no more often than there; that they were moved, no file shows"
-    )
+    agreement: ClassVar[str] = "no value is more frequent than in the source"
+    uncheckable: ClassVar[str] = "the random assignment of values to rows"
 
     within: Listed[str]
 
@@ -54,6 +53,11 @@ class Moved(Declared):
         """What moved are numbers where they have to be."""
         return "has values that are no numbers" if self.numeric and published.numbers() is None else None
 
+    @property
+    def finding(self) -> str:
+        """Numbers where they have to be; other values may be any."""
+        return "values are numbers" if self.numeric else ""
+
 
 class Permutation(Moved):
     """All values of a group were put in a random order."""
@@ -68,10 +72,10 @@ class Swapping(Moved):
 class RecordSwapping(Moved):
     """Records, or households, have each other's areas, together with all areas above."""
 
-    finding: ClassVar[str] = (
-        "areas, together with the columns in which households had to agree, are no more frequent than in the source; "
-        "that households moved as a whole, no file shows"
+    agreement: ClassVar[str] = (
+        "areas, together with the columns in which households had to agree, are no more frequent than in the source"
     )
+    uncheckable: ClassVar[str] = "whether households moved as a whole"
 
     hierarchy: Listed[str]
     risk: Listed[str]
@@ -98,10 +102,11 @@ class RankSwapping(Moved):
 
     numeric: ClassVar[bool] = True
     compared: ClassVar[bool] = True
-    finding: ClassVar[str] = (
-        "numbers are among the source's, each no more often than there, and as far as other columns tell whose a row "
-        "is, no rank is farther from its own than the window allows"
+    agreement: ClassVar[str] = (
+        "no number is more frequent than in the source or, if other columns identify the row, farther from its own "
+        "rank than the window"
     )
+    uncheckable: ClassVar[str] = "the random choice of pairs"
 
     window: Annotated[float, Field(gt=0, lt=1)]
     distance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -150,6 +155,7 @@ class Tokens(Declared):
 
     roles: ClassVar[tuple[str, ...]] = ("quasi", "insensitive")
     finding: ClassVar[str] = "tokens have the declared form"
+    agreement: ClassVar[str] = "there are no more tokens than values in the source, and none is such a value"
 
     of: Literal["identifier"] | None = None
 
@@ -198,6 +204,7 @@ class Hash(Tokens):
     """SHA-256 of values; without a salt it can be recomputed."""
 
     pattern: ClassVar[str] = "[0-9a-f]{64}"
+    uncheckable: ClassVar[str] = "the random salt"
 
     salt: Literal["random", "none"]
 
@@ -220,6 +227,8 @@ class Hash(Tokens):
 class Token(Tokens):
     """Tokens of one run: nobody can compute them again."""
 
+    uncheckable: ClassVar[str] = "the secret of the run"
+
     length: Length
 
     @property
@@ -230,6 +239,8 @@ class Token(Tokens):
 
 class Pseudonym(Tokens):
     """Tokens of a key file; reversible ones can be taken back, and are as long as their values need."""
+
+    uncheckable: ClassVar[str] = "the key"
 
     reversible: bool
     domain: str
@@ -255,7 +266,8 @@ class Masking(Declared):
     """Made-up values of a public form, one for each row."""
 
     roles: ClassVar[tuple[str, ...]] = ("insensitive",)
-    finding: ClassVar[str] = "values have the declared public form; that they were drawn at random, no file shows"
+    finding: ClassVar[str] = "values have the declared public form"
+    agreement: ClassVar[str] = SAME_GAPS
 
     kind: Literal["name", "email", "phone", "number"]
     length: Annotated[int, Field(ge=1, le=12)] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
@@ -16,9 +15,9 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import BoolArray, FloatArray, IntArray
 from shoal.core.errors import InputError
 from shoal.manifest import Listed, Positive, StrictEntry
-from shoal.verify.result import FALSE_ALARM
 from shoal.verify.techniques.base import (
     MOST_DECIMALS,
+    SAME_GAPS,
     ColumnValues,
     Decimals,
     Declared,
@@ -32,7 +31,6 @@ Numbers = tuple[FloatArray, IntArray]  # ascending, and how many rows have each
 _WIDEST = 2.0**40  # grid steps of noise
 _FINE = 20  # bits of a step that sums of the source are counted in
 _ROUNDING = 1e-9  # relative: a mean that was computed in floating point may be rounded to the wrong side of a half
-_INSIDE = 0.05  # noise that is drawn again stays inside with a larger chance: it is at most four domains wide
 
 
 def exact(raw: float) -> Fraction:
@@ -98,12 +96,19 @@ def _first(counts: IntArray, n: int) -> IntArray:
     return np.asarray(np.clip(n - before, 0, counts), dtype=np.int64)
 
 
-def find_sum_fault(own: Numbers, original: Numbers, grid: Grid) -> str | None:
-    """Return a fault if averages, in steps of the grid, do not add up to what the numbers of the source do.
+def find_average_fault(own: Numbers, original: Numbers, grid: Grid, *, add_up: bool = True) -> str | None:
+    """Return a fault if averages, in steps of the grid, are outside the source's range or do not *add up* to its total.
 
     An average is off by half a step at most, so the sum is by half a step for each row. Where not all rows are
     published nobody knows which are: the sum then lies between those of the least and the greatest numbers.
     """
+    if not len(own[0]):
+        return None
+    first, last = grid.steps(original[0][[0, -1]])
+    if own[0][0] < first or own[0][-1] > last:
+        return "has averages outside what the source's numbers span"
+    if not add_up:
+        return None
     n, scaled = int(own[1].sum()), original[0] * 10.0**grid.decimals
     fine = _FINE if bool((np.abs(scaled) < 2.0**31).all()) else 0
     least, most = extreme_sums(np.floor(scaled * 2.0**fine), original[1], n)
@@ -113,15 +118,15 @@ def find_sum_fault(own: Numbers, original: Numbers, grid: Grid) -> str | None:
     return None
 
 
-def are_within(own: Numbers, low: FloatArray, high: FloatArray, counts: IntArray, reach: float = 0.0) -> bool:
-    """Whether numbers can come from others, of which each became one from *low* to *high*, no farther than the reach.
+def are_within(own: Numbers, low: FloatArray, high: FloatArray, counts: IntArray) -> bool:
+    """Whether numbers can come from others, of which each became one from *low* to *high*.
 
     The i-th smallest of some numbers is not below the i-th smallest of all lows, and likewise from above. All ascend.
     """
     numbers, times = own
     first, last, ends = np.cumsum(times) - times, np.cumsum(times) - 1, np.cumsum(counts)
-    lowest = low[np.searchsorted(ends, last, side="right")] - reach
-    highest = high[np.searchsorted(ends, int(counts.sum() - times.sum()) + first, side="right")] + reach
+    lowest = low[np.searchsorted(ends, last, side="right")]
+    highest = high[np.searchsorted(ends, int(counts.sum() - times.sum()) + first, side="right")]
     return not bool((numbers < lowest).any()) and not bool((numbers > highest).any())
 
 
@@ -132,6 +137,7 @@ class Gridded(Declared):
     """Every published number is a multiple of a unit, in steps of a grid, and between two ends."""
 
     numeric: ClassVar[bool] = True
+    on_grid: ClassVar[str] = "numbers lie on the declared grid"
     off_grid: ClassVar[str] = "has numbers of more decimals than declared"
     beyond: ClassVar[str] = "has numbers outside the declared domain"
 
@@ -149,6 +155,11 @@ class Gridded(Declared):
     @abstractmethod
     def ends(self) -> Ends:
         """The first and the last multiple of the unit."""
+
+    @property
+    def finding(self) -> str:
+        """Numbers of the grid, in the domain if there is one."""
+        return self.on_grid + ("" if self.ends == (None, None) else " and within the declared bounds")
 
     def clip(self, multiples: FloatArray) -> FloatArray:
         """Return the same numbers, cut at the ends that there are."""
@@ -182,15 +193,18 @@ class Gridded(Declared):
             return "has values that are no numbers, here or in the source"
         return self.compare_numbers((self.grid.steps(mine[0]) / self.unit, mine[1]), theirs)
 
-    @abstractmethod
-    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
+    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:  # noqa: ARG002
         """Return why these multiples of the unit cannot come from the source's numbers, if they cannot."""
+        return None
 
 
 class Rounding(Gridded):
     """Multiples of a base, from the first to the last in the declared domain; at random, each next to the source's."""
 
     off_grid: ClassVar[str] = "has numbers that are no multiples of the base"
+    on_grid: ClassVar[str] = "numbers are multiples of the base"
+    agreement: ClassVar[str] = "in ascending order each is less than a base away from the source's"
+    uncheckable: ClassVar[str] = "the random choice between two multiples"
 
     base: Positive
     random: bool
@@ -236,27 +250,12 @@ class Rounding(Gridded):
         return self.grid.array(self.clip(below + (scaled - below >= 0.5)) * self.unit)
 
     def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
-        """Sorted, no number is a base or more away from what the source allows; the sum is where chance puts it.
-
-        Each number is one of the two multiples around its source number. Errors are independent, have mean 0 and lie
-        in an interval of one base: Hoeffding's inequality bounds their sum.
-        """
+        """Each number is one of the two multiples around its source number, so sorted ones are within a base."""
         scaled, counts = self.clip(self.scale(original[0])), original[1]
         below, above = self.clip(np.floor(scaled)), self.clip(np.ceil(scaled))
         if not are_within(multiples, below, above, counts):
             return "has numbers that are a base or more away from the source's"
-        n = int(multiples[1].sum())
-        fine = 2**20 if bool((np.abs(scaled) < 2.0**31).all()) else 1  # parts of a base that sums are counted in
-        least, most = extreme_sums(np.floor(scaled * fine), counts, n)
-        reach = fine * math.sqrt(n * math.log(2 / FALSE_ALARM) / 2) + n
-        if not least - reach <= sum_steps(*multiples) * fine <= most + n + reach:
-            return "has numbers whose sum random rounding does not explain"
         return None
-
-    @property
-    def finding(self) -> str:
-        """What was found."""
-        return "rounded to multiples of the base" + (", at random" if self.random else "")
 
 
 class Bounded(Gridded):
@@ -288,9 +287,10 @@ class Microaggregation(Gridded):
 
     ends: ClassVar[Ends] = (None, None)
     finding: ClassVar[str] = (
-        "averages are on their grid, and each combination of them is in at least k rows, withheld and dropped ones "
-        "included; that the records of a group are near each other, no file shows"
+        "averages lie on the declared grid, each combination is in at least k rows, counting withheld and dropped ones"
     )
+    agreement: ClassVar[str] = "averages lie within the range of the source's numbers and add up to their total"
+    uncheckable: ClassVar[str] = "which records form a group, and how close they are,"
 
     k: Annotated[int, Field(ge=2)]
     columns: Listed[str]
@@ -311,31 +311,8 @@ class Microaggregation(Gridded):
         return Grid(self.decimals)
 
     def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
-        """Averages lie among the source's numbers and add up to them; if all are there, so do squares and distance.
-
-        Squares of numbers are those of averages and of distances from these, and rounding changes the deviation of
-        averages by half a step at most.
-        """
-        (steps, times), (numbers, counts) = multiples, original
-        if not len(steps):
-            return None
-        bounds = self.grid.steps(numbers[[0, -1]])
-        if steps[0] < bounds[0] or steps[-1] > bounds[1]:
-            return "has averages outside what the source's numbers span"
-        fault = find_sum_fault(multiples, original, self.grid)
-        if fault is not None or times.sum() < counts.sum():
-            return fault
-        whole, between = _deviate(self.scale(numbers), counts), _deviate(steps, times)
-        ends = ((between + 0.5) * (1 + _ROUNDING), max(between - 0.5, 0.0) * (1 - _ROUNDING))
-        least, most = (math.sqrt(max(whole**2 - end**2, 0.0)) / 10.0**self.decimals for end in ends)
-        rounded = float(f"{least * (1 - _ROUNDING):.1g}") <= self.distance <= float(f"{most * (1 + _ROUNDING):.1g}")
-        return None if rounded else "has another distance than that of the source's numbers from averages"
-
-
-def _deviate(numbers: FloatArray, counts: IntArray) -> float:
-    """Return the standard deviation of numbers, each as often as it is counted."""
-    mean = np.average(numbers, weights=counts)
-    return math.sqrt(np.average((numbers - mean) ** 2, weights=counts))
+        """Averages lie within the range of the source's numbers and add up to their total."""
+        return find_average_fault(multiples, original, self.grid)
 
 
 class Shares(StrictEntry):
@@ -351,7 +328,7 @@ class Coding(Bounded):
     end_names: ClassVar[tuple[str, str]] = ("bottom", "top")
     beyond: ClassVar[str] = "has numbers beyond the declared edges"
     determined: ClassVar[bool] = True
-    finding: ClassVar[str] = "no number is beyond an edge"
+    agreement: ClassVar[str] = "the edges are where the shares put them"
 
     edges_from_data: bool
     top: float | None = None
@@ -409,11 +386,10 @@ class Gaussian(StrictEntry):
 
 
 class Noise(Bounded):
-    """Numbers moved by random steps of a grid, and a sum that chance explains."""
+    """Numbers moved by random steps of a grid."""
 
-    finding: ClassVar[str] = (
-        "numbers are on their grid and in their domain; that noise was drawn as declared, no file shows"
-    )
+    agreement: ClassVar[str] = SAME_GAPS
+    uncheckable: ClassVar[str] = "the noise itself"
 
     differential_privacy: Literal[False]  # noise of single records is none
     laplace: Laplace | None = None
@@ -438,49 +414,11 @@ class Noise(Bounded):
         width = self.laplace.scale if self.laplace is not None else self.gaussian.sd if self.gaussian else 0.0
         return width * 10.0**self.decimals
 
-    def compare_numbers(self, multiples: Numbers, original: Numbers) -> str | None:
-        """Sorted, no number is farther from the source's than chance explains; without a domain, nor is the sum.
-
-        What is put back at an edge comes nearer, never farther.
-        """
-        true, counts, n = self.grid.steps(original[0]), original[1], int(multiples[1].sum())
-        if not are_within(multiples, true, true, counts, self._farthest(n)):
-            return "has numbers that are farther from the source's than noise explains"
-        if self.ends != (None, None):
-            return None
-        least, most = extreme_sums(true, counts, n)
-        reach = math.ceil(self.reach(n))
-        if not least - reach <= sum_steps(*multiples) <= most + reach:
-            return "has numbers whose sum is farther from the source's than noise explains"
-        return None
-
-    def _farthest(self, n: int) -> int:
-        """Return how far one of n draws is with a chance below 10**-12, even if it is drawn until it is inside.
-
-        Laplace noise of scale b is x or more away with a chance of at most 2 exp(-x / b), normal noise with one of at
-        most 2 exp(-x^2 / (2 s^2)); it is rounded by half a step.
-        """
-        needed = math.log(2 * max(n, 1) / (FALSE_ALARM * _INSIDE))
-        return math.ceil(self.width * (math.sqrt(2 * needed) if self.gaussian else needed)) + 1
-
-    def reach(self, n: int) -> float:
-        """Return a bound that the sum of n draws passes with a chance below 10**-12.
-
-        Chernoff: for every t > 0 the sum S of n draws has P(S >= s) <= exp(n log E exp(tX) - ts), so each t gives a
-        bound, of which the least is taken.
-        """
-        if n == 0:
-            return 0.0
-        needed = math.log(2 / FALSE_ALARM)
-        transform: Callable[[float, float], float] = _log_normal if self.gaussian else _log_laplace
-        most = 50.0 if self.gaussian else 1 / self.width
-        likely = math.sqrt(2 * needed / n) / self.width  # the best t for normal sums
-        chosen: list[float] = np.minimum(likely * np.logspace(-3, 3, 601), most * (1 - 1e-6)).tolist()
-        return min((n * transform(t, self.width) + needed) / t for t in chosen)
-
 
 class CorrelatedNoise(Noise):
     """Normal noise that follows from draws which several columns have in common; each column is checked by itself."""
+
+    uncheckable: ClassVar[str] = "the noise itself, with its correlations,"
 
     share: Annotated[float, Field(gt=0, le=10)]
     columns: Listed[str]
@@ -490,20 +428,3 @@ class CorrelatedNoise(Noise):
         if self.gaussian is None or self.edges == "redraw" or not self.columns or self.column in self.columns:
             raise ValueError("is not normal noise of several columns that stays in its domain by clamp or reflect")
         return self
-
-
-def _log_laplace(t: float, scale: float) -> float:
-    """Return log E exp(tX) of whole numbers with probabilities in proportion to exp(-|x| / scale), t < 1 / scale."""
-    p = math.exp(-1 / scale)
-    return 2 * math.log1p(-p) - math.log1p(-p * math.exp(t)) - math.log1p(-p * math.exp(-t))
-
-
-def _log_normal(t: float, deviation: float) -> float:
-    """Return a bound of log E exp(tX) of a normal number rounded to a whole one, deviation >= 1.
-
-    X = Y + r with r a function of Y of period 1. Its Fourier series gives E exp(tX) as exp(t^2 s^2 / 2) times the sum
-    over m of c(m) exp(-2 pi^2 m^2 s^2) up to phases, c(0) = sinh(t/2) / (t/2) and |c(m)| <= sinh(t/2) / (pi |m|).
-    """
-    half = math.sinh(t / 2)
-    others = 4 * half * math.exp(-2 * math.pi**2 * deviation**2) / math.pi
-    return (t * deviation) ** 2 / 2 + math.log(half / (t / 2) + others)
