@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray, KeyArray
 from shoal.core.errors import InputError
+from shoal.core.wording import count_noun
 from shoal.verify.cells import Texts
 from shoal.verify.coding import PointReader, ReleaseCoder
 from shoal.verify.contents import MISSING, TEXT, Contents
@@ -94,14 +95,23 @@ def judge_records(promise: Promise, judged: Judged | None) -> CheckedGuarantee:
     return CheckedGuarantee(*own, promise.counts, partly=True)
 
 
-def check_one_each(manifest: Manifest, source: Source) -> Check:
-    """Check that as many rows were drawn as the source has people; who was drawn, no file tells."""
+def check_one_each(manifest: Manifest, source: Source, witness: Witness | None) -> Check:
+    """Check that as many rows were drawn as the source has people and, by the witness, that none has two of them."""
     column = manifest.people[str(manifest.one_per)]
-    everybody = len(np.unique(_codes([batch.column(0) for batch in source.batches([column])])))
-    drawn = manifest.rows + manifest.withheld + manifest.dropped
-    verb = "are" if everybody == drawn else "are not"
-    detail = f"{drawn} rows {verb} as many as there are values of {column} in the source; whose they are, no file tells"
-    return Check("sample", everybody == drawn, detail)
+    person = _codes([batch.column(0) for batch in source.batches([column])])
+    everybody, drawn = len(np.unique(person)), manifest.rows + manifest.withheld + manifest.dropped
+    if everybody != drawn:
+        return Check("sample", False, f"{drawn} rows were drawn, and the source has {everybody} values of {column}")
+    numbers = None if witness is None else witness.read(0, len(person))
+    if numbers is None or isinstance(numbers, str):  # a witness that does not fit fails another check
+        detail = (
+            f"as many rows as the source has values of {column}; whether they differ is not shown without a witness"
+        )
+        return Check("sample", True, detail)
+    shown = person[numbers[0] > 0]
+    twice = len(shown) - len(np.unique(shown))
+    fault = twice and f"{count_noun(twice, 'published row')} too many for one row of each {column}"
+    return Check.of("sample", fault, f"one row for each value of {column} in the source")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

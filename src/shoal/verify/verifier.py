@@ -7,6 +7,7 @@ manifest is the one that its owner wrote is shown by the digest kept in ``intern
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -203,7 +204,7 @@ def _verify(
         source = None
     original = source
     if source is not None and manifest.one_per is not None:
-        checks.append(check_one_each(manifest, source))
+        checks.append(check_one_each(manifest, source, given.witness))
     if source is not None:
         source = recompute_source(manifest, source)
     if manifest.written.items:
@@ -335,6 +336,9 @@ def check_hygiene(path: Path, data: DataFile, missing: Sequence[str]) -> Check:
     return Check("hygiene", not found, detail)
 
 
+_WRITERS = re.compile(r"parquet-cpp-arrow version [\d.]+|parquet-mr version [\d.]+ \(build [0-9a-f]{40}\)")
+
+
 def _parquet_leftovers(path: Path) -> list[str]:
     found: dict[str, None] = {}
     spans: list[tuple[int, int]] = []
@@ -344,7 +348,11 @@ def _parquet_leftovers(path: Path) -> list[str]:
             field.metadata and set(field.metadata) != {b"PARQUET:field_id"} for field in file.schema_arrow
         ):
             found["has key-value metadata"] = None
+        if not _WRITERS.fullmatch(metadata.created_by or ""):
+            found["has free text for the software that wrote it"] = None
         for group in range(metadata.num_row_groups):
+            if metadata.row_group(group).sorting_columns:
+                found["states an order of its rows"] = None
             for place in range(metadata.num_columns):
                 chunk = metadata.row_group(group).column(place)
                 if chunk.is_stats_set or getattr(chunk, "is_geo_stats_set", False):
