@@ -185,6 +185,7 @@ def plant(release: Release, rows: pa.Table, rng: np.random.Generator) -> Release
         columns[name] = values.cast(data.column(name).type)
         if "labels" in attributes[name]:
             attributes[name]["labels"] = attributes[name]["labels"] | _list_labels(values)
+            attributes[name].pop("domain", None)  # it counts the leaves under the labels of the release itself
     kept = np.sort(rng.permutation(data.num_rows)[rows.num_rows :])
     whole = pa.concat_tables([data.take(kept).cast(data.schema), pa.table(columns, schema=data.schema)])
     mixed = whole.take(rng.permutation(whole.num_rows))

@@ -20,6 +20,7 @@ from experiments.calibration import COLUMNS, ILLNESSES, Cell, draw_people, make_
 from experiments.calibration_page import METHOD, NOBODY
 from shoal.anonymize import anonymize
 from shoal.core.arrays import BoolArray, CodeArray
+from shoal.manifest import FORMAT
 from shoal.release.release import Release
 from shoal.verify.result import Verification
 
@@ -86,12 +87,17 @@ def _publish(rows: pa.Table, method: str, withheld: int, rng: np.random.Generato
         labels = {STAR: {"any": True}, **{value: {"values": [value]} for value in values}}
         attributes[name] = {"role": "quasi", "kind": "category", "labels": labels}
     manifest = {
+        "format": FORMAT,
+        "shoal_version": "calibration",
         "method": method,
+        "method_parameters": {},
+        "rows": rows.num_rows,
+        "missing": {"policy": "category", "tokens": [""], "dropped": 0},
         "parts": [rows.column_names],
         "attributes": {name: attributes[name] for name in rows.column_names},
         "guarantees": [
-            {"model": "k-anonymity", "parameters": {"k": K}},
-            {"model": "distinct-l-diversity", "parameters": {"l": 2}},
+            {"model": "k-anonymity", "parameters": {"k": K}, "achieved": None},
+            {"model": "distinct-l-diversity", "parameters": {"l": 2}, "achieved": None},
         ],
         "withheld": withheld,
     }
@@ -120,7 +126,8 @@ def list_occurring(n: int, rng: np.random.Generator, harmless: bool) -> Case:
         else cover
         for text, cover in entry["labels"].items()
     }
-    attributes = {**release.manifest["attributes"], "code": {**entry, "labels": labels}}
+    kept = {key: value for key, value in entry.items() if key != "domain"}  # which counts the declared values
+    attributes = {**release.manifest["attributes"], "code": {**kept, "labels": labels}}
     return Case(replace(release, manifest={**release.manifest, "attributes": attributes}), source, control, policy)
 
 

@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from shoal.core.documents import AmbiguousJsonError, read_json
+from shoal.core.wording import count_noun
 
 FORMAT = 1
 FIGURES = ("um", "ncp", "loss", "attribute-loss")  # of utility, that the verifier recomputes
@@ -384,7 +385,7 @@ class Manifest(StrictEntry):
         if not isinstance(raw, Mapping) or not all(isinstance(entry, Mapping) for entry in raw.values()):
             raise ValueError("is not an object of objects")
         if any("name" in entry for entry in raw.values()):
-            raise ValueError("has 1 keys that do not belong there")
+            raise ValueError("has 1 unexpected key")
         return {name: {**entry, "name": name} for name, entry in raw.items()}
 
     @field_validator("utility", mode="before")
@@ -564,7 +565,7 @@ _adapter = cache(TypeAdapter)  # building one takes longer than reading a manife
 
 
 def _explain(error: ValidationError, where: str) -> str:
-    """Say in one sentence what the first fault is; keys that do not belong there are counted, never quoted."""
+    """Say in one sentence what the first fault is; unexpected keys are counted, never quoted."""
     faults = error.errors(include_url=False, include_input=False)
     first = faults[0]
     above = first["loc"][:-1]
@@ -572,7 +573,7 @@ def _explain(error: ValidationError, where: str) -> str:
     if first["type"] == "missing":
         return f"{_path(where, above)} lacks {', '.join(str(place[-1]) for place in alike)}"
     if first["type"] == "extra_forbidden":
-        return f"{_path(where, above)} has unexpected keys ({len(alike)})"
+        return f"{_path(where, above)} has {count_noun(len(alike), 'unexpected key')}"
     path = _path(where, first["loc"])
     if first["type"] == "value_error":
         return f"{path} {first['msg'].removeprefix('Value error, ')}"

@@ -374,7 +374,7 @@ def test_counts_are_read_as_they_are_with_their_zeros(tmp_path: Path) -> None:
         ("age,sex,illness,count\n30,F,flu,-1\n", "whole numbers from 0 on"),
         ("age,sex,illness,count\n30,F,flu,1.5\n", "whole numbers from 0 on"),
         ("age,sex,illness,count\n30,F,flu,\n", "whole numbers from 0 on"),
-        ("age,sex,illness,count\n30,F,flu,1\n30,F,flu,1\n", "repeat a combination"),
+        ("age,sex,illness,count\n30,F,flu,1\n30,F,flu,1\n", "repeats combinations"),
         ("age,sex,illness,count\n31,F,flu,1\n", r"'age' \(1\)"),
         ("age,sex,illness,count,name\n30,F,flu,1,x\n", "'name'"),
         ("age,sex,illness\n30,F,flu\n", "--data"),

@@ -62,7 +62,7 @@ def test_the_terminal_shows_all_parts_and_no_value(files):
     for title in (
         "people (by patient) and records",
         "households (by home)",
-        "fewest attributes that single out each of the",
+        "fewest attributes that single out each of",
         "riskiest combinations",
         "contribution of each attribute",
         "unique in the population of",

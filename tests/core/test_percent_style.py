@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Not the end of a template's tag, and not the remainder of a division by a number.
-SPACED = re.compile(r"(?:\d|\}|%\.\d[fg])\s%%?(?!\}|\s?\d)|\"(?:\s|&nbsp;)%\"")
+# Not the end of a template's tag, not the remainder of a division by a number, and no directive such as %d.
+SPACED = re.compile(r"(?:\d|\}|%\.\d[fg])\s%%?(?!\}|\s?\d|[bd] )|\"(?:\s|&nbsp;)%\"")
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
     *(

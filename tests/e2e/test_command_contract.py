@@ -91,9 +91,11 @@ def test_layout_of_the_output(published):
         "public/manifest.json",
         "public/README.md",
         "public/report.html",
+        "public/verify.sql",
         "internal/decision.json",
         "internal/evidence.json",
         "internal/report.html",
+        "internal/verify-source.sql",
         "internal/witness.parquet",
     }
     assert [path.name for path in out.parent.iterdir()] == ["out [v1]"], "the staging folder is gone"

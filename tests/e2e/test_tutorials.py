@@ -24,9 +24,9 @@ def test_tutorials_run(page: Path, tmp_path: Path) -> None:
     check_steps(steps, run_steps(steps, tmp_path))
     if "--record" in page.read_text(encoding="utf-8"):
         recorded = json.loads((tmp_path / "out" / "internal" / "attacks.json").read_text(encoding="utf-8"))["attacks"]
-        proved = [entry["worst"]["value"] for entry in recorded if entry["worst"]["low"] > 0]
         assert len(recorded) > 15
-        assert max(proved, default=0.0) < 0.5, "the page says that no attack has a severe result"
+        severe = [entry["attack"] for entry in recorded if entry["verdict"].startswith("severe")]
+        assert not severe, "the page says that no attack has a severe result"
 
 
 def test_the_readme_runs_from_the_demo_on(tmp_path: Path) -> None:

@@ -513,7 +513,7 @@ def test_parameters_are_legal_or_the_promise_is_not_believed() -> None:
                 assert read_promise(model, {**good, name: value}, 1.0, ["s"]).obstacle, (model, name, value)
             fewer = {key: value for key, value in good.items() if key != name}
             assert "lacks" in str(read_promise(model, fewer, 1.0, ["s"]).obstacle)
-        assert "do not belong" in str(read_promise(model, {**good, "note": 1}, 1.0, ["s"]).obstacle)
+        assert "1 unexpected key" in str(read_promise(model, {**good, "note": 1}, 1.0, ["s"]).obstacle)
     for model, good, name, legal, illegal in OPTIONAL:
         for value in legal:
             assert read_promise(model, {**good, name: value}, 1.0, ["s"]).obstacle is None, (model, name, value)

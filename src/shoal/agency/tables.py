@@ -28,6 +28,7 @@ from shoal.core.documents import load_with_lines, read_json, read_text
 from shoal.core.errors import InputError, PolicyError, UsageError, VerificationError, did_you_mean
 from shoal.core.kernels import pack
 from shoal.core.progress import Progress
+from shoal.core.wording import count_noun
 from shoal.linking.kernels import Histograms
 from shoal.manifest import read_manifest
 from shoal.models.base import ClassHistograms, Whole
@@ -72,7 +73,8 @@ def code_rows(columns: Sequence[pa.Array], weights: pa.Array, domain: Domain, wh
         )
     key = pack([column.to_numpy(zero_copy_only=False) for column in codes], domain.sizes)
     if repeated := len(key) - len(np.unique(key)):
-        raise InputError(f"{where} repeats combinations of values (rows: {repeated:,}); add up their counts")
+        rows = count_noun(repeated, "row")
+        raise InputError(f"{where} repeats combinations of values in {rows}; add up their counts")
     return pa.table([*codes, weights], names=[*map(str, range(len(codes))), _WEIGHT])
 
 
@@ -297,7 +299,8 @@ def read_counts(data: object, domain: Domain, *, probabilities: bool = False) ->
     if given == ["count"]:
         numbers, valid = whole_numbers(weights)
         if wrong := int((~valid | (numbers < 0)).sum()):
-            raise InputError(f"column 'count' of {source.name}: {wrong:,} of {len(weights):,} are not whole numbers")
+            rows = f"{wrong:,} of {len(weights):,} rows have another value"
+            raise InputError(f"column 'count' of {source.name} must have whole numbers from 0 on; {rows}")
         weights = pa.array(numbers)
     elif missing := weights.null_count:
         raise InputError(f"column 'probability' of {source.name} lacks {missing:,} of {len(weights):,} values")

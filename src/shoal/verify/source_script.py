@@ -127,7 +127,7 @@ class _SourceTable:
         name = "bucket" if self._manifest.sliced else "class"
         numbers = [f'"{name}{f" {at + 1}" if at else ""}" AS w{at + 1}' for at in range(self._numbers.n_columns)]
         labels = [
-            f"(w{column + 1} - 1) // {stride} % {radix} AS l{at + 1}"
+            f"mod((w{column + 1} - 1) // {stride}, {radix}) AS l{at + 1}"
             for at, (column, stride, radix) in enumerate(self._numbers.digits)
         ]
         values = [f"{self._read(one)} AS {self.value(one.name)}" for one in self._manifest.attributes]

@@ -343,7 +343,7 @@ def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequen
         if technique is None:
             raise ManifestError(f"{where}.technique is none that this verifier knows")
         if "column" in entry:
-            raise ManifestError(f"{where} has 1 keys that do not belong there")
+            raise ManifestError(f"{where} has 1 unexpected key")
         declared = read_entry(technique, {**entry, "column": column}, where)
         if attribute.role not in declared.roles:
             raise ManifestError(f"{where} is a technique that no {attribute.role} attribute can have")
