@@ -16,10 +16,9 @@ from shoal.verify.manifest import Manifest
 from shoal.verify.people import weaken
 from shoal.verify.promises import Promise, find_model
 from shoal.verify.result import Check
-from shoal.verify.statements import MACROS, Subjects, quote_name, quote_text, state
+from shoal.verify.statements import MACROS, WIDTH, Subjects, quote_name, quote_text, state
 
 SCRIPT = "verify.sql"
-_WIDTH = 110  # of a line
 _HEAD = """\
 -- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
 --   duckdb < verify.sql
@@ -54,10 +53,13 @@ def write_script(manifest: Manifest) -> str:
     try:
         return "\n".join([_HEAD + MACROS, *_list_statements(manifest), END])
     except CannotCheckError:
-        nothing = (
-            "SELECT 'release' AS promise, 'texts that SQL can express' AS required, NULL AS achieved, NULL AS holds"
-        )
-        return f"{_HEAD}\n{nothing};\nSELECT 'incomplete' AS verdict;\n"
+        return leave_undecided(_HEAD, "release", "texts that SQL can express")
+
+
+def leave_undecided(head: str, check: str, required: str) -> str:
+    """Return a script that answers *incomplete*."""
+    nothing = f"SELECT '{check}' AS promise, '{required}' AS required, NULL AS achieved, NULL AS holds"
+    return f"{head}\n{nothing};\nSELECT 'incomplete' AS verdict;\n"
 
 
 def check_script(manifest: Manifest, found: str | None) -> Check:
@@ -126,7 +128,7 @@ def wrap(items: Sequence[str], separator: str = ",") -> str:
     lines = [items[0]]
     for item in items[1:]:
         lines[-1] += separator
-        if len(lines[-1]) + len(item) < _WIDTH:
+        if len(lines[-1]) + len(item) < WIDTH:
             lines[-1] += f" {item}"
         else:
             lines.append(item)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from shoal.manifest import Attribute
 from shoal.verify.exact import CannotCheckError
 from shoal.verify.manifest import Manifest
-from shoal.verify.script import END, join_checks, make_release, spell, wrap
-from shoal.verify.statements import quote_name, quote_text
+from shoal.verify.script import END, join_checks, leave_undecided, make_release, spell, wrap
+from shoal.verify.statements import ALL_HOLD, quote_name, quote_text
 from shoal.verify.truth import ClassNumbers
 
 SOURCE_SCRIPT = "verify-source.sql"
@@ -28,9 +28,8 @@ _HEAD = """\
 -- The source is a view; read every value of a CSV file as text:
 --   duckdb -cmd "CREATE VIEW source AS FROM read_csv('SOURCE', all_varchar = true)" < verify-source.sql
 """
-_MACROS = """\
-CREATE TEMP MACRO all_hold(h) AS CASE WHEN bool_or(NOT h) THEN false WHEN bool_or(h IS NULL) THEN NULL ELSE true END;
-CREATE TEMP MACRO is_within(x, low, high) AS
+_MACROS = f"""\
+{ALL_HOLD}CREATE TEMP MACRO is_within(x, low, high) AS
   x IS NOT NULL AND (low IS NULL OR x >= low) AND (high IS NULL OR x < high);
 -- A text with its length, so that neighbouring texts cannot be confused.
 CREATE TEMP MACRO part(t) AS coalesce(strlen(t) || ':' || t, '-');
@@ -75,8 +74,7 @@ def write_source_script(manifest: Manifest, schema: pa.Schema) -> str:
     try:
         return "\n".join([_HEAD, *_list_statements(manifest, schema), END])
     except CannotCheckError:
-        nothing = "SELECT 'truth' AS promise, 'a form that SQL compares' AS required, NULL AS achieved, NULL AS holds"
-        return f"{_HEAD}\n{nothing};\nSELECT 'incomplete' AS verdict;\n"
+        return leave_undecided(_HEAD, "truth", "a form that SQL compares")
 
 
 def _list_statements(manifest: Manifest, schema: pa.Schema) -> Iterator[str]:

@@ -21,16 +21,18 @@ from shoal.verify.promises import Promise, find_model, psi_limits
 
 _MARGIN = "1e-9"  # entropies closer to their limit than this are not decided
 _WIDEST = 2**100  # parts of a record, times records, stay within 128 bits
-_WIDTH = 110  # of a line
+WIDTH = 110  # of a line
 _MOST_ROWS = 20_000  # of a table that is written into the script
 # Letters for which lower case and NFC give the same normal form as shoal.core.dictionaries.fold_text.
 PLAIN = (
     r"\t-\r -~¿-Þà-įŊ-žΣ-ρЀ-ҁҊ-ԯ\x{5D0}-\x{5EA}\x{620}-\x{64A}"
     r"ก-าぁ-ゖァ-ヺ一-鿿가-힣Ḁ-ẙẠ-ỹ"
 )
-MACROS = r"""
+ALL_HOLD = """\
 CREATE TEMP MACRO all_hold(h) AS CASE WHEN bool_or(NOT h) THEN false WHEN bool_or(h IS NULL) THEN NULL ELSE true END;
-CREATE TEMP MACRO agrees(found, stated) AS
+"""
+MACROS = rf"""
+{ALL_HOLD}CREATE TEMP MACRO agrees(found, stated) AS
   found = stated OR abs(found - stated) <= 1e-9 * greatest(abs(found), abs(stated), 1);
 CREATE TEMP MACRO power(b, e) AS
   list_reduce(list_transform(range(e::BIGINT), lambda i: b::HUGEINT), lambda x, y: x * y);
@@ -190,6 +192,8 @@ def state(promise: Promise, subjects: Subjects, *, claimed: bool = True) -> str 
             counts = subjects.count(subject, promise.parameters.get("weights"))
             if counts.attribute is not None and counts.attribute.boxed and not model.labels:
                 raise CannotCheckError("values are generalized")
+            if counts.attribute is None and promise.parameters.get("harmless"):
+                raise CannotCheckError("joint values have no names that could be harmless")
             answers.append(_select(_VALUES[promise.model](promise, counts)))
     except CannotCheckError:
         return None
@@ -203,7 +207,7 @@ def state(promise: Promise, subjects: Subjects, *, claimed: bool = True) -> str 
 
 def _select(answer: Answer) -> str:
     line = f"SELECT {answer.achieved} AS achieved, {answer.holds} AS holds FROM {answer.relation}"
-    if len(line) < _WIDTH:
+    if len(line) < WIDTH:
         return line
     return f"SELECT {answer.achieved} AS achieved,\n    {answer.holds} AS holds\n  FROM {answer.relation}"
 
@@ -230,11 +234,6 @@ def _harmful(promise: Promise) -> str:
     return f"(value IS NULL OR value NOT IN ({listed}))" if harmless else "true"
 
 
-def _names_values(promise: Promise, counts: Counts) -> None:
-    if promise.parameters.get("harmless") and counts.attribute is None:
-        raise CannotCheckError("joint values have no names that could be harmless")
-
-
 def _k_anonymity(promise: Promise) -> Answer:
     return Answer("min(n)", f"min(n) >= {promise.whole('k')}", "classes")
 
@@ -255,7 +254,6 @@ def _sample_uniqueness(promise: Promise) -> Answer:
 
 
 def _distinct(promise: Promise, counts: Counts) -> Answer:
-    _names_values(promise, counts)
     by_class = (
         f"(SELECT count(*) AS kinds, bool_or({_harmful(promise)}) AS any_harmful FROM {counts.table} GROUP BY class)"
     )
@@ -264,7 +262,6 @@ def _distinct(promise: Promise, counts: Counts) -> Answer:
 
 
 def _largest_by_class(promise: Promise, counts: Counts) -> str:
-    _names_values(promise, counts)
     largest = f"coalesce(max(c) FILTER ({_harmful(promise)}), 0)"
     return f"(SELECT n, {largest} AS largest FROM {counts.table} GROUP BY class, n)"
 
@@ -285,7 +282,6 @@ def _entropy(promise: Promise, counts: Counts) -> Answer:
 
     Within the margin this is decided by whole numbers if values are equally frequent, or if they are small.
     """
-    _names_values(promise, counts)
     l = promise.fraction("l")
     where = f" WHERE {_harmful(promise)}" if promise.parameters["harmless"] else ""
     by_class = (
@@ -309,7 +305,6 @@ def _entropy(promise: Promise, counts: Counts) -> Answer:
 
 def _recursive(promise: Promise, counts: Counts) -> Answer:
     """Compare the most frequent harmful value, at rank y, with the tail: Definition 4.3 of l-diversity."""
-    _names_values(promise, counts)
     l, limit = promise.whole("l"), promise.fraction("c")
     ranked = (
         f"(SELECT class, c, {_harmful(promise)} AS harmful,"
@@ -328,7 +323,6 @@ def _recursive(promise: Promise, counts: Counts) -> Answer:
 
 def _tau_l(promise: Promise, counts: Counts) -> Answer:
     """Compare the k most frequent values together, for every k, with psi(k)."""
-    _names_values(promise, counts)
     tau, limits = promise.fraction("tau"), psi_limits(promise)
     rows = []
     for k, limit in enumerate(limits[:-1]):
@@ -359,7 +353,6 @@ def _beside_whole(counts: Counts) -> str:
 
 
 def _beta(promise: Promise, counts: Counts) -> Answer:
-    _names_values(promise, counts)
     gain = f"CASE WHEN {_harmful(promise)} THEN greatest(c * total - n * whole, 0) ELSE 0 END"
     gains = f"(SELECT whole, total, n * whole AS base, {gain} AS gain FROM {_beside_whole(counts)})"
     holds = _at_most("gain", "base", promise.fraction("beta"))
@@ -369,7 +362,6 @@ def _beta(promise: Promise, counts: Counts) -> Answer:
 
 
 def _delta_disclosure(promise: Promise, counts: Counts) -> Answer:
-    _names_values(promise, counts)
     harmful = _harmful(promise)
     change = f"CASE WHEN c * total <> n * whole AND {harmful} THEN abs(ln(c * total / (n * whole))) ELSE 0 END"
     every = f"(SELECT count(*) FROM (SELECT DISTINCT value FROM {counts.table} WHERE {harmful}))"
