@@ -1,0 +1,156 @@
+"""DuckDB as the verifier uses it: closed to everything except the named files, and within the memory that is allowed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+_BASE = 200 << 20  # bytes of the interpreter, its libraries and the batches that are being read
+_LEAST, _USUAL, _ROW = 96 << 20, 256 << 20, 16  # bytes that DuckDB may use: at least, for any table, and for each row
+MOST_THREADS = 8
+
+Error = duckdb.Error
+
+
+class CannotCheckError(Exception):
+    """Something that the manifest claims cannot be checked; the message says why, and quotes no value."""
+
+
+def quote_name(name: str) -> str:
+    """Return the name of a column or table as SQL has it.
+
+    >>> print(quote_name('a"; DROP TABLE x; --'))
+    "a""; DROP TABLE x; --"
+    """
+    return '"' + _demand_text(name).replace('"', '""') + '"'
+
+
+def quote_text(text: str | None) -> str:
+    """Return a text as SQL has it.
+
+    >>> print(quote_text("it's"), quote_text(None))
+    'it''s' NULL
+    """
+    return "NULL" if text is None else "'" + _demand_text(text).replace("'", "''") + "'"
+
+
+def _demand_text(text: str) -> str:
+    if "\0" in text or (not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text)):
+        raise CannotCheckError("a text cannot be written in SQL")
+    return text
+
+
+def name_columns(names: Sequence[str]) -> dict[str, str]:
+    """Return each column's name in SQL, where upper and lower case are the same.
+
+    >>> name_columns(["age", "zip", "Age"])
+    {'age': '"age"', 'zip': '"zip"', 'Age': '"Age (3)"'}
+    """
+    met: set[str] = set()
+    found = {}
+    for place, name in enumerate(names, 1):
+        unique = name
+        while unique.lower() in met:
+            unique += f" ({place})"
+        met.add(unique.lower())
+        found[name] = quote_name(unique)
+    return found
+
+
+class Engine:
+    """A private database in memory that spills into its own temporary folder."""
+
+    def __init__(self, files: Sequence[Path] = (), *, memory: int | None = None, rows: int = 0) -> None:
+        """Allow DuckDB to read *files*; *memory* is the bytes of the whole process, for a table of about so many rows."""
+        limit = _USUAL + _ROW * rows
+        if memory is not None:
+            limit = min(limit, max(memory - _BASE, _LEAST))
+        self._folder = tempfile.TemporaryDirectory(prefix="shoal-verify-")
+        self._connection = duckdb.connect(
+            config={
+                "memory_limit": f"{limit >> 20}MiB",
+                "temp_directory": self._folder.name,
+                "threads": max(1, min(MOST_THREADS, os.cpu_count() or 1)),
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+        )
+        allowed = ", ".join(quote_text(str(path)) for path in files)
+        self._connection.execute(
+            f"SET TimeZone = 'UTC'; SET allowed_paths = [{allowed}]; SET enable_external_access = false;"
+            "SET lock_configuration = true;"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+        self._folder.cleanup()
+
+    def _execute(self, sql: str) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._connection.execute(sql)
+        except duckdb.OutOfMemoryException as error:
+            if "temp" in str(error) and "directory" in str(error):  # its size is limited by the disk
+                raise OSError(28, "No space left on device") from None
+            raise MemoryError from None
+
+    def run(self, *statements: str) -> None:
+        """Execute statements that answer nothing."""
+        for statement in statements:
+            self._execute(statement)
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of an answer, which are few."""
+        return self._execute(sql).fetchall()
+
+    def fetch_one(self, sql: str) -> tuple[Any, ...]:
+        """Return the only row of an answer."""
+        (row,) = self.fetch(sql)
+        return row
+
+    def value(self, sql: str) -> Any:
+        """Return the only value of an answer."""
+        return self.fetch_one(sql)[0]
+
+    def read(self, sql: str) -> pa.Table:
+        """Return an answer as a table of Arrow."""
+        return self._execute(sql).to_arrow_table()
+
+    def put(self, name: str, table: pa.Table | Mapping[str, Any]) -> None:
+        """Let statements read a table of Arrow under a name."""
+        self._connection.register(name, table if isinstance(table, pa.Table) else pa.table(dict(table)))
+
+    @contextmanager
+    def stream(self, name: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[None]:
+        """Let one statement read batches under a name; what reading them raises is raised here."""
+        fault: BaseException | None = None
+
+        def watch() -> Iterator[pa.RecordBatch]:
+            nonlocal fault
+            try:
+                yield from batches
+            except BaseException as error:
+                fault = error
+                raise
+
+        self._connection.register(name, pa.RecordBatchReader.from_batches(schema, watch()))
+        try:
+            yield
+        except Exception:
+            if fault is not None:
+                raise fault from None
+            raise
+        finally:
+            self._connection.unregister(name)

@@ -1,0 +1,183 @@
+"""The rows of a release and of its source as tables of DuckDB.
+
+``release`` has the published columns, their texts without the quotation marks that protect spreadsheets, and missing
+values as NULL. ``source`` can be read once per statement: t1, t2, ... are the values of the attributes in the order of
+the manifest, w1, ... the numbers of the witness, and p_unit and p_household name people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from shoal.core.arrays import IntArray
+from shoal.core.errors import InputError
+from shoal.core.wording import count_noun
+from shoal.verify.engine import Engine, name_columns, quote_text
+from shoal.verify.manifest import Manifest
+
+if TYPE_CHECKING:
+    from shoal.sources.base import Source
+
+GUARD = """\
+-- A quotation mark protects spreadsheets from texts that look like formulas. It is not part of the value.
+CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
+  WHEN regexp_matches(t, '^''+([=@\\t\\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
+"""
+_DIALECT = "header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', new_line = '\\n'"
+MOST_LINE = 1 << 28  # bytes of a line of a CSV file
+WIDTH = 110  # of a line of SQL
+
+
+def wrap(items: Sequence[str], separator: str = ",") -> str:
+    """Return items of a list in lines of readable length."""
+    lines = [items[0]]
+    for item in items[1:]:
+        lines[-1] += separator
+        if len(lines[-1]) + len(item) < WIDTH:
+            lines[-1] += f" {item}"
+        else:
+            lines.append(item)
+    return "\n    ".join(lines)
+
+
+def read_file(path: str, file_format: str, columns: Sequence[str]) -> str:
+    """Return the statement that makes the view ``release`` from a file."""
+    names = list(name_columns(columns).values())
+    if file_format == "parquet":
+        return f"CREATE TEMP VIEW release AS\nFROM read_parquet({quote_text(path)}) AS t({wrap(names)});\n"
+    kinds = wrap([f"'c{place}': 'VARCHAR'" for place in range(1, len(names) + 1)])
+    texts = wrap([f"text_of(c{place}) AS {name}" for place, name in enumerate(names, 1)])
+    rows = f"read_csv({quote_text(path)}, {_DIALECT},\n    columns = {{{kinds}}})"
+    return f"{GUARD}CREATE TEMP VIEW release AS\nSELECT {texts}\nFROM {rows};\n"
+
+
+class Release:
+    """The published rows: the view ``release``."""
+
+    def __init__(self, engine: Engine, manifest: Manifest, columns: Sequence[str], *, plain_text: bool) -> None:
+        self.engine, self.manifest = engine, manifest
+        self.columns = tuple(columns)
+        self.names = name_columns(columns)  # attribute or column -> its name in SQL
+        self.plain_text = plain_text  # whether every value is text, as in CSV files
+        described = engine.fetch("DESCRIBE release")
+        self.types = {name: str(row[1]) for name, row in zip(columns, described, strict=True)}  # in DuckDB
+
+    @classmethod
+    def of_file(cls, engine: Engine, manifest: Manifest, path: Path, file_format: str) -> Release:
+        """Read a file, whose columns are the declared ones."""
+        engine.run(read_file(str(path), file_format, manifest.columns))
+        return cls(engine, manifest, manifest.columns, plain_text=file_format == "csv")
+
+    @classmethod
+    def of_table(cls, engine: Engine, manifest: Manifest, table: pa.Table) -> Release:
+        """Read a table in memory, whose columns are the declared ones."""
+        columns = table.column_names
+        engine.put("release_rows", table.rename_columns([f"c{place}" for place in range(1, len(columns) + 1)]))
+        names = wrap(list(name_columns(columns).values()))
+        engine.run(f"CREATE TEMP VIEW release AS FROM release_rows AS t({names})")
+        return cls(engine, manifest, columns, plain_text=False)
+
+
+class Witness:
+    """The numbers of classes or buckets, in memory or in a file that is read as far as it is asked for."""
+
+    def __init__(self, given: IntArray | Path, column: str) -> None:
+        """Take (n_rows,) or (n_columns, n_rows) numbers, or a Parquet file of columns of that name.
+
+        A file that is something else is refused by a ValueError.
+        """
+        self._group: tuple[int, IntArray] = (-1, np.zeros((0, 0), dtype=np.int64))  # the last that was read
+        if not isinstance(given, Path):
+            self._path, self._group = None, (0, np.atleast_2d(given).astype(np.int64, copy=False))
+            self._first: IntArray = np.array([0, self._group[1].shape[1]])
+            self.n_columns = len(self._group[1])
+            return
+        self._path = given
+        with pq.ParquetFile(given) as file:
+            schema, metadata = file.schema_arrow, file.metadata
+            sizes = [metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        names = [column, *(f"{column} {number}" for number in range(2, len(schema.names) + 1))]
+        if schema.names != names or not all(pa.types.is_integer(kind) for kind in schema.types):
+            raise ValueError("the witness is not columns of whole numbers")
+        self._first = np.cumsum([0, *sizes])
+        self.n_columns = len(names)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of source rows that it has numbers for."""
+        return int(self._first[-1])
+
+    def read(self, begin: int, n_rows: int) -> IntArray:
+        """Return (n_columns, n_rows) the numbers of some source rows, or raise a ValueError if there are none."""
+        if begin + n_rows > self.n_rows:
+            raise ValueError("the witness has fewer rows than the source")
+        found, end = [np.zeros((self.n_columns, 0), dtype=np.int64)], begin + n_rows
+        while begin < end:
+            group = int(np.searchsorted(self._first, begin, side="right")) - 1
+            first, after = int(self._first[group]), min(end, int(self._first[group + 1]))
+            found.append(self._read_group(group)[:, begin - first : after - first])
+            begin = after
+        return np.concatenate(found, axis=1)
+
+    def _read_group(self, group: int) -> IntArray:
+        if self._group[0] != group and self._path is not None:
+            with pq.ParquetFile(self._path) as file:
+                table = file.read_row_group(group)
+            if any(column.null_count for column in table.columns):
+                raise ValueError("the witness lacks numbers of some rows")
+            self._group = group, np.stack([column.cast(pa.int64()).to_numpy() for column in table.columns])
+        return self._group[1]
+
+
+class SourceRows:
+    """The source beside the witness: the table ``source``."""
+
+    def __init__(self, engine: Engine, manifest: Manifest, source: Source, witness: Witness | None) -> None:
+        absent = [one.name for one in manifest.attributes if one.name not in source.schema.names]
+        if absent:
+            count = count_noun(len(absent), "column")
+            raise InputError(f"{source.name} lacks {count} of the release: {', '.join(absent)}")
+        self.engine, self.manifest, self.source, self.witness = engine, manifest, source, witness
+        self.places = {one.name: f"t{place}" for place, one in enumerate(manifest.attributes, 1)}
+        self.types: Mapping[str, pa.DataType] = {name: source.schema.field(name).type for name in self.places}
+        self.n_rows = 0  # of the last time that it was read
+
+    @contextmanager
+    def reading(self, attributes: Sequence[str], people: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Let one statement read ``source`` with these attributes, the columns that name people, and the witness."""
+        columns = {self.places[name]: name for name in attributes}
+        columns |= {f"p_{key}": name for key, name in (people or {}).items()}
+        named = list(dict.fromkeys(columns.values())) or self.source.schema.names[:1]
+        text = [name for name in named if pa.types.is_string(self.source.schema.field(name).type)]
+        coded = [name for name in text if name in self.places]
+        kinds = {
+            name: pa.dictionary(pa.int32(), pa.string()) if name in coded else self.source.schema.field(name).type
+            for name in named
+        }
+        n_numbers = 0 if self.witness is None else self.witness.n_columns
+        fields = [(key, kinds[name]) for key, name in columns.items()]
+        fields += [(f"w{place}", pa.int64()) for place in range(1, n_numbers + 1)] + [("row", pa.int64())]
+        schema = pa.schema(fields)
+
+        def pair() -> Iterator[pa.RecordBatch]:
+            begin = 0
+            for batch in self.source.batches(named, dictionary=coded):
+                n = batch.num_rows
+                arrays = [batch.column(name) for name in columns.values()]
+                if self.witness is not None:
+                    arrays += [pa.array(numbers) for numbers in self.witness.read(begin, n)]
+                yield pa.RecordBatch.from_arrays([*arrays, pa.array(np.arange(begin, begin + n))], schema=schema)
+                begin += n
+            self.n_rows = begin
+            if self.witness is not None and self.witness.n_rows > begin:
+                raise ValueError("the witness has more rows than the source")
+
+        with self.engine.stream("source", schema, pair()):
+            yield
