@@ -115,11 +115,12 @@ def _read_answer(output: str) -> dict[str, Any] | None:
 
 
 def list_objections(answer: Mapping[str, Any], verdict: str) -> list[str]:
-    """Return the names of checks and models that failed or, of an incomplete verdict, of required checks not done."""
-    checks = answer["checks"]
+    """Return the names of checks and models that failed or, of an incomplete verdict, that lacked an input."""
+    checks, guarantees = answer["checks"], answer.get("guarantees", ())
     if verdict == "incomplete":
-        return [one["name"] for one in checks if one.get("required") and not one.get("done", True)]
-    models = [one["model"] for one in answer.get("guarantees", ()) if not one["ok"]]
+        undone = [one["name"] for one in checks if one.get("required") and not one.get("done", True)]
+        return [*undone, *(one["model"] for one in guarantees if not one.get("done", True))]
+    models = [one["model"] for one in guarantees if not one["ok"]]
     return [*(one["name"] for one in checks if not one["ok"]), *models]
 
 

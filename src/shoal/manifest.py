@@ -30,7 +30,6 @@ from shoal.core.documents import AmbiguousJsonError, read_json
 from shoal.core.wording import count_noun
 
 FORMAT = 1
-FIGURES = ("um", "ncp", "loss", "attribute-loss")  # of utility, that the verifier recomputes
 PAGES = {"readme": "README.md", "report": "report.html"}  # key -> the file whose digest is stated
 _MAX_DEPTH = 100  # of a taxonomy
 _MOST_LISTED = 1 << 24  # values under all labels of a column, that spans stand for
@@ -41,7 +40,6 @@ Entry = TypeVar("Entry", bound="StrictEntry")
 Listed = Annotated[tuple[T, ...], Strict(False)]  # a list of JSON, or a tuple of a manifest in memory
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Share = Annotated[float, Field(ge=-1e-9, le=1 + 1e-9)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 
@@ -106,13 +104,6 @@ class Reading(StrictEntry):
     trim: bool = False
 
 
-class Domain(StrictEntry):
-    """How much of an attribute's taxonomy each label covers."""
-
-    leaves: Count  # of the whole taxonomy
-    labels: dict[str, Annotated[tuple[Count, float], Strict(False)]]  # leaves under it, and their reach: 0 to 1
-
-
 class Attribute(StrictEntry):
     """One published column."""
 
@@ -120,7 +111,6 @@ class Attribute(StrictEntry):
     role: Literal["quasi", "sensitive", "insensitive"]
     kind: Literal["category", "number", "date", "prefix"]
     labels: dict[str, dict[str, Any]] | None = None  # label -> what it covers
-    domain: Domain | None = None  # of labels from a declared taxonomy
     order: Listed[str] | None = None
     taxonomy: dict[str, Any] | None = None
     length: Count | None = None  # prefixes: integer source values are filled up with zeros to this length
@@ -155,8 +145,6 @@ class Attribute(StrictEntry):
             leaves = _list_leaves(self.taxonomy)
             if len(set(leaves)) != len(leaves):
                 raise ValueError("has a taxonomy with the same leaf twice")
-        if self.domain is not None:
-            _check_domain(self.domain, self.labels or {})
         return self
 
 
@@ -170,18 +158,6 @@ def _list_leaves(nodes: Mapping[str, Any], depth: int = 1) -> list[str]:
             raise ValueError("has a taxonomy with a node that is not an object")
         leaves += _list_leaves(children, depth + 1) if children else [label]
     return leaves
-
-
-def _check_domain(domain: Domain, covers: Mapping[str, Mapping[str, Any]]) -> None:
-    if set(domain.labels) != set(covers):
-        raise ValueError("has a domain whose labels are not the attribute's")
-    for label, (under, width) in domain.labels.items():
-        listed = covers[label].get("values", ())
-        least = max(len(listed) if isinstance(listed, list | tuple) else 1, 1)
-        if not least <= under <= domain.leaves or not 0 <= width <= 1 or (under == 1 and width):
-            raise ValueError("has a domain with a number that cannot be")
-        if "any" in covers[label] and (under, width) != (domain.leaves, float(domain.leaves > 1)):
-            raise ValueError("has a domain that does not count all leaves under a label of all values")
 
 
 class DataFile(StrictEntry):
@@ -225,20 +201,6 @@ class FileDigest(StrictEntry):
     """The digest of a file that is given by nothing else."""
 
     sha256: Digest
-
-
-class Figures(StrictEntry):
-    """What is left of the table: figures for all of it, and one by attributes."""
-
-    um: Share
-    ncp: Share
-    loss: Share
-    losses: dict[str, Share] = Field(alias="attribute-loss")
-
-    @property
-    def of_table(self) -> dict[str, float]:
-        """The figures for the whole table."""
-        return {"um": self.um, "ncp": self.ncp, "loss": self.loss}
 
 
 class Sample(StrictEntry):
@@ -362,7 +324,6 @@ class Manifest(StrictEntry):
     missing: Missing
     attributes: dict[str, Attribute]
     data: DataFile | None = None
-    utility: Figures | None = None
     populations: dict[str, FileDigest] = {}  # name in the parameters -> the table's digest
     levels: dict[str, Count] | None = None  # of a full-domain release
     readme: FileDigest | None = None
@@ -388,11 +349,6 @@ class Manifest(StrictEntry):
             raise ValueError("has 1 unexpected key")
         return {name: {**entry, "name": name} for name, entry in raw.items()}
 
-    @field_validator("utility", mode="before")
-    @classmethod
-    def _no_figures(cls, raw: Any) -> Any:
-        return None if raw == {} else raw
-
     @model_validator(mode="after")
     def _fits(self) -> Manifest:
         if {name for part in self.parts for name in part} != set(self.attributes):
@@ -408,11 +364,6 @@ class Manifest(StrictEntry):
     def sha256(self) -> str | None:
         """The SHA-256 of the published file, if there is one."""
         return None if self.data is None else self.data.sha256
-
-    @property
-    def losses(self) -> Mapping[str, float]:
-        """What each attribute lost, as far as that is stated."""
-        return {} if self.utility is None else self.utility.losses
 
     @property
     def document(self) -> dict[str, Any]:
@@ -453,7 +404,7 @@ def pack_labels(manifest: Mapping[str, Any]) -> dict[str, object]:
     """Return the manifest as it is written: values that many labels of a column list are listed once, in ``values``.
 
     A label then has the places there of its first value and of the one after its last, and so on for every run of
-    values. The domain has what it says of labels in their order, the leaves alone where their reach follows from them.
+    values.
 
     >>> listed = {name: {"values": list(name)} for name in ("abcd", "bcd", "bc", "ab")}
     >>> packed = pack_labels({"attributes": {"town": {"labels": listed}}})
@@ -478,12 +429,7 @@ def _pack(entry: Mapping[str, Any]) -> Mapping[str, Any]:
             values[value] = len(values)
             value = following.get(value)
     packed = {label: _find_runs(listed, values) for label, listed in lists.items()}
-    own = {}
-    if (domain := entry.get("domain")) is not None:
-        pairs = (domain["labels"][label] for label in covers)
-        short = [pair[0] if pair[1] == _reach(pair[0], domain["leaves"]) else pair for pair in pairs]
-        own = {"domain": {**domain, "labels": short}}
-    return {**entry, "labels": {**covers, **packed}, **own, "values": list(values)}
+    return {**entry, "labels": {**covers, **packed}, "values": list(values)}
 
 
 def _find_runs(listed: Sequence[str], places: Mapping[str, int]) -> list[int]:
@@ -497,10 +443,6 @@ def _find_runs(listed: Sequence[str], places: Mapping[str, int]) -> list[int]:
     return runs
 
 
-def _reach(leaves: int, all_leaves: int) -> float:
-    return (leaves - 1) / (all_leaves - 1) if all_leaves > 1 else 0.0
-
-
 def unpack_labels(document: Any) -> Any:
     """Return a written manifest with the values of all labels listed; what cannot be understood is left as it is."""
     if not isinstance(document, dict) or not isinstance(document.get("attributes"), dict):
@@ -511,7 +453,7 @@ def unpack_labels(document: Any) -> Any:
 def _unpack(entry: Any) -> Any:
     if not isinstance(entry, dict) or not isinstance(entry.get("labels"), dict):
         return entry
-    values, covers, domain = entry.get("values"), entry["labels"], entry.get("domain")
+    values, covers = entry.get("values"), entry["labels"]
     runs = {label: cover for label, cover in covers.items() if isinstance(cover, list)}
     if not isinstance(values, list) or not all(_are_runs(ends, len(values)) for ends in runs.values()):
         return entry
@@ -524,10 +466,6 @@ def _unpack(entry: Any) -> Any:
         }
         for label, ends in runs.items()
     }
-    if isinstance(domain, dict) and isinstance(domain.get("labels"), list) and len(domain["labels"]) == len(covers):
-        n_leaves = domain["leaves"] if type(domain.get("leaves")) is int else 1
-        pairs = ([own, _reach(own, n_leaves)] if type(own) is int else own for own in domain["labels"])
-        rest["domain"] = {**domain, "labels": dict(zip(covers, pairs, strict=True))}
     return rest
 
 

@@ -54,14 +54,15 @@ def test_both_readings_agree(documents, tmp_path):
         content = json.dumps(document, indent=1).encode()
         found = read_plan(tmp_path / "plan.json", written(tmp_path, content, document))
         agreed = parse_plan(content, "plan.json")
-        assert found.quasi == agreed.quasi == ("age", "sex")
-        assert [values.to_pylist() for values in found.quasi_values] == [list(each) for each in agreed.quasi_values]
-        assert found.class_of.tolist() == agreed.number.tolist()
-        assert [column.tolist() for column in found.points] == [column.tolist() for column in agreed.points]
+        assert tuple(found.columns) == (*agreed.quasi, found.sensitive) == ("age", "sex", "illness")
+        assert [found.columns[name] for name in agreed.quasi] == [tuple(values) for values in agreed.quasi_values]
+        assert found.class_of.tolist() == [number + 1 for number in agreed.number.tolist()]
+        assert found.points.tolist() == [column.tolist() for column in agreed.points]
         assert found.shown.tolist() == agreed.values.tolist()
-        assert (found.model, found.least, found.records) == (agreed.promise.model, agreed.promise.least, agreed.records)
-        assert float(found.delta) == agreed.delta
-        assert found.n_classes == agreed.classes > 1
+        written_plan, promise = found.written, agreed.promise
+        assert (found.model, found.least, written_plan.records) == (promise.model, promise.least, agreed.records)
+        assert written_plan.delta == agreed.delta
+        assert written_plan.classes == agreed.classes > 1
 
 
 def put(*path: Any) -> Callable[[Document], None]:

@@ -11,18 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.columns.baskets import UnfoldedSource
+from shoal.manifest import Attribute
 from shoal.models.base import ClassHistograms, Whole
 from shoal.models.confidence_bounding import ConfidenceBounding
 from shoal.policy.policy import Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
-from shoal.verify.exact import Histograms
-from shoal.verify.items import Folded, UnfoldedRows
-from shoal.verify.promises import evaluate, read_promise
+from shoal.verify.engine import Engine
+from shoal.verify.guarantees import judge
+from shoal.verify.items import Folded, unfold
+from shoal.verify.models import read_promise
+from shoal.verify.promises import Counts
 
 ITEMS = ["ale", "Bread", "milk 1", "oß", "tea", "日本"]
 SETS = st.lists(st.sampled_from(ITEMS), max_size=5)
+ATTRIBUTE = Attribute(name="s", role="sensitive", kind="category")
+MACRO = "CREATE TEMP MACRO folded(t) AS trim(t)"
 BLANKS = st.sampled_from(["", " ", "  "])
 
 
@@ -50,7 +55,7 @@ def test_sets_are_kept_and_the_verifier_unfolds_alike(rows: list[tuple[set[str],
     (how,) = source.unfoldings
     assert Counter(item for group in how.groups for item in group) == Counter(dict.fromkeys(everything, 1))
     table = pa.Table.from_batches(list(source.batches()))
-    again = UnfoldedRows(given_rows, (Folded(how.column, how.separator, how.names, how.groups),))
+    again = unfold(given_rows, (Folded(how.column, how.separator, how.names, how.groups),))
     assert table.equals(pa.Table.from_batches(list(again.batches(table.column_names))))
     for record, (items, text) in zip(table.to_pylist(), rows, strict=True):
         if text is None:
@@ -90,15 +95,13 @@ def test_bounds_on_items_are_what_counting_says(classes: list[list[frozenset[str
     sure = model.holds_surely(counts / counts.sum(axis=1, keepdims=True), whole)
     assert sure.tolist() == [share < Fraction(str(most)) for share in shares]
     owner, value = np.nonzero(counts)
-    seen = Histograms(
-        sizes=counts.sum(axis=1),
-        start=np.searchsorted(owner, np.arange(len(classes) + 1)),
-        value=value,
-        count=counts[owner, value],
-        values=tree.leaf_labels,
-        n_values=tree.n_leaves,
-    )
+    labels = [tree.leaf_labels[place] for place in value]
+    cells = {"class": owner, "n": counts.sum(axis=1)[owner], "value": labels, "c": counts[owner, value]}
     promise = read_promise(model.name, model.model_dump(mode="json", exclude_none=True), None, ["s"])
-    assert promise.obstacle is None
-    holds, reached = evaluate(promise, seen, None)
-    assert (holds.tolist(), reached.tolist()) == (expected, [float(share) for share in shares])
+    with Engine() as engine:
+        engine.run(MACRO)
+        engine.put("seen", cells)
+        found = judge(engine, promise, [Counts("seen", attribute=ATTRIBUTE)])
+    assert found.obstacle is None
+    assert (found.classes, found.failing) == (len(classes), expected.count(False))
+    assert found.achieved == float(max(shares))

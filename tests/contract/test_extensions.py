@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 TOY = '''
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
@@ -23,7 +22,7 @@ from pydantic import Field
 from shoal.attacks.base import Attack, Tally, Trials
 from shoal.columns.base import Technique, Treatment
 from shoal.models.base import PrivacyModel
-from shoal.verify.promises import Model
+from shoal.verify.promises import Answer, Model
 from shoal.verify.techniques.base import Declared
 
 
@@ -45,9 +44,8 @@ class Pairs(PrivacyModel):
         return (classes.sizes // 2).astype(float)
 
 
-def _count_pairs(promise, classes, attribute):
-    pairs = np.asarray(classes.sizes) // 2
-    return pairs >= promise.whole("n"), pairs.astype(np.float64)
+def _count_pairs(promise, counts):
+    return Answer("min(n // 2)", f"n // 2 >= {promise.whole('n')}", counts.table)
 
 
 PAIRS = Model({"n": (int, ...)}, _count_pairs, about="sizes", worst=min)
@@ -74,10 +72,6 @@ class Shouted(Declared):
     @property
     def determined(self):
         return True
-
-    @property
-    def kind(self):
-        return pa.string()
 
     def recompute(self, values):
         return pc.utf8_upper(values.cast(pa.string()))

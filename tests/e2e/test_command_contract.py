@@ -110,7 +110,6 @@ def test_manifest_says_what_is_promised(published, patients):
     assert (manifest["rows"], manifest["withheld"]) == (len(patients), 0)
     assert manifest["parts"] == [list(COLUMNS[1:])]
     assert list(manifest["attributes"]) == list(COLUMNS[1:])
-    assert 0 <= manifest["utility"]["um"] <= 1
     k, distinct = manifest["guarantees"]
     assert (k["model"], k["parameters"]) == ("k-anonymity", {"k": 4})
     assert k["achieved"] >= 4
@@ -146,9 +145,8 @@ def test_anonymize_answers_with_one_object(shoal, source, policy, tmp_path):
     manifest = json.loads((tmp_path / "out" / "public" / "manifest.json").read_text(encoding="utf-8"))
     assert answer["verified"] is True
     assert answer["out"] == str(tmp_path / "out")
-    stated = manifest.pop("utility")
     assert {key: answer[key] for key in manifest} == manifest
-    assert {name: answer["utility"][name] for name in stated} == stated  # and more, for the data holder
+    assert 0 <= answer["utility"]["um"] <= 1
 
 
 def test_verify_accepts_what_was_published(shoal, published, source):

@@ -174,16 +174,11 @@ def test_public_pages_do_not_depend_on_figures_of_risk(folder: Path, releases: d
     assert public_report(manifest) == stated == releases[name].report("public")
     for promise in manifest["guarantees"]:
         promise["achieved"] = 987_654.25
-    for measure, value in manifest["utility"].items():
-        if measure != "attribute-loss":
-            manifest["utility"][measure] = dict.fromkeys(value, 0.5) if isinstance(value, dict) else 0.98765425
     assert public_report(manifest) == stated
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_public_pages_have_the_dictionary_the_labels_and_the_losses(
-    folder: Path, releases: dict[str, Any], name: str
-) -> None:
+def test_public_pages_have_the_dictionary_and_the_labels(folder: Path, releases: dict[str, Any], name: str) -> None:
     manifest = releases[name].manifest
     page = (folder / name / "public" / "report.html").read_text()
     for column, entry in manifest["attributes"].items():
@@ -191,8 +186,6 @@ def test_public_pages_have_the_dictionary_the_labels_and_the_losses(
         for label, cover in list(entry.get("labels", {}).items())[:200]:
             itself = cover_text(cover) == label  # what stands for itself needs no explanation
             assert (f'<th scope="row">{html.escape(label)}</th><td>' in page) != itself, label
-    losses = manifest["utility"].get("attribute-loss", {})
-    assert ("Precision of each column" in page) == bool(losses)
     if name not in ("agreed", "synthetic"):
         assert "as &lt;registered&gt;" in page
     assert ("no row is a person" in page.lower()) == (name == "synthetic")

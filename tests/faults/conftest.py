@@ -119,7 +119,26 @@ class Release:
         if not self.sign:
             self.after(public)
         (public / "manifest.json").write_text(json.dumps(manifest))
+        self._write_witness(folder / "internal", manifest)
         return folder
+
+    def _write_witness(self, folder: Path, manifest: dict[str, Any]) -> None:
+        """Write the class of every source row, which is that of the published row with its cost; 0 without one."""
+        attributes = manifest.get("attributes")
+        entries = attributes.items() if isinstance(attributes, dict) else ()
+        labelled = {name: list(one["labels"]) for name, one in entries if isinstance(one, dict) and "labels" in one}
+        class_of: dict[Any, list[int]] = {}
+        for row in self.table.to_pylist():
+            number = 0
+            for name, labels in labelled.items():
+                text = row.get(name)
+                digit = labels.index(text) if text in labels else len(labels) + (text is not None)
+                number = number * (len(labels) + 2) + digit
+            class_of.setdefault(row.get("cost"), []).append(number + 1)
+        left = [class_of.get(cost, []) for cost in self.source["cost"].to_pylist()]
+        numbers = [own.pop(0) if own else 0 for own in left]
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"class": pa.array(numbers, pa.int64())}), folder / "witness.parquet")
 
     def judge(self, folder: Path, *, with_source: bool = True) -> set[str]:
         """Write it and return the names of what failed; the verdict must agree."""
@@ -127,7 +146,7 @@ class Release:
         verification = verify(self.write(folder), source=source)
         names = self.failed(verification)
         assert (verification.verdict == "failed") == (bool(names) or not verification.guarantees)
-        assert verification.verified == (verification.verdict != "failed" and not with_source)  # there is no witness
+        assert verification.verified == (verification.verdict != "failed" and not with_source)  # nothing is recorded
         assert verification.as_dict()["verified"] is verification.verified
         stated = json.dumps(verification.as_dict())
         assert "7.125" not in stated

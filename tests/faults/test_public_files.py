@@ -117,7 +117,9 @@ MARKS: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("mark", MARKS)
-def test_marks_in_the_data_are_refused(public: Path, mark: str) -> None:
+def test_marks_in_the_data_are_refused(public: Path, published: Path, mark: str) -> None:
+    (public.parent / "internal").mkdir()
+    shutil.copy(published / "internal" / "witness.parquet", public.parent / "internal")
     data = (public / "data.csv").read_bytes()
     (public / "data.csv").write_bytes(MARKS[mark](data))
     assert (public / "data.csv").read_bytes() != data
@@ -189,7 +191,7 @@ def test_unchanged_files_without_the_internal_folder_are_incomplete(public: Path
     forge(public, pages=True)
     answer = shoal.verify(public, source=people())
     assert answer.verdict == "incomplete"
-    assert {text.split(":")[0] for text in answer.unchecked} == {"recorded", "assignment"}
+    assert {text.split(":")[0] for text in answer.unchecked} == {"recorded", "truth"}
     assert shoal.verify(public).verdict == "verified"  # nobody asked whether the rows are true
     assert shoal.verify(published, source=people()).verdict == "verified"
 
@@ -206,5 +208,5 @@ def test_the_command_says_what_was_not_checked(public: Path, tmp_path: Path) -> 
     answer = json.loads(CliRunner().invoke(app, ["verify", str(public), "--source", str(source), "--json"]).stdout)
     assert (answer["verified"], answer["verdict"]) == (False, "incomplete")
     undone = [check["name"] for check in answer["checks"] if check.get("required")]
-    assert set(undone) == {"recorded", "assignment"}
+    assert set(undone) == {"recorded", "truth"}
     assert CliRunner().invoke(app, ["verify", str(public)]).exit_code == 0

@@ -264,11 +264,11 @@ def _spoil_csv(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         (lambda raw: b"\xef\xbb\xbf" + raw, "hygiene"),
         (lambda raw: raw.replace(b"ulcer", b"ul\0er", 1), "hygiene"),
         (lambda raw: raw + b"a,b\n", "file"),
-        (lambda raw: raw + b"\n", "rows"),
+        (lambda raw: raw + b"\n", "hygiene"),
         (lambda raw: raw + b"# P1 P2\n", "file"),
-        (lambda raw: b"# P1 P2\n" + raw, "file"),
+        (lambda raw: b"# P1 P2\n" + raw, "columns"),
         (lambda raw: raw.replace(b"ulcer", b"ul\xffer", 1), "file"),
-        (lambda _: b"", "file"),
+        (lambda _: b"", "columns"),
     ],
 )
 def test_spoiled_csv(delimited, tmp_path, change, check):

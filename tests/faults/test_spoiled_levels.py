@@ -69,10 +69,3 @@ def test_levels_of_a_release_whose_labels_overlap_are_refused() -> None:
     verified, failures = verdict(swept, levels={"age": 1, "town": 1}, method="incognito")
     assert not verified
     assert "overlap" in failures
-
-
-@pytest.mark.parametrize("figures", [{"um": 7.0}, {"ncp": -3.0}, {"loss": 1.5}, {"um": {"age": 0.5}}], ids=str)
-def test_shares_outside_0_to_1_are_refused(release: Any, figures: dict[str, Any]) -> None:
-    verified, failures = verdict(release, utility=dict(release.manifest["utility"]) | figures)
-    assert not verified
-    assert "utility" in failures

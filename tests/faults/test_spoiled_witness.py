@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ import shoal
 from shoal.release.witness import ROW
 from shoal.release.witness import Witness as WrittenWitness
 from shoal.sources.opening import open_source
-from shoal.verify import boxes
+from shoal.verify.counting import ClassNumbers
+from shoal.verify.engine import Engine
 from shoal.verify.result import Verification
-from shoal.verify.truth import ClassNumbers, Witness
+from shoal.verify.rows import Witness
 from shoal.verify.verifier import verify
 
 N = 400
@@ -232,22 +232,13 @@ def test_a_source_that_differs_is_refused(release: Path) -> None:
     assert failed(judge(release, table.slice(1))) >= {"truth"}
 
 
-def test_without_a_witness_rows_are_matched_or_the_check_is_not_done(
-    release: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_witness_truth_is_not_checked(release: Path) -> None:
     (release / "internal" / "witness.parquet").unlink()
-    (truth,) = [check for check in judge(release).checks if check.name == "truth"]
-    assert (truth.ok, truth.done) == (True, True)
-    monkeypatch.setattr(import_module("shoal.verify.classes"), "MOST_ROWS", 100)
     found = judge(release)
     (truth,) = [check for check in found.checks if check.name == "truth"]
     assert (truth.ok, truth.done) == (True, False)
-    assert "not checked" in truth.detail
     assert {**truth.as_dict(), "done": False, "required": True} in found.as_dict()["checks"]
     assert not found.verified
-    monkeypatch.undo()
-    monkeypatch.setattr(boxes, "_MOST_TRIES", 10)
-    assert not next(check for check in judge(release).checks if check.name == "truth").done
 
 
 def test_what_apply_notes_is_what_the_verifier_reads() -> None:
@@ -263,13 +254,19 @@ def test_what_apply_notes_is_what_the_verifier_reads() -> None:
     }
     list(witness.watch(iter([pa.record_batch({**texts, ROW: rows})])))
     numbers = ClassNumbers([2**16] * len(labels))
-    assert numbers.n_columns == len(witness.numbers) == 3
-    assert numbers.hold(witness.numbers)
+    assert len(numbers.bounds) == len(witness.numbers) == 3
+    assert (witness.numbers.max(axis=1) <= numbers.bounds).all()
     assert np.array_equal(np.sort(np.flatnonzero(witness.numbers[0])), np.sort(rows))
-    expected = np.where(codes < 0, 2**16, codes).astype(np.int32)
-    found = np.array([numbers.labels(witness.numbers[:, rows], place) for place in range(len(labels))])
-    assert np.array_equal(found, expected)
-    assert np.array_equal(numbers.pack(expected), witness.numbers[:, rows])
+    with Engine() as engine:
+        engine.put("own", {f"w{place}": own[rows] for place, own in enumerate(witness.numbers, 1)})
+        digits = [f"{numbers.unpack(place, ['w1', 'w2', 'w3'])} AS d{place}" for place in range(len(labels))]
+        engine.make("digits", f"SELECT *, {', '.join(digits)} FROM own")
+        found = engine.read("FROM digits")
+        assert [found[f"d{place}"].to_pylist() for place in range(len(labels))] == np.where(
+            codes < 0, 2**16, codes
+        ).tolist()
+        packed = numbers.pack([f"d{place}" for place in range(len(labels))])
+        assert engine.value(f"SELECT bool_and(({', '.join(packed)}) = (w1, w2, w3)) FROM digits")
 
 
 def test_parts_of_a_witness_are_read_in_any_order(tmp_path: Path) -> None:
@@ -278,7 +275,6 @@ def test_parts_of_a_witness_are_read_in_any_order(tmp_path: Path) -> None:
     witness = Witness(tmp_path / "witness.parquet", "class")
     assert witness.n_rows == 1000
     for begin, n in ((0, 1000), (63, 2), (500, 0), (999, 1), (3, 700)):
-        found = witness.read(begin, n)
-        assert not isinstance(found, str)
-        assert found[0].tolist() == numbers[begin : begin + n].tolist()
-    assert isinstance(witness.read(999, 2), str)
+        assert witness.read(begin, n)[0].tolist() == numbers[begin : begin + n].tolist()
+    with pytest.raises(ValueError, match="fewer rows"):
+        witness.read(999, 2)

@@ -35,7 +35,7 @@ def fifteen(shared_data: Path) -> Problem:
 
 
 def with_occupation(problem: Problem) -> dict[str, float]:
-    found = correlations(problem, "phi2")[-1, :-1]
+    found = correlations(problem)[-1, :-1]
     return {attribute.name: round(float(value), 3) for attribute, value in zip(problem.quasi, found, strict=True)}
 
 
@@ -60,22 +60,22 @@ def test_correlations_of_all_attributes_with_occupation(fifteen: Problem) -> Non
 
 
 def test_five_columns_of_seven_attributes(seven: Problem) -> None:
-    columns = partition_attributes(seven, 5, None, "phi2")
+    columns = partition_attributes(seven, 5, None)
     singles = [{"age"}, {"workclass"}, {"education"}, {"race"}]
     assert named(seven, columns.places) == [*singles, {"marital-status", "sex", "occupation"}]
 
 
 def test_two_attributes_in_the_sensitive_column(seven: Problem) -> None:
     """The setting of the paper's experiments: c = 2, alpha = 2."""
-    columns = partition_attributes(seven, 2, 2, "phi2")
+    columns = partition_attributes(seven, 2, 2)
     assert named(seven, columns.places) == [set(ADULT_QUASI) - {"sex"}, {"sex", "occupation"}]
 
 
 def test_names_of_one_thing_share_a_column(fifteen: Problem) -> None:
     """education-num numbers education, and with sixteen intervals or more nothing of that is lost."""
     names = [attribute.name for attribute in fifteen.quasi]
-    columns = partition_attributes(fifteen, 5, 3, "phi2")
+    columns = partition_attributes(fifteen, 5, 3)
     pair = names.index("education"), names.index("education-num")
-    assert correlations(fifteen, "phi2", 20)[pair] == 1.0
+    assert correlations(fifteen, 20)[pair] == 1.0
     assert named(fifteen, columns.places)[-1] == {"sex", "salary-class", "occupation"}
     assert any({"education", "education-num"} <= group for group in named(fifteen, columns.places))

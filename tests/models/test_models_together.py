@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import tables
+from tests.judging import ENGINE
 
 import shoal
 from shoal.core.errors import PolicyError, UnreachableError
@@ -17,8 +18,9 @@ from shoal.core.registry import discover
 from shoal.models.average_risk import AverageRisk
 from shoal.models.base import PrivacyModel, TableModel
 from shoal.models.sample_uniqueness import SampleUniqueness
-from shoal.verify import promises
-from shoal.verify.guarantees import judge_together
+from shoal.verify.guarantees import judge
+from shoal.verify.models import MODELS, read_promise
+from shoal.verify.promises import Counts
 
 COLUMNS = "age sex zip illness"
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=40).map(np.array)
@@ -58,11 +60,9 @@ def test_the_verifier_counts_the_same(sizes: Any, limit: str) -> None:
     for name, parameter in (("average-risk", "risk"), ("sample-uniqueness", "fraction")):
         model = discover("shoal.models", PrivacyModel)[name](**{parameter: float(limit)})
         assert isinstance(model, TableModel)
-        promise = promises.read_promise(name, {parameter: float(limit)}, None, ())
-        half = len(sizes) // 2
-        found = judge_together(promise, sizes[half:])
-        if half:
-            found = judge_together(promise, sizes[:half]).join(found, promise)
+        promise = read_promise(name, {parameter: float(limit)}, None, ())
+        ENGINE.put("class_sizes", {"class": np.arange(len(sizes)), "n": sizes})
+        found = judge(ENGINE, promise, [Counts("class_sizes")])
         assert (found.failing == 0) == model.holds_together(sizes) == (share[name] <= Fraction(limit))
         assert found.achieved == pytest.approx(model.reach_together(sizes))
 
@@ -85,10 +85,10 @@ def test_incognito_finds_the_best_levels_for_a_share_of_unique_records() -> None
     none = release("incognito", {"sample-uniqueness": {"fraction": 0}})
     assert 0 < some.manifest["guarantees"][0]["achieved"] <= 0.05
     assert none.manifest["guarantees"][0]["achieved"] == 0
-    assert some.manifest["utility"]["ncp"] < none.manifest["utility"]["ncp"]
+    assert some.utility["ncp"] < none.utility["ncp"]
     suppressing = release("incognito", {"sample-uniqueness": {"fraction": 0}}, max_withheld=0.05)
     assert 0 < suppressing.manifest["withheld"] <= 15
-    assert suppressing.manifest["utility"]["ncp"] <= none.manifest["utility"]["ncp"]
+    assert suppressing.utility["ncp"] <= none.utility["ncp"]
 
 
 def test_what_has_no_meaning_is_refused() -> None:
@@ -128,5 +128,5 @@ def test_the_audit_judges_all_classes_together() -> None:
 
 def test_every_model_of_all_classes_is_one_for_the_verifier() -> None:
     together = {name for name, kind in discover("shoal.models", PrivacyModel).items() if issubclass(kind, TableModel)}
-    assert together == {name for name, model in promises.MODELS.items() if model.about == "table"}
+    assert together == {name for name, model in MODELS.items() if model.about == "table"}
     assert len(together) >= 2

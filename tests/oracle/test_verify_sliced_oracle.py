@@ -257,14 +257,14 @@ def limit_beside(model: str, worst: float, *, met: bool) -> float:
     if model == "distinct-l-diversity":
         return int(worst) if met else int(worst) + 1
     if model in AT_LEAST:
-        return max(1.0, worst * (0.999 if met else 1.001))
-    return worst * (1.001 if met else 0.999) + (1e-6 if met else 0.0)
+        return max(1.0, float(f"{worst * (0.999 if met else 1.001):.6g}"))
+    return float(f"{worst * (1.001 if met else 0.999) + (1e-5 if met else 0.0):.6g}")
 
 
 @pytest.mark.parametrize(("model", "parameters", "limited"), MODELS)
-@settings(max_examples=30)
-@given(sliced=sliced_tables(), met=st.booleans(), with_witness=st.booleans())
-def test_every_model_on_beliefs(model, parameters, limited, sliced, met, with_witness):
+@settings(max_examples=20)
+@given(sliced=sliced_tables(), met=st.booleans())
+def test_every_model_on_beliefs(model, parameters, limited, sliced, met):
     whole = sliced.whole(["s"])
     figures = [reached(model, parameters, sliced.belief(t, ["s"]), whole) for t in sliced.source]
     worst = min(figures) if model in AT_LEAST else max(figures)
@@ -278,13 +278,14 @@ def test_every_model_on_beliefs(model, parameters, limited, sliced, met, with_wi
         sliced.table(),
         sliced.manifest([promise]),
         source=open_source(pa.Table.from_pylist(sliced.source)),
-        witness=np.array(sliced.bucket) if with_witness else None,
+        witness=np.array(sliced.bucket),
     )
     assert [check for check in found.checks if not check.ok] == []
     assert found.guarantees[0].achieved == pytest.approx(worst, rel=1e-9, abs=1e-9)
     assert (found.verdict != "failed") is met, found.guarantees[0].detail
 
 
+@settings(max_examples=40)
 @given(sliced=sliced_tables())
 def test_several_sensitive_attributes_and_joint_values(sliced):
     if "u" not in sliced.source[0]:
@@ -297,7 +298,7 @@ def test_several_sensitive_attributes_and_joint_values(sliced):
         joint = min(1 / max(sliced.belief(t, ["s", "u"]).values()) for t in sliced.source)
         promises[1]["achieved"] = float(joint)
     source = open_source(pa.Table.from_pylist(sliced.source))
-    found = verify_table(sliced.table(), sliced.manifest(promises), source=source)
+    found = verify_table(sliced.table(), sliced.manifest(promises), source=source, witness=np.array(sliced.bucket))
     assert found.guarantees[0].ok
     assert found.guarantees[1].ok is together
 
@@ -315,6 +316,7 @@ def combinations_of(sliced: Sliced) -> list[dict[str, Any]]:
     return list(formed.values())
 
 
+@settings(max_examples=40)
 @given(sliced=sliced_tables(), l=st.sampled_from([1.5, 2, 3]))
 def test_without_a_source_all_tuples_that_could_be_formed_are_judged(sliced, l):
     figures = [1 / max(sliced.belief(t, ["s"]).values()) for t in combinations_of(sliced)]
@@ -328,9 +330,10 @@ def test_without_a_source_all_tuples_that_could_be_formed_are_judged(sliced, l):
         assert found.ok is (worst >= l)
     if worst < l and not near:
         failing = sum(figure < l for figure in figures)
-        assert found.detail.startswith(f"{failing} of {len(figures)} tuples that the buckets could form")
+        assert found.detail.startswith(f"{failing} of {len(figures)} different tuples that the buckets could form fail")
 
 
+@settings(max_examples=40)
 @given(sliced=sliced_tables())
 def test_k_anonymity_counts_buckets_and_values_within_parts(sliced):
     counts: list[Counter[Any]] = [Counter(sliced.bucket)]

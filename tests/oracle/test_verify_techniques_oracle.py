@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -16,18 +16,25 @@ from shoal.columns.coding import Coding as CodingTechnique
 from shoal.columns.rounding import Rounding as RoundingTechnique
 from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
+from shoal.verify.account import epsilon_bound
+from shoal.verify.engine import Engine
 from shoal.verify.form import is_likely_sample
-from shoal.verify.manifest import epsilon_bound
-from shoal.verify.techniques.base import ColumnValues
+from shoal.verify.techniques.base import Column
 from shoal.verify.techniques.declared import Tokens
-from shoal.verify.techniques.numbers import Coding, Rounding, extreme_sums
+from shoal.verify.techniques.numbers import Coding, Rounding
 
 FALSE_ALARM = 1e-12
 
 
-def values_of(items: list[object]) -> ColumnValues:
-    counted = Counter(items)
-    return ColumnValues(pa.array(list(counted)), np.array(list(counted.values()), dtype=np.int64), 0)
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine() as made:
+        yield made
+
+
+def count(engine: Engine, name: str, items: Sequence[object]) -> Column:
+    engine.put(f"{name}_rows", {"v": pa.array(list(items))})
+    return Column.count(engine, name, f"{name}_rows")
 
 
 def nearest(text: str, base: Fraction, low: Fraction | None, high: Fraction | None) -> Fraction:
@@ -58,7 +65,7 @@ def test_rounding_is_recomputed_exactly(base: float, low: float | None, high: fl
     assert found.cast(pa.float64()).to_pylist() == exact
 
 
-def test_coding_by_shares_is_found_again() -> None:
+def test_coding_by_shares_is_found_again(engine: Engine) -> None:
     rng = np.random.default_rng(2)
     for share in (0.01, 0.2, 0.5):
         numbers = rng.integers(0, 50, 300).tolist()
@@ -66,19 +73,21 @@ def test_coding_by_shares_is_found_again() -> None:
             {"x": CodingTechnique(shares={"top": share})}, open_source(pa.table({"x": numbers})), Chance.of(1)
         )
         declared = Coding(column="x", **source.describe()["x"])
-        assert declared.compare(values_of(numbers), values_of(numbers)) is None
+        mine, theirs = count(engine, "mine", numbers), count(engine, "theirs", numbers)
+        assert declared.compare(mine, theirs) is None
         # The largest number that at least the share of all records reaches.
         least = math.ceil(Fraction(str(share)) * 300)
         assert declared.top == max(n for n in set(numbers) if sum(m >= n for m in numbers) >= least)
         for other in (declared.top - 1, declared.top + 1):
             moved = declared.model_copy(update={"top": other})
-            assert moved.compare(values_of(numbers), values_of(numbers)) is not None
+            assert moved.compare(mine, theirs) is not None
 
 
-def test_random_rounding_refuses_just_what_no_arrangement_permits() -> None:
+def test_random_rounding_refuses_just_what_no_arrangement_permits(engine: Engine) -> None:
     """Published multiples, up to three, beside all ways to get them."""
     declared = Rounding(column="x", technique="rounding", base=10, random=True)
     for numbers in ([3, 12], [10, 10], [1, 19, 20], [5, 25, 31]):
+        theirs = count(engine, "theirs", numbers)
         for size in range(1, len(numbers) + 1):
             possible = {
                 tuple(sorted(picked))
@@ -86,7 +95,7 @@ def test_random_rounding_refuses_just_what_no_arrangement_permits() -> None:
                 for picked in itertools.product(*({n // 10 * 10, -(-n // 10) * 10} for n in some))
             }
             for guess in itertools.combinations_with_replacement(range(-10, 50, 10), size):
-                fault = declared.compare(values_of(list(guess)), values_of(numbers))
+                fault = declared.compare(count(engine, "mine", guess), theirs)
                 if guess in possible:
                     assert fault is None
                 elif size == len(numbers):
@@ -104,33 +113,32 @@ def test_samples_are_told_by_the_exact_binomial_tail() -> None:
                 assert not is_likely_sample(drawn, rows, float(share))
 
 
-def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out() -> None:
+def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out(engine: Engine) -> None:
     """Compared with every way to let each token stand for a value of its own."""
 
     class Bare(Tokens):
         """Tokens of no form."""
 
     declared = Bare(column="x", technique="bare")
-    for own in itertools.product(range(1, 4), repeat=3):
-        for other in itertools.product(range(1, 4), repeat=3):
-            for m in (1, 2, 3):
-                mine = ColumnValues(pa.array([f"t{i}" for i in range(m)]), np.array(own[:m]), 0)
-                theirs = ColumnValues(pa.array(["a", "b", "c"]), np.array(other), 0)
+    for other in itertools.combinations_with_replacement(range(1, 4), 3):
+        theirs = count(engine, "theirs", np.repeat(["a", "b", "c"], other).tolist())
+        for m in (1, 2, 3):
+            for own in itertools.combinations_with_replacement(range(1, 4), m):
+                mine = count(engine, "mine", np.repeat(["t0", "t1", "t2"][:m], own).tolist())
                 possible = any(
-                    all(count <= other[place] for count, place in zip(own[:m], places, strict=True))
+                    all(times <= other[place] for times, place in zip(own, places, strict=True))
                     for places in itertools.permutations(range(3), m)
                 )
                 assert (declared.compare(mine, theirs) is None) == possible
 
 
-def test_extreme_sums_are_those_of_sorted_numbers() -> None:
+def test_extreme_sums_are_those_of_sorted_numbers(engine: Engine) -> None:
     rng = np.random.default_rng(4)
-    for _ in range(50):
-        steps = np.unique(rng.integers(-50, 50, 6)).astype(np.float64)
-        counts = rng.integers(1, 4, len(steps))
-        rows = sorted(np.repeat(steps, counts).tolist())
-        n = int(rng.integers(0, len(rows) + 1))
-        assert extreme_sums(steps, counts, n) == (sum(rows[:n]), sum(rows[len(rows) - n :]))
+    for _ in range(10):
+        rows = sorted(rng.integers(-5, 5, 12).tolist())
+        column = count(engine, "mine", rows)
+        for n in range(len(rows) + 1):
+            assert column.sum_extremes("x::HUGEINT", n) == (sum(rows[:n]), sum(rows[len(rows) - n :]))
 
 
 def test_epsilon_of_concentrated_losses_is_that_of_opendp() -> None:

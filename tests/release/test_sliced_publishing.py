@@ -237,7 +237,7 @@ def test_only_labels_that_occur_are_listed() -> None:
 def test_a_part_that_is_published_as_it_is_has_no_labels() -> None:
     publication = prepared(people(), PARTS)
     assert not publication.entries
-    entry = build_manifest(publication, publication.utility(), {})["attributes"]["age"]
+    entry = build_manifest(publication, {})["attributes"]["age"]
     assert entry == {"role": "quasi", "kind": "number"}
 
 
@@ -302,7 +302,7 @@ def test_a_source_that_changes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
     publication = prepared(people(), PARTS)
-    manifest = build_manifest(publication, publication.utility(), {})
+    manifest = build_manifest(publication, {})
     assert manifest["parts"] == PARTS
     assert manifest["buckets"] == 9
     assert manifest["rows"] == N

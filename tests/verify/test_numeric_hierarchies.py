@@ -183,4 +183,4 @@ def test_the_check_of_truth_names_the_columns(folder: Path, out: Path) -> None:
     place = table.column_names.index("isco")
     other = table.set_column(place, "isco", pa.array(isco[400:] + isco[:400]))
     (truth,) = [check.detail for check in verify(out, source=other).checks if check.name == "truth"]
-    assert "source rows are not under their class's labels of isco, by the witness" in truth
+    assert "source value and label do not fit, in isco, by the witness" in truth

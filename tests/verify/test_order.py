@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from shoal.core.arrays import IntArray, KeyArray
-from shoal.verify.order import _MOST, are_sampled, check_bucket_order, check_order
+from shoal.verify.order import _MOST, check_bucket_order, check_order, find_share
 
-KEY = np.array([3, 4], dtype=np.uint64)
 N = 900
 Order = Callable[[IntArray, np.random.Generator], IntArray]
 
@@ -75,12 +74,8 @@ def test_other_rows_are_not_compared() -> None:
     assert check_order([tokens(N)], [tokens(N) + np.uint64(1)]).ok
 
 
-def test_large_tables_are_sampled_alike() -> None:
-    source = tokens(4 * _MOST)
-    sampled = are_sampled(source, len(source))
-    assert 0.9 * _MOST < sampled.sum() < 1.1 * _MOST
-    assert (are_sampled(source[::-1], len(source)) == sampled[::-1]).all()
-    assert are_sampled(source, 10).all()
+def test_of_large_tables_a_share_is_compared() -> None:
+    assert [find_share(rows) for rows in (0, 10, 2 * _MOST - 1, 2 * _MOST, 10 * _MOST)] == [1, 1, 1, 2, 10]
 
 
 def sliced(
@@ -96,12 +91,12 @@ def sliced(
 def test_buckets_numbered_as_in_the_source() -> None:
     rng = np.random.default_rng(3)
     honest = sliced(rng.permutation(300), rng.permutation)
-    assert check_bucket_order(KEY, *honest).ok
-    assert not check_bucket_order(KEY, *sliced(np.arange(300), rng.permutation)).ok
-    assert not check_bucket_order(KEY, *sliced(np.arange(300)[::-1], rng.permutation)).ok
+    assert check_bucket_order(*honest).ok
+    assert not check_bucket_order(*sliced(np.arange(300), rng.permutation)).ok
+    assert not check_bucket_order(*sliced(np.arange(300)[::-1], rng.permutation)).ok
 
 
 def test_parts_listed_as_in_the_source() -> None:
     number = np.random.default_rng(4).permutation(300)
-    assert not check_bucket_order(KEY, *sliced(number, lambda rows: rows)).ok
-    assert not check_bucket_order(KEY, *sliced(number, lambda rows: rows[::-1])).ok
+    assert not check_bucket_order(*sliced(number, lambda rows: rows)).ok
+    assert not check_bucket_order(*sliced(number, lambda rows: rows[::-1])).ok

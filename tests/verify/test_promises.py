@@ -1,26 +1,28 @@
-"""Formulas of the verifier's promises beside exact ones in fractions, and the parameters that it takes.
+"""Statements of the models beside exact oracles in fractions, and the parameters that models have.
 
-All tests are plain functions: ``tests/mutants/run.py`` calls them again and again on changed formulas.
+All tests are plain functions: ``tests/mutants/run.py`` calls them again and again on changed statements.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
 import pytest
+from pydantic import Field
 
 from shoal.manifest import Attribute
-from shoal.verify import exact, promises
-from shoal.verify.exact import CannotCheckError, Histograms
-from shoal.verify.promises import Found, Model, Promise, evaluate, read_promise
+from shoal.verify import models, statements
+from shoal.verify.engine import CannotCheckError, Engine
+from shoal.verify.guarantees import Judgement, judge
+from shoal.verify.models import read_promise
+from shoal.verify.promises import Answer, Counts, Model, Promise
 
+ENGINE = Engine()
+ENGINE.run("CREATE TEMP MACRO folded(t) AS trim(t)")
 VALUES = ("a", "b", "c", "d")
 CHAIN = Attribute(
     name="s",
@@ -41,40 +43,41 @@ TABLES: tuple[tuple[Class, ...], ...] = (
 )
 
 
-def histograms(classes: Sequence[Class]) -> Histograms:
-    """Return the classes with the values that occur in them."""
-    counts = np.array(classes, dtype=np.int64)
-    kept = np.flatnonzero(counts.sum(axis=0))
-    counts = counts[:, kept]
-    owner, value = np.nonzero(counts)
-    return Histograms(
-        sizes=counts.sum(axis=1),
-        start=np.searchsorted(owner, np.arange(len(classes) + 1)).astype(np.int64),
-        value=value.astype(np.int64),
-        count=counts[owner, value],
-        values=tuple(VALUES[place] for place in kept),
-        n_values=len(kept),
-    )
+def put(
+    classes: Sequence[Class],
+    values: Sequence[str | None] = VALUES,
+    *,
+    sizes: Sequence[int] | None = None,
+    attribute: Attribute | None = CHAIN,
+    factor: int = 1,
+) -> Counts:
+    """Make a table of classes with so many records of each value; of people if *sizes* says how many are in each."""
+    rows = []
+    for number, counts in enumerate(classes):
+        n = factor * (sum(counts) if sizes is None else sizes[number])
+        rows += [
+            f"({number}, {n}, {'NULL' if value is None else repr(value)}, {factor * c})"
+            for value, c in zip(values, counts, strict=True)
+            if c
+        ]
+    name = f"counts{next(NUMBERS)}"
+    columns = "class::INTEGER AS class, n::HUGEINT AS n, value::VARCHAR AS value, c::HUGEINT AS c"
+    ENGINE.make(name, f"SELECT {columns} FROM (VALUES {', '.join(rows)}) AS t(class, n, value, c)")
+    return Counts(name, attribute, total="50" if sizes else f"(SELECT sum(c) FROM {name})", several=bool(sizes))
 
 
-def mixed(found: Histograms) -> Histograms:
+def mix(counts: Counts) -> Counts:
     """Return the same classes as beliefs in floating point."""
-    return replace(
-        found,
-        sizes=np.ones(len(found.sizes)),
-        count=found.count / found.sizes[found.owner],
-        table=found.whole,
-    )
+    table, whole = f"{counts.table}_shares", f"{counts.table}_whole"
+    ENGINE.make(table, f"SELECT class, 1 AS n, value, c / n AS c FROM {counts.table}")
+    total = f"(SELECT sum(c) FROM {counts.table})"
+    ENGINE.make(whole, f"SELECT value, sum(c) AS whole, {total} AS total FROM {counts.table} GROUP BY value")
+    return counts._replace(table=table, whole=whole, shares=True)
 
 
-@contextmanager
-def narrow() -> Iterator[None]:
-    """As if 64 bits held nothing: Python's integers count instead."""
-    widest, exact.WIDEST = exact.WIDEST, 1
-    try:
-        yield
-    finally:
-        exact.WIDEST = widest
+NUMBERS = iter(range(10**9))
+PUT = [put(classes) for classes in TABLES]
+MIXED = [mix(counts) for counts in PUT]
 
 
 def promise_of(model: str, **parameters: Any) -> Promise:
@@ -83,9 +86,25 @@ def promise_of(model: str, **parameters: Any) -> Promise:
     return found
 
 
-def judge(model: str, found: Histograms, **parameters: Any) -> tuple[list[bool], list[float]]:
-    holds, reached = evaluate(promise_of(model, **parameters), found, CHAIN)
-    return holds.tolist(), reached.tolist()
+def judge_all(model: str, counts: Counts, **parameters: Any) -> Judgement:
+    found = judge(ENGINE, promise_of(model, **parameters), [counts])
+    assert found.obstacle is None, found.obstacle
+    return found
+
+
+def judge_each(model: str, counts: Counts, **parameters: Any) -> tuple[list[bool], list[float]]:
+    """Return whether each class satisfies a model, and what it reaches."""
+    promise, numbers = promise_of(model, **parameters), ENGINE.fetch(f"SELECT DISTINCT class FROM {counts.table}")
+    found = [judge(ENGINE, promise, [counts], only=number) for (number,) in sorted(numbers)]
+    assert {one.obstacle for one in found} == {None}
+    return [not one.failing for one in found], [one.achieved for one in found]
+
+
+def explain(model: str, counts: Counts, **parameters: Any) -> str:
+    """Return why a model cannot be judged."""
+    found = judge(ENGINE, promise_of(model, **parameters), [counts])
+    assert found.obstacle is not None
+    return found.obstacle
 
 
 # What a class reaches: counts of a class and of the table -> a fraction, or a float if logarithms are involved.
@@ -240,45 +259,41 @@ def limits_near(model: str, main: str, reached: Any) -> Iterator[float]:
             yield limit
 
 
-def test_classes_keep_just_what_fractions_say() -> None:
-    for (model, main, rest, reach, sign), classes, wide in product(CASES, TABLES, (False, True)):
-        if wide and classes is not TABLES[2]:
-            continue
+def check(found: Judgement, holds: Sequence[bool], reached: Sequence[Any], *, most: bool, close: float = 1e-12) -> None:
+    assert found.classes == len(holds)
+    assert found.failing == list(holds).count(False)
+    worst = float(max(reached) if most else min(reached))
+    assert found.achieved == worst or math.isclose(found.achieved, worst, rel_tol=close, abs_tol=close)
+
+
+def test_classes_satisfy_exactly_what_fractions_say() -> None:
+    for (model, main, rest, reach, sign), (classes, counts) in product(CASES, zip(TABLES, PUT, strict=True)):
         whole = tuple(map(sum, zip(*classes, strict=True)))
-        values = [reach(counts, whole) for counts in classes]
+        values = [reach(own, whole) for own in classes]
         for limit in {limit for value in values for limit in limits_near(model, main, value)}:
             bound = Fraction(str(limit))
             wanted = [
                 value >= bound if sign == ">=" else value < bound if sign == "<" else value <= bound for value in values
             ]
-            if wide:
-                with narrow():
-                    holds, reached = judge(model, histograms(classes), **{main: limit}, **rest)
-            else:
-                holds, reached = judge(model, histograms(classes), **{main: limit}, **rest)
-            assert holds == wanted, (model, classes, limit)
-            for found, value in zip(reached, values, strict=True):
-                assert found == value or math.isclose(found, value, rel_tol=1e-12, abs_tol=1e-12), (model, classes)
+            check(judge_all(model, counts, **{main: limit}, **rest), wanted, values, most=sign != ">=")
 
 
 def test_beliefs_reach_the_same_and_ties_are_refused() -> None:
-    for (model, main, rest, reach, sign), classes in product(CASES, TABLES):
-        if not promises.MODELS[model].mixes or promises.MODELS[model].about != "values":
+    for (model, main, rest, reach, sign), (classes, counts) in product(CASES, zip(TABLES, MIXED, strict=True)):
+        if not models.MODELS[model].mixes or models.MODELS[model].about != "values":
             continue
         whole = tuple(map(sum, zip(*classes, strict=True)))
-        values = [reach(counts, whole) for counts in classes]
+        values = [reach(own, whole) for own in classes]
         for limit in {limit for value in values for limit in limits_near(model, main, value)}:
-            holds, reached = judge(model, mixed(histograms(classes)), **{main: limit}, **rest)
-            for kept, found, value in zip(holds, reached, values, strict=True):
-                assert found == value or math.isclose(found, value, rel_tol=1e-9, abs_tol=1e-9)
+            wanted = []
+            for value in values:
                 clear = value - limit if sign == ">=" else limit - value
                 trivial = main in ("tau", "most", "t") and limit >= 1
                 if model == "distinct-l-diversity":
-                    assert kept == (value >= limit)
-                elif trivial or (main == "l" and limit <= 1):
-                    assert kept
+                    wanted.append(value >= limit)
                 else:
-                    assert kept == (clear > 1e-8), (model, classes, limit)
+                    wanted.append(trivial or (main == "l" and limit <= 1) or clear > 1e-8)
+            check(judge_all(model, counts, **{main: limit}, **rest), wanted, values, most=sign != ">=", close=1e-9)
 
 
 def test_counts_that_only_wide_integers_hold() -> None:
@@ -287,145 +302,278 @@ def test_counts_that_only_wide_integers_hold() -> None:
         if model in ("k-anonymity", "profitability", "alpha-k-anonymity"):
             continue
         limit = 2 if main in ("l", "c") else 0.5
-        for classes in TABLES:
-            small = histograms(classes)
-            large = replace(small, sizes=small.sizes << 33, count=small.count << 33)
-            narrow_answer = judge(model, small, **{main: limit}, **rest)
-            holds, reached = judge(model, large, **{main: limit}, **rest)
-            assert holds == narrow_answer[0], (model, classes)
-            assert reached == pytest.approx(narrow_answer[1])
+        for classes, counts in zip(TABLES, PUT, strict=True):
+            small = judge_all(model, counts, **{main: limit}, **rest)
+            large = judge_all(model, put(classes, factor=2**33), **{main: limit}, **rest)
+            assert large.failing == small.failing, (model, classes)
+            assert large.achieved == pytest.approx(small.achieved)
 
 
 def test_ties_of_shares_that_no_limit_can_break() -> None:
     """A share is never above 1, however it is rounded: the weakest promise holds for every belief."""
-    beliefs = mixed(histograms(((3, 0, 0, 0), (1, 2, 0, 0))))
-    assert judge("simple-l-diversity", beliefs, l=1)[0] == [True, True]
-    assert judge("entropy-l-diversity", beliefs, l=1)[0] == [True, True]
-    assert judge("confidence-bounding", beliefs, most=1)[0] == [True, True]
-    assert judge("tau-l-diversity", beliefs, tau=1, l=2)[0] == [True, True]
-    assert judge("t-closeness", beliefs, t=1)[0] == [True, True]
-    assert judge("recursive-cl-diversity", beliefs, c=0.1, l=1)[0] == [True, True]
+    beliefs = mix(put(((3, 0, 0, 0), (1, 2, 0, 0))))
+    assert judge_each("simple-l-diversity", beliefs, l=1)[0] == [True, True]
+    assert judge_each("entropy-l-diversity", beliefs, l=1)[0] == [True, True]
+    assert judge_each("confidence-bounding", beliefs, most=1)[0] == [True, True]
+    assert judge_each("tau-l-diversity", beliefs, tau=1, l=2)[0] == [True, True]
+    assert judge_each("t-closeness", beliefs, t=1)[0] == [True, True]
+    assert judge_each("recursive-cl-diversity", beliefs, c=0.1, l=1)[0] == [True, True]
+
+
+def test_a_judgement_is_of_the_worst_subject() -> None:
+    first, second = put(((2, 2, 0, 0), (1, 3, 0, 0))), put(((4, 0, 0, 0), (0, 0, 4, 0)))
+    found = judge(ENGINE, promise_of("simple-l-diversity", l=1.5), [first, second])
+    assert found == Judgement(2, 2, 1.0)
+    found = judge(ENGINE, promise_of("confidence-bounding", most=0.8), [first, second])
+    assert found == Judgement(2, 2, 1.0)
+    assert judge(ENGINE, promise_of("confidence-bounding", most=0.8), [first]) == Judgement(2, 0, 0.75)
+    none = judge(ENGINE, promise_of("k-anonymity", k=1), [])
+    assert (none.classes, none.failing, math.isnan(none.achieved)) == (0, 0, True)
 
 
 def test_people_with_several_values_and_classes_of_harmless_ones() -> None:
     """People of four classes: a, ac | ab, bc, d | a, b, c, c | c, d; whichever value of each counts, it holds."""
     counts = ((2, 0, 1, 0), (1, 2, 1, 1), (1, 1, 2, 0), (0, 0, 1, 1))
-    found = replace(histograms(counts), sizes=np.array([2, 3, 4, 2]), people=50)
-    assert judge("distinct-l-diversity", found, l=2, **HARMLESS) == ([False, True, True, True], [1, 2, 3, 50])
-    assert judge("distinct-l-diversity", found, l=51, **HARMLESS)[0] == [False, False, False, True]
-    assert judge("simple-l-diversity", found, l=2, **HARMLESS) == ([False, False, True, True], [1, 1.5, 4, 50])
-    holds, reached = judge("entropy-l-diversity", found, l=1.5, **HARMLESS)
+    found = put(counts, sizes=[2, 3, 4, 2])
+    assert judge_each("distinct-l-diversity", found, l=2, **HARMLESS) == ([False, True, True, True], [1, 2, 3, 50])
+    assert judge_each("distinct-l-diversity", found, l=51, **HARMLESS)[0] == [False, False, False, True]
+    assert judge_each("simple-l-diversity", found, l=2, **HARMLESS) == ([False, False, True, True], [1, 1.5, 4, 50])
+    holds, reached = judge_each("entropy-l-diversity", found, l=1.5, **HARMLESS)
     assert (holds, reached) == ([False, True, True, True], pytest.approx([1, 1.5, 4, 50]))
-    two, three = (judge("recursive-cl-diversity", found, c=2.5, l=l, **HARMLESS) for l in (2, 3))
+    two, three = (judge_each("recursive-cl-diversity", found, c=2.5, l=l, **HARMLESS) for l in (2, 3))
     assert two == ([False, True, True, True], [math.inf, 2.0, pytest.approx(1 / 3), 0.0])
     assert three == ([False, False, True, True], [math.inf, math.inf, 1.0, 0.0])
-    assert judge("recursive-cl-diversity", found, c=0.1, l=1, **HARMLESS)[0] == [True] * 4
-    records = replace(found, people=None, sizes=np.array([3, 5, 4, 2]))  # of which each has one value
-    assert judge("distinct-l-diversity", records, l=3, **HARMLESS) == ([False, True, True, True], [2, 4, 3, 14])
-    each = replace(histograms(((2, 1, 1, 0), (0, 0, 3, 0))), people=50)  # of whom nobody has two values
-    assert judge("entropy-l-diversity", each, l=2.5, **HARMLESS) == ([True, True], pytest.approx([2 ** (4 / 3), 50]))
-    assert judge("recursive-cl-diversity", each, c=3, l=3, **HARMLESS) == ([True, True], [2.0, 0.0])
-    uneven = judge("entropy-l-diversity", records, l=1, **HARMLESS)[1]
+    assert judge_each("recursive-cl-diversity", found, c=0.1, l=1, **HARMLESS)[0] == [True] * 4
+    records = put(counts)  # of which each has one value
+    assert judge_each("distinct-l-diversity", records, l=3, **HARMLESS) == ([False, True, True, True], [2, 4, 3, 14])
+    each = put(((2, 1, 1, 0), (0, 0, 3, 0)), sizes=[4, 3])  # each person has one value
+    holds, reached = judge_each("entropy-l-diversity", each, l=2.5, **HARMLESS)
+    assert (holds, reached) == ([True, True], pytest.approx([2 ** (4 / 3), 50]))
+    assert judge_each("recursive-cl-diversity", each, c=3, l=3, **HARMLESS) == ([True, True], [2.0, 0.0])
+    uneven = judge_each("entropy-l-diversity", records, l=1, **HARMLESS)[1]
     assert uneven[:2] == pytest.approx([1.5, math.exp((math.log(5) + 2 * math.log(2.5)) / 3)])
+    # Without harmless values all of them count.
+    assert judge_each("simple-l-diversity", found, l=1.5)[1] == [1, 1.5, 2, 2]
+    assert judge_each("distinct-l-diversity", found, l=2)[1] == [2, 4, 3, 2]
+    assert judge_each("entropy-l-diversity", found, l=1)[1][3] == pytest.approx(2)
+    assert judge_each("entropy-l-diversity", found, l=1)[1][0] == pytest.approx(2 ** (1 / 3))
+    assert judge_each("recursive-cl-diversity", found, c=9, l=2)[1] == [2, 2 / 3, 1, 1]
 
 
-def test_recursive_diversity_of_one_value_is_kept_by_all() -> None:
-    found = histograms(((5, 0, 0, 0), (1, 2, 0, 0)))
-    assert judge("recursive-cl-diversity", found, c=0.001, l=1) == ([True, True], [1.0, 2 / 3])
-    assert judge("recursive-cl-diversity", found, c=99, l=2) == ([False, True], [math.inf, 2.0])
-    assert judge("recursive-cl-diversity", found, c=2, l=2)[0] == [False, False]
+def test_recursive_diversity_of_one_value_is_satisfied_by_all() -> None:
+    found = put(((5, 0, 0, 0), (1, 2, 0, 0)))
+    assert judge_each("recursive-cl-diversity", found, c=0.001, l=1) == ([True, True], [1.0, 2 / 3])
+    assert judge_each("recursive-cl-diversity", found, c=99, l=2) == ([False, True], [math.inf, 2.0])
+    assert judge_each("recursive-cl-diversity", found, c=2, l=2)[0] == [False, False]
 
 
 def test_alpha_needs_enough_records_too() -> None:
-    found = histograms(((2, 1, 0, 0), (1, 1, 1, 1)))
-    assert judge("alpha-k-anonymity", found, alpha=1, k=3)[0] == [True, True]
-    assert judge("alpha-k-anonymity", found, alpha=1, k=4)[0] == [False, True]
-    assert judge("alpha-k-anonymity", found, alpha=0.5, k=3)[0] == [False, True]
+    found = put(((2, 1, 0, 0), (1, 1, 1, 1)))
+    assert judge_each("alpha-k-anonymity", found, alpha=1, k=3)[0] == [True, True]
+    assert judge_each("alpha-k-anonymity", found, alpha=1, k=4)[0] == [False, True]
+    assert judge_each("alpha-k-anonymity", found, alpha=0.5, k=3)[0] == [False, True]
+
+
+def test_all_classes_together_have_an_average_risk_and_unique_records() -> None:
+    found = put(((1, 0, 0, 0), (1, 0, 0, 0), (2, 0, 0, 0), (6, 0, 0, 0)))
+    for risk, failing in ((0.4, 0), (0.399, 4), (1, 0)):
+        judged = judge_all("average-risk", found, risk=risk)
+        assert (bool(judged.failing), judged.achieved) == (bool(failing), 0.4), risk
+    for fraction, failing in ((0.2, 0), (0.199, 4), (0, 4)):
+        judged = judge_all("sample-uniqueness", found, fraction=fraction)
+        assert (bool(judged.failing), judged.achieved) == (bool(failing), 0.2), fraction
+    assert judge_all("sample-uniqueness", put(((2, 0, 0, 0), (3, 0, 0, 0))), fraction=0).achieved == 0
 
 
 def test_enhanced_likeness_bounds_the_gain_by_the_logarithm() -> None:
     """A value of half the table may rise by ln 2 = 0.693 of itself, one of the whole table not at all."""
-    for counts, kept in (((8, 2), True), ((9, 1), False), ((10, 0), False)):
+    for counts, holds in (((8, 2), True), ((9, 1), False), ((10, 0), False)):
         rest = tuple(20 - 2 * count for count in counts)
-        found = histograms(((*counts, 0, 0), (rest[0] + counts[0] - 10, rest[1] + counts[1] - 10, 0, 0)))
-        first = judge("beta-likeness", found, beta=5, enhanced=True)[0][0]
-        p = Fraction(counts[0], 10)
-        q = Fraction(int(found.whole[0]), int(found.total))
-        assert first == (float((p - q) / q) <= -math.log(q)), (counts, kept)
-    same = histograms(((4, 0, 0, 0), (2, 0, 0, 0)))
-    assert judge("beta-likeness", same, beta=1, enhanced=True) == ([True, True], [0.0, 0.0])
-    assert judge("beta-likeness", mixed(same), beta=1, enhanced=True)[0] == [True, True]
-    assert judge("beta-likeness", histograms(((1, 0, 0, 0), (1, 2, 0, 0))), beta=9, enhanced=True)[0] == [False, True]
-    assert judge("beta-likeness", histograms(((1, 0, 0, 0), (1, 2, 0, 0))), beta=9)[0] == [True, True]
+        classes = ((*counts, 0, 0), (rest[0] + counts[0] - 10, rest[1] + counts[1] - 10, 0, 0))
+        first = judge_each("beta-likeness", put(classes), beta=5, enhanced=True)[0][0]
+        p, q = Fraction(counts[0], 10), Fraction(sum(own[0] for own in classes), sum(map(sum, classes)))
+        assert first == (float((p - q) / q) <= -math.log(q)), (counts, holds)
+    same = put(((4, 0, 0, 0), (2, 0, 0, 0)))
+    assert judge_each("beta-likeness", same, beta=1, enhanced=True) == ([True, True], [0.0, 0.0])
+    assert judge_each("beta-likeness", mix(same), beta=1, enhanced=True)[0] == [True, True]
+    found = put(((1, 0, 0, 0), (1, 2, 0, 0)))
+    assert judge_each("beta-likeness", found, beta=9, enhanced=True)[0] == [False, True]
+    assert judge_each("beta-likeness", found, beta=9)[0] == [True, True]
 
 
 def test_disclosure_needs_every_value_in_every_class() -> None:
-    found = histograms(((2, 2, 0, 0), (1, 1, 0, 0)))
-    assert judge("delta-disclosure", found, delta=1e-6) == ([True, True], [0.0, 0.0])
-    assert judge("delta-disclosure", histograms(((2, 2, 0, 0), (1, 0, 0, 0))), delta=99) == (
-        [True, False],
-        [math.log(Fraction(5, 4)), math.inf],
-    )
+    found = put(((2, 2, 0, 0), (1, 1, 0, 0)))
+    assert judge_each("delta-disclosure", found, delta=1e-6) == ([True, True], [0.0, 0.0])
+    holds, reached = judge_each("delta-disclosure", put(((2, 2, 0, 0), (1, 0, 0, 0))), delta=99)
+    assert (holds, reached) == ([True, False], pytest.approx([math.log(Fraction(5, 4)), math.inf]))
+
+
+def test_ties_of_entropy_are_settled_in_whole_numbers() -> None:
+    """Half of the records have one value, and the rest as many values as are needed for an entropy of ln(l)."""
+    ties = {4: (4, 1, 1, 1, 1), 8: (16, *[1] * 16), 16: (64, *[1] * 64)}  # decided by SQL, and not
+    for l, counts in ties.items():
+        found = put([counts], [f"v{place}" for place in range(len(counts))])
+        for limit, holds in ((l, True), (l + 1e-10, False), (l - 1e-10, True), (l + 1e-7, False), (l - 1e-7, True)):
+            assert judge_each("entropy-l-diversity", found, l=limit)[0] == [holds], (l, limit)
+        both = put([counts, counts[::-1], (len(counts),) * len(counts)], [f"v{n}" for n in range(len(counts))])
+        assert judge_all("entropy-l-diversity", both, l=l + 1e-10).failing == 2
+    for counts in ((1, 1, 1, 1), (3, 3, 3, 3), (5, 5, 5, 0)):
+        l = sum(1 for count in counts if count)
+        assert judge_each("entropy-l-diversity", put([counts]), l=l) == ([True], [pytest.approx(l)])
+        assert judge_each("entropy-l-diversity", put([counts]), l=l + 1e-12)[0] == [False]
+    promise = promise_of("entropy-l-diversity", l=2.5)
+    for cs in product(range(1, 6), repeat=3):
+        holds = sum(cs) ** sum(cs) * 2 ** sum(cs) >= 5 ** sum(cs) * math.prod(c**c for c in cs)
+        assert statements.settle_entropy(promise, {"cs": list(cs), "n": sum(cs)}) == holds, cs
+    half = {"cs": [3, 1], "n": 8}  # the other records are harmless
+    assert statements.settle_entropy(promise_of("entropy-l-diversity", l=3.5), half)
+    assert not statements.settle_entropy(promise_of("entropy-l-diversity", l=3.6), half)
+    large = {"cs": [2 * 10**6 + 1, 1], "n": 2 * 10**6 + 2}
+    assert not statements.settle_entropy(promise_of("entropy-l-diversity", l=1), large)
+    assert statements.settle_entropy(promise_of("entropy-l-diversity", l=2), {"cs": [10**9, 10**9], "n": 2 * 10**9})
 
 
 def test_limits_of_the_most_frequent_values() -> None:
-    found = histograms(((6, 3, 1, 0),))
-    assert promises.psi_limits(promise_of("tau-l-diversity", tau=0.5, l=3)) == [Fraction(1, 2), Fraction(3, 4), 1]
-    assert judge("tau-l-diversity", found, tau=0.6, l=2)[0] == [True]
-    assert judge("tau-l-diversity", found, tau=0.6, l=3)[0] == [False]  # 0.9 of 0.8
+    found = put(((6, 3, 1, 0),))
+    limits = statements.psi_limits(promise_of("tau-l-diversity", tau=0.5, l=3))
+    assert limits == [Fraction(1, 2), Fraction(3, 4), 1]
+    assert judge_each("tau-l-diversity", found, tau=0.6, l=2)[0] == [True]
+    assert judge_each("tau-l-diversity", found, tau=0.6, l=3)[0] == [False]  # 0.9 of 0.8
     curve = {"tau": 0.6, "l": 3}
-    assert judge("tau-l-diversity", found, **curve, psi=[0.6, 0.9, 1])[0] == [True]
-    assert judge("tau-l-diversity", found, **curve, psi=[0.6, 0.899, 1])[0] == [False]
+    assert judge_each("tau-l-diversity", found, **curve, psi=[0.6, 0.9, 1])[0] == [True]
+    assert judge_each("tau-l-diversity", found, **curve, psi=[0.6, 0.899, 1])[0] == [False]
     # Another tau bends the curve in proportion: 0.9 of psi(1) = 0.9 is reached by tau = 0.6, 0.9 of 0.95 by less.
-    assert judge("tau-l-diversity", found, **curve, psi=[0.6, 0.9, 1])[1] == pytest.approx([0.6])
-    assert judge("tau-l-diversity", found, tau=1, l=2) == ([True], [0.6])
-    # Where the curve has reached 1, nothing is asked any more.
-    assert judge("tau-l-diversity", histograms(((6, 4, 0, 0),)), tau=0.6, l=3, psi=[0.6, 1, 1]) == ([True], [0.6])
-    assert judge("tau-l-diversity", found, tau=1, l=3)[1] == pytest.approx([0.8])
-    for parameters, why in (
-        ({"tau": 0.5, "l": 3, "psi": [0.6, 0.9, 1]}, "begin"),
-        ({"tau": 0.5, "l": promises._MOST_LIMITS + 1}, "above 100,000"),
-    ):
-        with pytest.raises(CannotCheckError, match=why):
-            evaluate(promise_of("tau-l-diversity", **parameters), found, None)
-    most, promises._MOST_LIMITS = promises._MOST_LIMITS, 4
-    try:
-        assert len(promises.psi_limits(promise_of("tau-l-diversity", tau=0.5, l=4))) == 4
-    finally:
-        promises._MOST_LIMITS = most
+    assert judge_each("tau-l-diversity", found, **curve, psi=[0.6, 0.9, 1])[1] == pytest.approx([0.6])
+    assert judge_each("tau-l-diversity", found, tau=1, l=2) == ([True], [0.6])
+    # If the curve has reached 1, the most frequent values may have everything.
+    assert judge_each("tau-l-diversity", put(((6, 4, 0, 0),)), **curve, psi=[0.6, 1, 1]) == ([True], [0.6])
+    assert judge_each("tau-l-diversity", found, tau=1, l=3)[1] == pytest.approx([0.8])
+    assert "begin" in explain("tau-l-diversity", found, tau=0.5, l=3, psi=[0.6, 0.9, 1])
+    assert "above 100,000" in explain("tau-l-diversity", found, tau=0.5, l=statements._MOST_LIMITS + 1)
+    assert "too fine" in explain("tau-l-diversity", found, tau=1e-20, l=3)
+    assert statements._MOST_LIMITS == 100_000
+    assert len(statements.psi_limits(promise_of("tau-l-diversity", tau=0.5, l=100_000))) == 100_000
 
 
 def test_distances_need_an_order_or_a_tree() -> None:
-    found = histograms(((1, 1, 0, 0),))
     for distance in ("ordered", "hierarchical"):
-        promise = promise_of("t-closeness", t=0.5, distance=distance)
         for attribute in (None, CHAIN.model_copy(update={"order": None, "taxonomy": None})):
-            with pytest.raises(CannotCheckError):
-                evaluate(promise, found, attribute)
-    assert evaluate(promise_of("t-closeness", t=0.5), found, None)[0].tolist() == [True]
+            assert explain("t-closeness", put(((1, 1, 0, 0),), attribute=attribute), t=0.5, distance=distance)
+        strange = put(((1, 1, 0, 0),), ("a", "z", "c", "d"))
+        assert "are not in its" in explain("t-closeness", strange, t=1, distance=distance) or distance == "ordered"
+        assert explain("t-closeness", strange, t=1, distance=distance)
+    assert judge_each("t-closeness", put(((1, 1, 0, 0),), attribute=None), t=0.5)[0] == [True]
+    tie = put(((57, 43, 0, 0), (43, 57, 0, 0)))  # 0.07 * 100 is above 7 in floating point
+    assert judge_each("t-closeness", tie, t=0.07) == ([True, True], [0.07, 0.07])
+
+
+def test_order_of_numbers_dates_and_leaves() -> None:
+    """Li, Li and Venkatasubramanian, Table 3: salaries of 3K to 11K in three classes of three."""
+    salaries = [(3, 4, 5), (6, 8, 11), (7, 9, 10)]
+    counts = [tuple(int(value in own) for value in range(3, 12)) for own in salaries]
+    written = {
+        "number": [str(value) for value in range(3, 12)],
+        "date": [f"2024-01-{value:02}" for value in range(3, 12)],
+    }
+    for kind, values in written.items():
+        found = put(counts, values, attribute=Attribute(name="s", role="sensitive", kind=kind))
+        assert judge_each("t-closeness", found, t=0.375, distance="ordered")[0] == [True, True, True]
+        holds, reached = judge_each("t-closeness", found, t=0.374999999, distance="ordered")
+        assert holds == [False, True, True]
+        assert reached[0] == 0.375
+        assert "no place in its order" in explain(
+            "t-closeness", put([(1, 1)], ("x", values[0]), attribute=found.attribute), t=1, distance="ordered"
+        )
+    days = ("2024-01-05", "2024-01-03", "2024-01-04")  # an order goes before the calendar
+    given = Attribute(name="s", role="sensitive", kind="date", order=days)
+    found = put(((0, 1, 0), (1, 0, 1)), days, attribute=given)
+    assert judge_each("t-closeness", found, t=1, distance="ordered")[1] == pytest.approx([1 / 3, 1 / 6])
+    leaves = CHAIN.model_copy(update={"order": None})
+    same = put(TABLES[2], attribute=leaves)
+    assert judge_each("t-closeness", same, t=1, distance="ordered") == judge_each(
+        "t-closeness", PUT[2], t=1, distance="ordered"
+    )
+    times = ("2024-01-01 08:00:00", "2024-01-01 09:00:00", "2024-01-01 10:00:00")
+    stamps = Attribute(name="s", role="sensitive", kind="category", order=times)
+    spelled = ("2024-01-01t08:00:00.000", "2024-01-01 09:00:00", "2024-01-01 10:00:00.000000")
+    for values in (times, spelled):
+        found = put(((1, 0, 0), (0, 1, 1)), values, attribute=stamps)
+        assert judge_each("t-closeness", found, t=1, distance="ordered")[1] == pytest.approx([1 / 2, 1 / 4])
+    hours = Attribute(name="s", role="sensitive", kind="category", order=("08:00:00", "09:00:00"))
+    found = put(((1, 0), (0, 1)), ("08:00:00.000", "09:00:00.000000"), attribute=hours)
+    assert judge_each("t-closeness", found, t=1, distance="ordered")[1] == [0.5, 0.5]
+
+
+def test_missing_values_are_last_in_order_and_right_under_the_root() -> None:
+    found = put(((2, 1, 1), (0, 1, 3)), ("a", "d", None))
+    whole = (2, 2, 4)
+    assert judge_each("t-closeness", found, t=1, distance="ordered")[1] == pytest.approx(
+        [float(along(own, whole)) for own in ((2, 1, 1), (0, 1, 3))]
+    )
+    # Each class has a quarter more, or less, of a, and of missing values: all of them move over the root.
+    assert judge_each("t-closeness", found, t=1, distance="hierarchical")[1] == [0.25, 0.25]
+    assert judge_each("distinct-l-diversity", found, l=3, harmless=["a", "d"]) == ([True, False], [3, 2])
+    assert judge_each("simple-l-diversity", found, l=2, harmless=["a", "d"])[1] == pytest.approx([4, 4 / 3])
+
+
+TREE = {"*": {"G": {"a": {}, "H": {"b": {}, "c": {}}}, "d": {}}}
+LEVELS = ((1, ((1,), (2,))), (2, ((0,), (1, 2))), (3, ((0, 1, 2), (3,))))  # heights, and leaves under each child
+
+
+def over_steep_tree(counts: Class, whole: Class) -> Fraction:
+    """Children of a node settle among themselves what they can, and the rest goes on to the next node."""
+    n, total = sum(counts), sum(whole)
+    gaps = [Fraction(c, n) - Fraction(w, total) for c, w in zip(counts, whole, strict=True)]
+    work = Fraction(0)
+    for height, children in LEVELS:
+        sums = [sum((gaps[leaf] for leaf in own), Fraction(0)) for own in children]
+        work += Fraction(height, 3) * min(
+            sum(max(x, Fraction(0)) for x in sums), sum(max(-x, Fraction(0)) for x in sums)
+        )
+    return work
+
+
+def test_trees_of_several_heights() -> None:
+    steep = CHAIN.model_copy(update={"taxonomy": TREE})
+    for classes in TABLES:
+        whole = tuple(map(sum, zip(*classes, strict=True)))
+        wanted = [float(over_steep_tree(own, whole)) for own in classes]
+        holds, reached = judge_each("t-closeness", put(classes, attribute=steep), t=0.25, distance="hierarchical")
+        assert reached == pytest.approx(wanted), classes
+        assert holds == [over_steep_tree(own, whole) <= Fraction(1, 4) for own in classes]
+    parents, heights, leaves = statements.flatten_taxonomy(TREE)
+    assert (parents, heights) == ([-1, 0, 1, 1, 3, 3, 0], [3, 2, 0, 1, 0, 0, 0])
+    assert leaves == {"a": 2, "b": 4, "c": 5, "d": 6}
 
 
 def test_harmful_items_are_counted_in_all_sets_that_have_them() -> None:
-    found = histograms(((2, 1, 1, 0), (0, 1, 0, 3)))
-    sets = replace(found, values=("none", "flu", "flu; gout", None))
-    judged = judge("confidence-bounding", sets, most=0.5, harmless=["none"], separator=";")
+    names = ("none", "flu", "flu; gout", None)
+    sets = put(((2, 1, 1, 0), (0, 1, 0, 3)), names)
+    judged = judge_each("confidence-bounding", sets, most=0.5, harmless=["none"], separator=";")
     assert judged == ([True, False], [0.5, 0.75])
-    assert judge("confidence-bounding", sets, most=0.4, harmless=["none"], separator=";")[0] == [False, False]
-    assert judge("confidence-bounding", sets, most=0.5, harmless=["none"])[1] == [0.25, 0.75]
-    # Without harmless values and items, names are not needed: every number stands for itself.
-    assert judge("confidence-bounding", replace(found, values=()), most=0.5) == ([True, False], [0.5, 0.75])
-    alone = replace(histograms(((3, 0, 0, 0),)), values=("none",))
-    assert judge("confidence-bounding", alone, most=0.1, harmless=["none"]) == ([True], [0.0])
-    with pytest.raises(CannotCheckError, match="joint values have no names"):
-        judge("confidence-bounding", replace(found, values=()), most=0.5, harmless=["none"])
+    assert judge_each("confidence-bounding", sets, most=0.4, harmless=["none"], separator=";")[0] == [False, False]
+    assert judge_each("confidence-bounding", sets, most=0.5, harmless=["none"])[1] == [0.25, 0.75]
+    twice = put(((2, 2),), ("flu;flu; ;flu", "gout"))
+    assert judge_each("confidence-bounding", twice, most=0.5, separator=";") == ([True], [0.5])
+    # Joint values have no names, which are needed only for harmless values and items.
+    joint = sets._replace(attribute=None)
+    assert judge_each("confidence-bounding", joint, most=0.5) == ([True, False], [0.5, 0.75])
+    alone = put(((3,),), ("none",))
+    assert judge_each("confidence-bounding", alone, most=0.1, harmless=["none"]) == ([True], [0.0])
+    assert judge_each("confidence-bounding", alone, most=0.1, harmless=["none"], separator=";") == ([True], [0.0])
+    for more in ({"harmless": ["none"]}, {"separator": ";"}):
+        assert "joint values have no names" in explain("confidence-bounding", joint, most=0.5, **more)
+    for model, main, rest, *_ in CASES:
+        if "harmless" in rest:
+            assert "joint values have no names" in explain(model, joint, **{main: 1}, **rest), model
+    for separator in ("ab", "a", "\n"):
+        assert "separator" in explain("confidence-bounding", sets, most=0.5, separator=separator)
 
 
 def test_items_of_sets_beside_counting_them_one_by_one() -> None:
     names = ("a", "a;b", "b; c;d", "c;a")
     for classes in TABLES:
-        if not all(map(sum, zip(*classes, strict=True))):
-            continue
-        found = replace(histograms(classes), values=names)
+        found = put(classes, names)
         for harmless in ([], ["a"], ["b", "c"]):
             items = [{item.strip() for item in name.split(";")} - set(harmless) for name in names]
             wanted = [
@@ -433,16 +581,19 @@ def test_items_of_sets_beside_counting_them_one_by_one() -> None:
                 / sum(counts)
                 for counts in classes
             ]
-            reached = judge("confidence-bounding", found, most=0.5, harmless=harmless, separator=";")[1]
+            reached = judge_each("confidence-bounding", found, most=0.5, harmless=harmless, separator=";")[1]
             assert reached == pytest.approx(wanted), (classes, harmless)
 
 
 def test_populations() -> None:
-    sizes, covered = np.array([2, 3, 4]), np.array([4, 3, 0])
-    classes = promises.count_covered(sizes, covered)
-    assert (classes.start.tolist(), classes.value.tolist(), classes.n_values) == ([0, 1, 2, 3], [0, 0, 0], 1)
-    promise = promise_of("k-map", k=3, population="p")
-    assert [found.tolist() for found in evaluate(promise, classes, None)] == [[True, True, False], [4.0, 3.0, 0.0]]
+    def covered(*rows: tuple[int, int]) -> Counts:
+        name = f"counts{next(NUMBERS)}"
+        listed = ", ".join(f"({number}, {n}, {own})" for number, (n, own) in enumerate(rows))
+        ENGINE.make(name, f"FROM (VALUES {listed}) AS t(class, n, covered)")
+        return Counts(name)
+
+    classes = covered((2, 4), (3, 3), (4, 0))
+    assert judge_each("k-map", classes, k=3, population="p") == ([True, True, False], [4.0, 3.0, 0.0])
     for low, high, wanted in (
         (0, 1, [True, True, False]),
         (0.5, 1, [True, True, False]),
@@ -450,15 +601,20 @@ def test_populations() -> None:
         (0, 0.5, [True, False, False]),
         (0, 0.49, [False, False, False]),
     ):
-        promise = promise_of("delta-presence", min=low, max=high, population="p")
-        holds, reached = evaluate(promise, classes, None)
-        assert (holds.tolist(), reached.tolist()) == (wanted, [0.5, 1.0, math.inf]), (low, high)
-    one = promises.count_covered(np.array([1, 0]), np.array([1, 0]))
-    found = evaluate(promise_of("delta-presence", max=1, population="p"), one, None)
-    assert [side.tolist() for side in found] == [[True, False], [1.0, math.inf]]
-    nobody = promises.count_covered(np.array([0, 1]), np.array([2, 2]))
-    promise = promise_of("delta-presence", max=1, population="p")
-    assert evaluate(promise, nobody, None)[0].tolist() == [False, True]
+        holds, reached = judge_each("delta-presence", classes, min=low, max=high, population="p")
+        assert (holds, reached) == (wanted, [0.5, 1.0, math.inf]), (low, high)
+    one = judge_each("delta-presence", covered((1, 1), (0, 2)), max=1, population="p")
+    assert one == ([True, True], [1.0, 0.0])
+
+
+def test_tables_in_statements_are_limited() -> None:
+    most, statements._MOST_ROWS = statements._MOST_ROWS, 2
+    try:
+        with pytest.raises(CannotCheckError, match="too long"):
+            statements.write_table([("1",)] * 3, "x")
+        assert statements.write_table([("1", "2"), ("3", "4")], "x, y") == "(VALUES\n  (1, 2),\n  (3, 4)) AS t(x, y)"
+    finally:
+        statements._MOST_ROWS = most
 
 
 K: dict[str, list[Any]] = {"legal": [1, 2, 10**9], "not": [0, -1, 1.5, True, "2", None, 2**53, [1]]}
@@ -566,26 +722,28 @@ def test_which_of_several_classes_is_the_worst() -> None:
     least = {"k-anonymity", "column-frequency", "k-map", "distinct-l-diversity"}
     least |= {"simple-l-diversity", "entropy-l-diversity"}
     for model in PARAMETERS:
-        worst = promises.worst_of(Promise(model, {}, None))
+        worst = models.worst_of(Promise(model, {}, None))
         assert worst(1.0, 2.0) == (1.0 if model in least else 2.0), model
-    assert promises.worst_of(Promise("strange", {}, None))(1.0, 2.0) == 2.0
+    assert models.worst_of(Promise("strange", {}, None))(1.0, 2.0) == 2.0
 
 
-def test_only_sliced_releases_and_plans_have_parts_and_classes_of_their_own() -> None:
+def test_models_without_a_statement_are_never_confirmed() -> None:
     for model, parameters, agreed in (
         ("column-frequency", {"k": 1}, False),
         ("l-delta-diversity", {"l": 1, "delta": 0.1}, True),
     ):
         promise = read_promise(model, parameters, None, ["s"], agreed=agreed)
-        with pytest.raises(CannotCheckError):
-            evaluate(promise, histograms(((1, 1, 1, 1),)), None)
-    assert not promises.MODELS["alpha-k-anonymity"].mixes
-    assert all(model.mixes for name, model in promises.MODELS.items() if name != "alpha-k-anonymity")
-    assert [name for name, model in promises.MODELS.items() if model.labels] == ["tau-l-diversity"]
+        assert promise.obstacle is None
+        assert judge(ENGINE, promise, [PUT[0]]).obstacle == "cannot check: this verifier does not know the model"
+    refused = read_promise("k-anonymity", {"k": 0}, None, [])
+    assert judge(ENGINE, refused, [PUT[0]]).obstacle == refused.obstacle is not None
+    assert not models.MODELS["alpha-k-anonymity"].mixes
+    assert all(model.mixes for name, model in models.MODELS.items() if name != "alpha-k-anonymity")
+    assert [name for name, model in models.MODELS.items() if model.labels] == ["tau-l-diversity"]
 
 
-def _keeps_even(promise: Promise, classes: Histograms, _: Attribute | None) -> Found:
-    return classes.sizes % promise.whole("of") == 0, classes.sizes.astype(np.float64)
+def _demand_even(promise: Promise, counts: Counts) -> Answer:
+    return Answer("min(n)", f"n % {promise.whole('of')} = 0", counts.table)
 
 
 class _Entry:
@@ -598,18 +756,14 @@ class _Entry:
         return self.found
 
 
-def test_other_packages_register_formulas_of_their_models() -> None:
-    from typing import Annotated
-
-    from pydantic import Field
-
-    model = Model({"of": (Annotated[int, Field(ge=1)], ...)}, _keeps_even, "sizes", min)
+def test_other_packages_register_statements_of_their_models() -> None:
+    model = Model({"of": (Annotated[int, Field(ge=1)], ...)}, _demand_even, "sizes", min)
     registered = {
         "even-classes": [_Entry(model)],
-        "no-formula": [_Entry("not a model")],
+        "no-statement": [_Entry("not a model")],
         "later": [_Entry(1), _Entry(model)],
     }
-    original = promises.entry_points
+    original = models.entry_points
     asked = []
 
     def entry_points(group: str, name: str) -> list[_Entry]:
@@ -617,22 +771,21 @@ def test_other_packages_register_formulas_of_their_models() -> None:
         return registered.get(name, [])
 
     try:
-        promises.entry_points = entry_points  # type: ignore[assignment]
-        promises.find_model.cache_clear()
-        promises._shape_of.cache_clear()
+        models.entry_points = entry_points  # type: ignore[assignment]
+        models.find_model.cache_clear()
+        models._shape_of.cache_clear()
         promise = read_promise("even-classes", {"of": 2}, 2.0, ["s"])
         assert promise.obstacle is None
-        holds, reached = evaluate(promise, promises.count_only(np.array([2, 3])), None)
-        assert (holds.tolist(), reached.tolist()) == ([True, False], [2.0, 3.0])
-        assert promises.worst_of(promise)(1.0, 2.0) == 1.0
+        counts = put(((1, 1, 0, 0), (3, 0, 0, 0)))
+        assert judge_each("even-classes", counts, of=2) == ([True, False], [2.0, 3.0])
+        assert models.worst_of(promise)(1.0, 2.0) == 1.0
         assert read_promise("even-classes", {"of": 0}, 2.0, ["s"]).obstacle
         assert read_promise("later", {"of": 2}, 2.0, ["s"]).obstacle is None
-        for unknown in ("no-formula", "unheard-of"):
+        for unknown in ("no-statement", "unheard-of"):
             assert "does not know" in str(read_promise(unknown, {}, None, ["s"]).obstacle)
         assert set(asked) == {"shoal.promises"}
-        with pytest.raises(CannotCheckError, match="does not know"):
-            evaluate(Promise("unheard-of", {}, None), histograms(((1, 1, 1, 1),)), None)
+        assert "does not know" in str(judge(ENGINE, Promise("unheard-of", {}, None), [counts]).obstacle)
     finally:
-        promises.entry_points = original
-        promises.find_model.cache_clear()
-        promises._shape_of.cache_clear()
+        models.entry_points = original
+        models.find_model.cache_clear()
+        models._shape_of.cache_clear()

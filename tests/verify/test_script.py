@@ -18,10 +18,10 @@ from tests.sql import run_script
 
 import shoal
 from shoal.core.dictionaries import fold_text
-from shoal.verify.exact import CannotCheckError
+from shoal.verify.counting import PLAIN
+from shoal.verify.engine import CannotCheckError, quote_name, quote_text
 from shoal.verify.manifest import read_manifest
-from shoal.verify.script import SCRIPT, write_script
-from shoal.verify.statements import MACROS, PLAIN, quote_name, quote_text
+from shoal.verify.script import FOLDED, SCRIPT, write_script
 from shoal.verify.verifier import verify
 
 ILLNESSES = ("flu", "Flu ", "cold", "gout", "asthma", "rickets", "")
@@ -129,7 +129,7 @@ def _about_values(model: str) -> bool:
     return model not in ("k-anonymity", "profitability", "average-risk", "sample-uniqueness")
 
 
-SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(40, 400))]
+SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(8, 40))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -183,8 +183,11 @@ def test_claim_that_is_not_reached_fails(tmp_path):
     assert held(two_classes(tmp_path, achieved=None))["k-anonymity"] is False
 
 
-@pytest.mark.parametrize(("counts", "holds"), [("aaaabcde", True), ("aaaabbcd", False), ("aaaaaaaabbccddee", True)])
-def test_entropy_tie_is_decided_by_whole_numbers(tmp_path, counts, holds):
+@pytest.mark.parametrize(
+    ("counts", "in_sql", "holds"),
+    [("aabbccdd", True, True), ("aaaabcde", None, True), ("aaaabbcd", False, False), ("aaaaaaaabbccddee", None, True)],
+)
+def test_entropy_tie_is_left_to_exact_arithmetic(tmp_path, counts, in_sql, holds):
     rows = [("east", value) for value in counts]
     labels = {"east": {"values": ["east"]}}
     promised = {
@@ -193,7 +196,7 @@ def test_entropy_tie_is_decided_by_whole_numbers(tmp_path, counts, holds):
         "achieved": 4.0 if holds else 3.3635856610148585,
     }
     public = write_release(tmp_path, rows, [promised], town={**FLAT, "labels": labels}, illness=SECRET)
-    assert held(public)["entropy-l-diversity"] is holds
+    assert held(public)["entropy-l-diversity"] is in_sql
     assert verify(public).guarantees[0].ok is holds
 
 
@@ -209,7 +212,7 @@ def test_plain_letters_fold_as_in_python():
     """Every letter that the script calls plain after folding has the same normal form in Python."""
     letters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     with duckdb.connect() as engine:
-        for statement in duckdb.extract_statements(MACROS):
+        for statement in duckdb.extract_statements(FOLDED):
             engine.execute(statement)
         engine.register("letters", pa.table({"letter": letters}))
         plain = f"SELECT letter, folded(letter) AS f FROM letters WHERE regexp_full_match(f, '[{PLAIN}]*')"

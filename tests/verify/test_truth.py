@@ -1,11 +1,14 @@
-"""The witness and what is asked of it: numbers of classes, rows under their labels, sums of contents.
+"""The witness and its check: numbers of classes, rows under their labels, fingerprints of classes and contents.
 
 All tests are plain functions: ``tests/mutants/run.py`` calls them again and again on changed code.
 """
 
 from __future__ import annotations
 
+import datetime
 import tempfile
+from collections.abc import Sequence
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,22 +18,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.core.arrays import IntArray, KeyArray
-from shoal.core.errors import InputError
-from shoal.manifest import Attribute
+from shoal.core.arrays import IntArray
 from shoal.sources.opening import open_source
 from shoal.verify import truth
-from shoal.verify.contents import RowSums
-from shoal.verify.covers import read_covers
+from shoal.verify.counting import ClassNumbers
+from shoal.verify.covering import count_uncovered, put_covers
+from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest, read_manifest
-from shoal.verify.truth import ClassNumbers, ProjectedWitness, Witness
+from shoal.verify.result import Check
+from shoal.verify.rows import Witness
+from shoal.verify.verifier import verify_table
 
-KEY = np.array([17, 4], dtype=np.uint64)
+ENGINE = Engine()
+ENGINE.run("SET VARIABLE salt = 'a salt'")
 AGES = {"young": {"from": 0, "below": 30}, "old": {"from": 30, "below": None}, "*": {"any": True}}
-TOWNS = {"north": {"values": ["Kiel", "Emden"]}, "Ulm": {"values": ["Ulm"]}, "ends": {"values": ["Kiel", "Ulm"]}}
+TOWNS = {
+    "north": {"values": ["Kiel", "Emden"]},
+    "Ulm": {"values": ["Ulm"]},
+    "ends": {"values": ["Kiel", "Ulm", "Emden"]},
+}
 
 
-def manifest_of(**changes: Any) -> Manifest:
+def manifest_of(**changes: Any) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "age": {"role": "quasi", "kind": "number", "labels": AGES},
         "town": {"role": "quasi", "kind": "category", "labels": TOWNS},
@@ -49,7 +58,11 @@ def manifest_of(**changes: Any) -> Manifest:
         "attributes": attributes,
         **changes,
     }
-    return read_manifest({"parts": [list(written["attributes"])], **written}, with_file=False)
+    return {"parts": [list(written["attributes"])], **written}
+
+
+def read(**changes: Any) -> Manifest:
+    return read_manifest(manifest_of(**changes), with_file=False)
 
 
 def written(folder: str, columns: dict[str, Any], rows: int = 3) -> Path:
@@ -58,20 +71,17 @@ def written(folder: str, columns: dict[str, Any], rows: int = 3) -> Path:
     return path
 
 
-def numbers(found: Any) -> Any:
-    return found if isinstance(found, str) else found.tolist()
-
-
-def test_a_witness_in_memory_tells_any_rows() -> None:
+def test_a_witness_in_memory_has_numbers_of_any_rows() -> None:
     for given in (np.array([1, 0, 2, 3]), np.array([[1, 0, 2, 3]], dtype=np.int32)):
         witness = Witness(given, "class")
         assert (witness.n_rows, witness.n_columns) == (4, 1)
         for begin in range(5):
             for rows in range(5 - begin):
-                assert numbers(witness.read(begin, rows)) == [[1, 0, 2, 3][begin : begin + rows]]
-            assert "fewer rows" in str(witness.read(begin, 5 - begin))
+                assert witness.read(begin, rows).tolist() == [[1, 0, 2, 3][begin : begin + rows]]
+            with pytest.raises(ValueError, match="fewer rows"):
+                witness.read(begin, 5 - begin)
     wide = Witness(np.array([[1, 0], [5, 0]]), "class")
-    assert (wide.n_rows, wide.n_columns, numbers(wide.read(0, 2))) == (2, 2, [[1, 0], [5, 0]])
+    assert (wide.n_rows, wide.n_columns, wide.read(0, 2).tolist()) == (2, 2, [[1, 0], [5, 0]])
 
 
 def test_a_witness_in_a_file_is_read_by_row_groups() -> None:
@@ -81,17 +91,18 @@ def test_a_witness_in_a_file_is_read_by_row_groups() -> None:
         assert (witness.n_rows, witness.n_columns) == (10, 1)
         for begin, rows in product(range(11), range(11)):
             if begin + rows <= 10:
-                assert numbers(witness.read(begin, rows)) == [every[begin : begin + rows]]
+                assert witness.read(begin, rows).tolist() == [every[begin : begin + rows]]
             else:
-                assert "fewer rows" in str(witness.read(begin, rows))
+                with pytest.raises(ValueError, match="fewer rows"):
+                    witness.read(begin, rows)
         for begin in range(10):  # whichever row group is asked for first
-            anew = Witness(written(folder, {"class": every}), "class")
-            assert numbers(anew.read(begin, 1)) == [[every[begin]]]
+            again = Witness(written(folder, {"class": every}), "class")
+            assert again.read(begin, 1).tolist() == [[every[begin]]]
         both = Witness(written(folder, {"class": every, "class 2": every[::-1]}), "class")
-        assert (both.n_columns, numbers(both.read(2, 2))) == (2, [[3, 4], [8, 7]])
+        assert (both.n_columns, both.read(2, 2).tolist()) == (2, [[3, 4], [8, 7]])
 
 
-def test_files_that_are_no_witness_are_refused() -> None:
+def test_files_that_are_not_a_witness_are_refused() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for columns in (
             {"bucket": [1]},
@@ -103,31 +114,39 @@ def test_files_that_are_no_witness_are_refused() -> None:
             with pytest.raises(ValueError, match="not columns of whole numbers"):
                 Witness(written(folder, columns), "class")
         gap = Witness(written(folder, {"class": [1, 2, 3, None]}), "class")
-        assert numbers(gap.read(0, 3)) == [[1, 2, 3]]
-        assert "cannot be read" in str(gap.read(2, 2))
-        path = written(folder, {"class": [1, 2]})
-        gone = Witness(path, "class")
-        path.unlink()
-        assert "cannot be read (FileNotFoundError)" in str(gone.read(0, 1))
+        assert gap.read(0, 3).tolist() == [[1, 2, 3]]
+        with pytest.raises(ValueError, match="lacks numbers"):
+            gap.read(2, 2)
 
 
-def test_class_numbers_say_all_labels() -> None:
-    for sizes in ([], [1], [3], [2, 5], [3, 3, 3], [1, 2, 3, 4]):
-        of_class = ClassNumbers(sizes)
+def pack(sizes: Sequence[int], labels: IntArray) -> tuple[list[list[int]], list[list[int]]]:
+    """Return (n_columns, n) the numbers of classes, and (n_attributes, n) the labels that are read from them again."""
+    of_class = ClassNumbers(sizes)
+    columns = {f"d{place}": own for place, own in enumerate(labels)}
+    ENGINE.put("digits", {"row": np.arange(labels.shape[1]), **columns})
+    own = of_class.pack([f"d{place}" for place in range(len(labels))])
+    packed = ", ".join(f"({number})::BIGINT AS w{place}" for place, number in enumerate(own))
+    ENGINE.make("packed", f"SELECT row, {packed} FROM digits")
+    unpacked = [of_class.unpack(place, [f"w{n}" for n in range(len(own))]) for place in range(len(labels))]
+    found = ENGINE.fetch(
+        f"SELECT {', '.join([*(f'w{n}' for n in range(len(own))), *unpacked])} FROM packed ORDER BY row"
+    )
+    turned = [list(column) for column in zip(*found, strict=True)]
+    assert all(min(numbers) >= 1 and max(numbers) <= top for numbers, top in zip(turned, of_class.bounds, strict=False))
+    return turned[: len(own)], turned[len(own) :]
+
+
+def test_class_numbers_have_all_labels() -> None:
+    for sizes in ([1], [3], [2, 5], [3, 3, 3], [1, 2, 3, 4]):
         every = list(product(*(range(size + 2) for size in sizes)))
-        labels = np.array(every, dtype=np.int32).T.reshape(len(sizes), len(every))
-        packed = of_class.pack(labels) if sizes else of_class.pack(labels, 1)
-        assert of_class.n_columns == 1
-        assert packed.tolist() == [list(range(1, packed.shape[1] + 1))]
-        for place in range(len(sizes)):
-            assert of_class.labels(packed, place).tolist() == labels[place].tolist()
-        assert of_class.hold(packed)
-        assert of_class.hold(np.zeros((1, 2), dtype=np.int64))
-        assert not of_class.hold(np.array([[packed.shape[1] + 1]]))
-        assert not of_class.hold(np.array([[-1]]))
+        labels = np.array(every, dtype=np.int64).T.reshape(len(sizes), len(every))
+        packed, unpacked = pack(sizes, labels)
+        assert packed == [list(range(1, len(every) + 1))]
+        assert unpacked == labels.tolist()
+        assert ClassNumbers(sizes).bounds == [len(every)]
 
 
-def test_class_numbers_of_many_labels_take_several_columns() -> None:
+def test_class_numbers_of_many_labels_have_several_columns() -> None:
     rng = np.random.default_rng(1)
     for sizes, columns in (
         ([2**31 - 2] * 2, 2),
@@ -135,136 +154,227 @@ def test_class_numbers_of_many_labels_take_several_columns() -> None:
         ([2**30 - 2] * 5, 3),
         ([2**20 - 2] * 7, 3),
     ):
-        of_class = ClassNumbers(sizes)
-        labels = np.array([rng.integers(0, size + 2, 50) for size in sizes], dtype=np.int32)
+        labels = np.array([rng.integers(0, size + 2, 50) for size in sizes])
         labels[:, 0], labels[:, 1] = 0, [size + 1 for size in sizes]
-        packed = of_class.pack(labels)
-        assert (of_class.n_columns, packed.shape) == (columns, (columns, 50))
-        assert packed.min() >= 1
-        for place in range(len(sizes)):
-            assert of_class.labels(packed, place).tolist() == labels[place].tolist()
-        assert of_class.hold(packed)
-        if columns > 1:
-            partly = packed.copy()
-            partly[1, 3] = 0
-            assert not of_class.hold(partly)
-            partly[:, 3] = 0
-            assert of_class.hold(partly)
+        packed, unpacked = pack(sizes, labels)
+        assert len(packed) == columns, sizes
+        assert unpacked == labels.tolist()
 
 
 def test_classes_of_a_manifest_are_numbered_by_its_labels() -> None:
-    of_class = ClassNumbers.of(manifest_of())
-    assert of_class.pack(np.array([[1], [2]], dtype=np.int32)).tolist() == [[1 + 1 * 5 + 2]]
-    assert not of_class.hold(np.array([[26]]))
-    assert of_class.hold(np.array([[25]]))
+    assert ClassNumbers.of(read().labelled).bounds == [25]
+    assert ENGINE.fetch(f"SELECT {ClassNumbers.of(read().labelled).pack(['1', '2'])[0]}") == [(1 + 1 * 5 + 2,)]
 
 
-def test_a_witness_is_projected_to_fewer_attributes() -> None:
-    manifest = manifest_of()
-    other = manifest_of(attributes={name: one for name, one in _written(manifest).items() if name != "age"})
-    own, theirs = ClassNumbers.of(manifest), ClassNumbers.of(other)
-    labels = np.array([[0, 1, 2], [2, 0, 1]], dtype=np.int32)
-    given = own.pack(labels)
-    given[:, 1] = 0
-    found = ProjectedWitness(Witness(given, "class"), manifest, other)
-    wanted = theirs.pack(labels[1:])
-    wanted[:, 1] = 0
-    assert (found.n_rows, found.n_columns, numbers(found.read(0, 3))) == (3, 1, wanted.tolist())
-    assert numbers(found.read(1, 2)) == wanted[:, 1:].tolist()
-    for wrong in (np.array([26, 1]), np.array([-1, 1]), np.array([[1, 1], [1, 1]])):
-        assert "does not fit" in str(ProjectedWitness(Witness(wrong, "class"), manifest, other).read(0, 2))
-    assert "does not fit" in str(found.read(0, 4))
+def test_columns_are_compared_in_the_type_that_both_can_have() -> None:
+    for types, wanted in (
+        (("VARCHAR", "VARCHAR"), "VARCHAR"),
+        (("VARCHAR", "BIGINT"), "HUGEINT"),
+        (("TINYINT", "UBIGINT"), "HUGEINT"),
+        (("BIGINT", "DOUBLE"), "DOUBLE"),
+        (("FLOAT", "VARCHAR"), "FLOAT"),
+        (("FLOAT", "DOUBLE"), "DOUBLE"),
+        (("DATE", "VARCHAR"), "DATE"),
+        (("DATE", "TIMESTAMP_S"), "TIMESTAMP"),
+        (("TIMESTAMP_NS", "DATE"), "TIMESTAMP_NS"),
+        (("BOOLEAN", "VARCHAR"), "BOOLEAN"),
+        (("BOOLEAN", "BIGINT"), "VARCHAR"),
+        (("DATE", "BIGINT"), "VARCHAR"),
+        (("DECIMAL(5,2)", "VARCHAR"), "VARCHAR"),
+        (("TIME", "TIME_NS"), "TIME"),
+    ):
+        assert truth.find_type(*types) == truth.find_type(*types[::-1]) == wanted, types
 
 
-def _written(manifest: Manifest) -> dict[str, Any]:
-    return {one.name: one.model_dump(exclude={"name"}, exclude_none=True) for one in manifest.attributes}
+def test_equal_values_have_the_same_word_however_they_are_stored() -> None:
+    def words(values: pa.Array, kind: str, column: int = 1) -> list[int]:
+        ENGINE.put("given_values", {"v": values})
+        return [word for (word,) in ENGINE.fetch(f"SELECT {truth.write_word(column, 'v', kind)} FROM given_values")]
+
+    day = datetime.date(2024, 2, 29)
+    for values, texts, kind in (
+        (pa.array([7, -3, 0, None]), ["7", "-3", "0", None], "HUGEINT"),
+        (pa.array([0.1, 2.0, 1e20, None]), ["0.1", "2", "1e+20", None], "DOUBLE"),
+        (pa.array([0.0, -0.0, 1.5]), ["-0.0", "0", "1.50"], "DOUBLE"),
+        (pa.array([0.1, 2.5], pa.float32()), ["0.1", "2.5"], "FLOAT"),
+        (pa.array([day, None]), ["2024-02-29", None], "DATE"),
+        (pa.array([True, False]), ["true", "false"], "BOOLEAN"),
+        (pa.array(["a", ""]), ["a", ""], "VARCHAR"),
+        (pa.array([Decimal("1.50")]), ["1.50"], "VARCHAR"),
+        (pa.array([2**53 + 1, 2**53]), [str(2**53 + 1), str(2**53)], "HUGEINT"),
+    ):
+        own = words(values, kind)
+        assert own == words(pa.array(texts, pa.string()), kind), kind
+        present = [
+            word for word, text in zip(own, texts, strict=True) if text is not None and text not in ("-0.0", "0")
+        ]
+        assert len(set(present)) == len(present)
+        assert all((word == 0) == (text is None) for word, text in zip(own, texts, strict=True))
+        assert words(values, kind, 2)[0] != own[0]
+    assert words(pa.array(["x", "y"]), "HUGEINT") == words(pa.array(["x", "y"]), "VARCHAR")  # of a text, its own
 
 
-def _sum_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> RowSums:
-    return RowSums.of(key, truth.hash_classes(key, hashes, numbers))
+def test_fingerprints_differ_by_class_and_contents() -> None:
+    rows = {"a": [1, 1, 2, 1], "b": [1, 2, 1, 1], "x": [5, 5, 5, 6]}
+    ENGINE.put("given_rows", rows)
+    for numbers in (["a"], ["a", "b"]):
+        found = ENGINE.fetch(f"SELECT {truth.write_print(numbers, ['x'])} FROM given_rows")
+        assert len(set(found)) == len({tuple(rows[name][n] for name in [*numbers, "x"]) for n in range(4)})
+    turned = [
+        ENGINE.fetch(f"SELECT {truth.write_print(names, [])} FROM given_rows")[1] for names in (["a", "b"], ["b", "a"])
+    ]
+    assert turned[0] != turned[1]
+    before = ENGINE.fetch(f"SELECT {truth.write_print(['a'], ['x'])} FROM given_rows")
+    ENGINE.run("SET VARIABLE salt = 'another salt'")
+    assert before != ENGINE.fetch(f"SELECT {truth.write_print(['a'], ['x'])} FROM given_rows")
+    ENGINE.run("SET VARIABLE salt = 'a salt'")
 
 
-def test_sums_tell_classes_and_contents() -> None:
-    hashes = np.array([5, 6, 5], dtype=np.uint64)
-    classes = np.array([[1, 2, 2]])
-    sums = _sum_classes(KEY, hashes, classes)
-    assert sums.rows == 3
-    order = [2, 0, 1]
-    assert _sum_classes(KEY, hashes[order], classes[:, order]) == sums
-    assert _sum_classes(KEY, hashes, np.array([[2, 1, 2]])) != sums
-    assert _sum_classes(KEY, np.array([5, 6, 6], dtype=np.uint64), classes) != sums
-    assert _sum_classes(KEY, hashes[:2], classes[:, :2]) != sums
-    both = _sum_classes(KEY, hashes, np.array([[1, 2, 2], [1, 1, 1]]))
-    assert both != sums
-    assert both != _sum_classes(KEY, hashes, np.array([[1, 1, 1], [1, 2, 2]]))
-    assert hashes.tolist() == [5, 6, 5]
-    parts = _sum_classes(KEY, hashes[:1], classes[:, :1]) + _sum_classes(KEY, hashes[1:], classes[:, 1:])
-    assert parts == sums
-
-
-def test_rows_lie_under_the_labels_of_their_classes() -> None:
+def test_rows_are_under_the_labels_of_their_classes() -> None:
     """Compared with the covers as they are written, for every value under every label, missing ones included."""
-    ages = read_covers(Attribute(name="age", role="quasi", kind="number", labels={**AGES, "none": {"missing": True}}))
-    towns = read_covers(Attribute(name="town", role="quasi", kind="category", labels=TOWNS))
-    under_age = {"young": {5, 29}, "old": {30, 99}, "*": {5, 29, 30, 99, None}, "none": {None}}
-    under_town = {label: set(cover["values"]) for label, cover in TOWNS.items()}
-    values = list(product((5, 29, 30, 99, None), ("Kiel", "Emden", "Ulm", "Rom", None)))
-    points = np.empty((len(values), 2), dtype=np.int32)
-    for row, (age, town) in enumerate(values):
-        points[row, 0] = ages.missing if age is None else ages.places(pa.array([age]))[0]
-        points[row, 1] = towns.missing if town is None else towns.places(pa.array([town]))[0]
-    of_class = ClassNumbers([4, 3])
-    for (first, age_label), (second, town_label) in product(enumerate(ages.labels), enumerate(towns.labels)):
-        labels = np.repeat(np.array([[first], [second]], dtype=np.int32), len(values), axis=1)
-        found = truth.count_uncovered(of_class.pack(labels), of_class, points, [(0, ages), (1, towns)])
-        wrong = [a not in under_age[str(age_label)] or t not in under_town[str(town_label)] for a, t in values]
-        assert found == sum(wrong), (age_label, town_label)
-        alone = truth.count_uncovered(of_class.pack(labels), of_class, points[:, 1:], [(1, towns)])
-        assert alone == sum(t not in under_town[str(town_label)] for _, t in values)
-        for row, off in enumerate(wrong):
-            one = of_class.pack(labels[:, :1])
-            assert truth.count_uncovered(one, of_class, points[row : row + 1], [(0, ages), (1, towns)]) == off
-    # Texts that are no labels cover nothing, nor do missing values where there is no label for them.
-    for strange in (4, 5):
-        labels = np.full((2, len(values)), strange, dtype=np.int32)
-        labels[1] = 0
-        assert truth.count_uncovered(of_class.pack(labels), of_class, points[:, :1], [(0, ages)]) == len(values)
+    ages = {**AGES, "none": {"missing": True}}
+    under = {
+        "age": [{5, 29}, {30, 99}, {5, 29, 30, 99, None}, {None}],
+        "town": [set(c["values"]) for c in TOWNS.values()],
+    }
+    manifest = read(
+        attributes={**manifest_of()["attributes"], "age": {**manifest_of()["attributes"]["age"], "labels": ages}}
+    )
+    values: dict[str, list[Any]] = {"age": [5, 29, 30, 99, None], "town": ["Kiel", "Emden", "Ulm", "Rom", None]}
+    kinds = {"age": pa.int64(), "town": pa.string()}
+    with Engine() as engine:
+        put_covers(engine, manifest)
+        for name, own in under.items():
+            total = 0
+            for number, value in product(range(len(own) + 1), values[name]):
+                engine.put("pair_rows", {"number": [number], "v": pa.array([value], kinds[name])})
+                wrong = number == len(own) or value not in own[number]
+                found = count_uncovered(engine, manifest, {name: "pair_rows"}, kinds)
+                assert found == ({name: 1} if wrong else {}), (name, number, value)
+                total += wrong
+            pairs = list(product(range(len(own) + 1), values[name]))
+            given = {"number": [n for n, _ in pairs] * 2, "v": pa.array([v for _, v in pairs] * 2, kinds[name])}
+            engine.put("pair_rows", given)
+            assert count_uncovered(engine, manifest, {name: "pair_rows"}, kinds) == {name: total}
+        assert count_uncovered(engine, manifest, {}, kinds) == {}
 
 
-def test_contents_are_the_columns_that_must_be_equal() -> None:
-    published = pa.schema([("age", pa.string()), ("town", pa.string()), ("ill", pa.string()), ("cost", pa.float64())])
-    table = pa.table({"age": [1], "town": ["Ulm"], "ill": ["flu"], "cost": pa.array([2], pa.int64())})
-    found = truth.contents_for(manifest_of(), published, open_source(table))
-    assert found.columns == ("ill", "cost")
-    assert found.kind_of("cost") == pa.float64()
-    with pytest.raises(InputError, match="lacks 2 columns of the release: town, cost"):
-        truth.contents_for(manifest_of(), published, open_source(table.drop_columns(["town", "cost"])))
-    noisy = manifest_of(techniques={"cost": {"technique": "permutation", "within": []}})
-    assert truth.contents_for(noisy, published, open_source(table)).columns == ("ill",)
+SOURCE = pa.table(
+    {
+        "age": [5, 40, 29, 31],
+        "town": ["Kiel", "Ulm", "Ulm", "Emden"],
+        "ill": ["flu", "gout", "", "flu"],
+        "cost": [1, 2, 3, 4],
+    }
+)
+PUBLISHED = pa.table(
+    {
+        "age": ["young", "old", "*", "old"],
+        "town": ["north", "ends", "Ulm", "north"],
+        "ill": ["flu", "gout", None, "flu"],
+        "cost": [1.0, 2.0, 3.0, 4.0],
+    }
+)
+WITNESS = np.array([1 + 0 * 5 + 0, 1 + 1 * 5 + 2, 1 + 2 * 5 + 1, 1 + 1 * 5 + 0])
+
+
+def compare(
+    published: pa.Table = PUBLISHED, witness: Any = WITNESS, source: pa.Table = SOURCE, **changes: Any
+) -> dict[str, Check]:
+    """Return the failed and the undone checks, and truth."""
+    found = verify_table(published, manifest_of(**changes), source=open_source(source), witness=witness)
+    return {check.name: check for check in found.checks if not (check.ok and check.done) or check.name == "truth"}
+
+
+def test_true_rows_in_any_order() -> None:
+    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
+        found = compare(PUBLISHED.take(pa.array(order)))
+        assert found["truth"].ok
+        assert found["truth"].detail == "every published row covers its own source row"
+        assert all(check.ok for check in found.values())
+
+
+def test_rows_that_are_not_those_of_their_classes() -> None:
+    swapped = PUBLISHED.set_column(3, "cost", pa.array([2.0, 1.0, 3.0, 4.0]))
+    wrong = "the 4 published rows are not the 4 source rows of their classes, by their values of ill, cost"
+    assert compare(swapped)["truth"].detail == wrong
+    assert not compare(swapped)["truth"].ok
+    assert not compare(PUBLISHED.set_column(2, "ill", pa.array(["flu", "gout", "flu", None])))["truth"].ok
+    assert not compare(PUBLISHED.set_column(0, "age", pa.array(["young", "old", "young", "*"])))["truth"].ok
+    noisy = {"cost": {"technique": "permutation", "within": []}}
+    assert truth.report_truth(read(techniques=noisy)).detail.endswith("by the 3 columns that follow from the source")
+    fewer = compare(PUBLISHED.slice(1), np.append(0, WITNESS[1:]), rows=3)
+    assert fewer["source counts"].detail == "3 published + 0 withheld + 0 dropped is not the source's 4 rows"
+    assert fewer["truth"].ok
+    assert "truth" in compare(PUBLISHED.slice(1), np.append(0, WITNESS[1:]), rows=3, withheld=1)
+
+
+def test_values_outside_their_labels() -> None:
+    wrong = WITNESS.copy()
+    wrong[0] = 1 + 1 * 5 + 0  # 5 is not old
+    old = PUBLISHED.set_column(0, "age", pa.array(["old", "old", "*", "old"]))
+    labels = {"age": {"role": "quasi", "kind": "number", "labels": {"old": AGES["old"], "*": AGES["*"]}}}
+    shifted = np.array([1 + 0 * 5 + 0, 1 + 0 * 5 + 2, 1 + 1 * 5 + 1, 1 + 0 * 5 + 0])
+    attributes = {**manifest_of()["attributes"], **labels}
+    found = compare(old, shifted, attributes=attributes)["truth"]
+    assert found.detail == "1 pair of source value and label do not fit, in age, by the witness"
+    assert not found.ok
+    assert not compare(witness=wrong)["truth"].ok
+
+
+def test_a_witness_that_does_not_fit() -> None:
+    for wrong, why in (
+        (WITNESS[:3], "the witness has fewer rows than the source"),
+        (np.append(WITNESS, 1), "the witness has more rows than the source"),
+        (np.stack([WITNESS, WITNESS]), "the witness has classes that the release cannot have"),
+        (np.append(WITNESS[:3], 26), "the witness has classes that the release cannot have"),
+        (np.append(WITNESS[:3], -1), "the witness has classes that the release cannot have"),
+    ):
+        found = compare(witness=wrong)
+        assert not found["witness"].ok
+        assert found["witness"].detail.startswith(why)
+        assert not found["truth"].ok
+
+
+def test_rows_that_lack_a_value_are_in_no_class() -> None:
+    dropping = {"policy": "drop", "tokens": [""], "dropped": 1}
+    ill = pa.array(["flu", "gout", "flu"])
+    kept = PUBLISHED.take(pa.array([0, 1, 3])).set_column(2, "ill", ill)
+    labels = {**manifest_of()["attributes"]}
+    labels["age"] = {**labels["age"], "labels": {name: AGES[name] for name in ("young", "old")}}
+    labels["town"] = {**labels["town"], "labels": {name: TOWNS[name] for name in ("north", "ends")}}
+    witness = np.array([1, 1 + 1 * 4 + 1, 0, 1 + 1 * 4])
+    given = {"rows": 3, "missing": dropping, "attributes": labels}
+    assert compare(kept, witness, **given)["truth"].ok
+    inside = compare(kept, np.append(witness[:2], [1, 0]), **given)["truth"]
+    assert inside.detail == "the witness puts 1 source row that lack a value and were dropped into classes"
+
+
+def test_without_a_witness_truth_is_not_checked() -> None:
+    found = compare(witness=None)["truth"]
+    assert (found.ok, found.done, found.required) == (True, False, True)
+
+
+def test_tables_without_traced_columns_cannot_be_compared() -> None:
+    moved = {"cost": {"technique": "permutation", "within": []}}
+    alone = {"cost": {"role": "insensitive", "kind": "number"}}
+    nothing = read(attributes=alone, techniques=moved, method="plain", guarantees=[])
+    assert truth.report_truth(nothing).ok
+    assert "no column follows" in truth.report_truth(nothing).detail
 
 
 def test_values_under_sensitive_labels_must_occur() -> None:
-    labels = {"germs": {"values": ["flu", "hiv"]}, "gout": {"values": ["gout"]}}
-    sensitive = read_covers(Attribute(name="ill", role="sensitive", kind="category", labels=labels))
-    quasi = read_covers(Attribute(name="town", role="quasi", kind="category", labels=TOWNS))
-    met = np.ones(sensitive.width, dtype=np.bool_)
-    (fine,) = truth.check_values([quasi, sensitive], [np.zeros(quasi.width, dtype=np.bool_), met])
-    assert (fine.name, fine.ok, fine.detail) == ("values", True, "all values that labels of ill cover occur")
-    met[sensitive.places(pa.array(["hiv"]))] = False
-    (wrong,) = truth.check_values([sensitive], [met])
-    assert (wrong.ok, wrong.detail) == (False, "labels of ill cover 1 value that no source row has")
-
-
-def test_what_is_said_of_true_and_false_rows() -> None:
-    assert truth.judge_truth(manifest_of()).detail == "every published row covers a source row of its own"
-    assert truth.judge_truth(manifest_of()).ok
-    false = truth.judge_truth(manifest_of(), 3)
-    assert (false.name, false.ok) == ("truth", False)
-    assert false.detail == "3 published rows cover no source row of their own"
-    noisy = manifest_of(techniques={"cost": {"technique": "permutation", "within": []}})
-    assert truth.judge_truth(noisy).detail.endswith("of its own, by the 3 columns that follow from the source")
-    assert truth.judge_truth(noisy, 1).detail.endswith("of their own, by the 3 columns that follow from the source")
-    alone = {"cost": {"role": "insensitive", "kind": "number"}}
-    moved = {"cost": {"technique": "permutation", "within": []}}
-    nothing = manifest_of(attributes=alone, techniques=moved, method="plain", guarantees=[])
-    assert (truth.judge_truth(nothing).ok, "no column follows" in truth.judge_truth(nothing).detail) == (True, True)
+    attributes = {**manifest_of()["attributes"]}
+    attributes["ill"] = {
+        **attributes["ill"],
+        "labels": {"germs": {"values": ["flu", "hiv"]}, "gout": {"values": ["gout"]}},
+    }
+    table = PUBLISHED.set_column(2, "ill", pa.array(["germs", "gout", None, "germs"]))
+    every = ClassNumbers([3, 3, 2])
+    digits = [(0, 0, 0), (1, 2, 1), (2, 1, 2), (1, 0, 0)]
+    witness = np.array([eval(every.pack([str(digit) for digit in own])[0]) for own in digits])
+    found = compare(table, witness, method="sweep", attributes=attributes)
+    assert found["truth"].ok
+    assert found["values"].detail == "labels of ill cover 1 value that no source row has"
+    attributes["ill"]["labels"]["germs"]["values"] = ["flu"]
+    assert "values" not in compare(table, witness, method="sweep", attributes=attributes)

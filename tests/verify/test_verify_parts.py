@@ -1,7 +1,8 @@
-"""Parts of the verifier on their own: combinations, hashes, covers, boxes and matchings."""
+"""Which values labels cover, and regions that overlap, each against a slow check."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.manifest import Attribute
-from shoal.verify.boxes import NOBODY, SEVERAL, BoxTree, Spans
-from shoal.verify.contents import Contents, common_type, fold_values, hash_texts
+from shoal.verify.covering import put_covers, put_values, relate
 from shoal.verify.covers import CoverError, read_covers
-from shoal.verify.numbering import Numbering, Tally
+from shoal.verify.engine import Engine
+from shoal.verify.sliced.checking import count_overlapping
 
 
 def attribute(kind: str, labels: dict[str, Any], **more: Any) -> Attribute:
@@ -22,99 +23,19 @@ def attribute(kind: str, labels: dict[str, Any], **more: Any) -> Attribute:
 
 
 def covered(values: pa.Array, kind: str, cover: dict[str, Any], **more: Any) -> list[bool]:
-    """Whether each value lies in the only label of an attribute; nulls are not asked for here."""
-    covers = read_covers(attribute(kind, {"x": cover}, **more))
-    codes = covers.places(values)
-    return [any(low <= code < high for low, high in zip(covers.low, covers.high, strict=True)) for code in codes]
-
-
-@settings(max_examples=30)
-@given(st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=5, max_size=5), min_size=1, max_size=20))
-def test_combinations_beyond_64_bits(rows: list[list[int]]):
-    columns = list(np.array(rows, dtype=np.int64).T)
-    numbering = Numbering(5)
-    ids = numbering.ids(columns)
-    assert numbering.tuples()[ids].tolist() == rows
-    assert numbering.count == len({tuple(row) for row in rows})
-    assert numbering.ids(columns).tolist() == ids.tolist()
-
-
-def test_keys_keep_their_numbers_while_more_come():
-    rng = np.random.default_rng(3)
-    keys = rng.integers(0, 2**64, size=30_000, dtype=np.uint64)
-    numbering = Numbering(1)
-    first = np.concatenate([numbering.ids([part]) for part in np.array_split(keys, 7)])
-    distinct, expected = np.unique(keys, return_inverse=True)
-    assert numbering.count == len(distinct)
-    assert len(set(zip(first.tolist(), expected.tolist(), strict=True))) == len(distinct)
-    assert (numbering.ids([keys]) == first).all()
-
-
-def test_tally_over_several_batches():
-    rng = np.random.default_rng(4)
-    keys = rng.integers(0, 40, size=1000).astype(np.uint64)
-    tally = Tally()
-    for part in np.array_split(keys, 33):
-        tally.add(part)
-    found, counts = tally.result()
-    expected, expected_counts = np.unique(keys, return_counts=True)
-    assert found.tolist() == expected.tolist()
-    assert counts.tolist() == expected_counts.tolist()
-
-
-def test_siphash_reference_vector():
-    """SipHash-1-3 of the bytes 0..14 under the key 0..15, as computed step by step with Python integers."""
-    message, key = bytes(range(15)), np.frombuffer(bytes(range(16)), dtype=np.uint64).copy()
-    data = np.frombuffer(message, dtype=np.uint8).copy()
-    found = np.empty(1, dtype=np.uint64)
-    hash_texts(key, np.array([0, 15]), data, found)
-    assert int(found[0]) == siphash(message, bytes(range(16)))
-
-
-def siphash(message: bytes, key: bytes) -> int:
-    mask = 2**64 - 1
-    k0, k1 = (int.from_bytes(key[i : i + 8], "little") for i in (0, 8))
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
-
-    def turn(x: int, bits: int) -> int:
-        return ((x << bits) | (x >> (64 - bits))) & mask
-
-    def rounds(times: int) -> None:
-        for _ in range(times):
-            v[0] = (v[0] + v[1]) & mask
-            v[1] = turn(v[1], 13) ^ v[0]
-            v[0] = turn(v[0], 32)
-            v[2] = (v[2] + v[3]) & mask
-            v[3] = turn(v[3], 16) ^ v[2]
-            v[0] = (v[0] + v[3]) & mask
-            v[3] = turn(v[3], 21) ^ v[0]
-            v[2] = (v[2] + v[1]) & mask
-            v[1] = turn(v[1], 17) ^ v[2]
-            v[2] = turn(v[2], 32)
-
-    whole = len(message) // 8 * 8
-    words = [int.from_bytes(message[i : i + 8], "little") for i in range(0, whole, 8)]
-    words.append(int.from_bytes(message[whole:], "little") | (len(message) & 0xFF) << 56)
-    for word in words:
-        v[3] ^= word
-        rounds(1)
-        v[0] ^= word
-    v[2] ^= 0xFF
-    rounds(3)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
-
-
-def test_combining_words_depends_on_both_and_on_the_key():
-    keys = [np.array([1, 2], dtype=np.uint64), np.array([1, 3], dtype=np.uint64)]
-    words = [np.uint64(5), np.uint64(6)]
-    found = set()
-    for key in keys:
-        for first in words:
-            for second in words:
-                rows = np.array([first], dtype=np.uint64)
-                fold_values(key, rows, np.array([second], dtype=np.uint64))
-                found.add(int(rows[0]))
-    assert len(found) == 8
+    """Whether the only label of an attribute covers each value."""
+    one = attribute(kind, {"x": cover}, **more)
+    stated: Any = SimpleNamespace(labelled=(one,), attributes=(one,), missing_tokens=())
+    with Engine() as engine:
+        put_covers(engine, stated)
+        engine.put("given", {"i": pa.array(range(len(values))), "v": values})
+        table = put_values(engine, stated, one, "SELECT v FROM given", values.type)
+        joined = (
+            f"given JOIN {table} AS s ON given.v IS NOT DISTINCT FROM s.v LEFT JOIN {relate(engine, one, table)} AS r"
+        )
+        return [
+            found for (found,) in engine.fetch(f"SELECT number IS NOT NULL FROM {joined} ON s.id = r.id ORDER BY i")
+        ]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +100,7 @@ def test_an_end_that_is_no_date():
         read_covers(attribute("date", {"x": {"from": "soon", "below": None}}))
 
 
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), n_classes=st.sampled_from([1, 3, 40, 400]), wide=st.booleans())
 def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
     rng = np.random.default_rng(seed)
@@ -195,8 +117,6 @@ def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
         read_covers(Attribute(name="b", role="quasi", kind="category", labels=text_labels)),
     ]
     labels = np.stack([rng.integers(0, len(c.labels) + 1, size=n_classes) for c in covers], axis=1).astype(np.int32)
-    tree = BoxTree.of(Spans.of(covers, labels))
-    points = np.stack([rng.integers(0, c.width, size=300) for c in covers], axis=1).astype(np.int32)
 
     def inside(cover: Any, label: int, code: int) -> bool:
         if label == len(cover.labels):
@@ -204,45 +124,21 @@ def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
         ranges = range(cover.start[label], cover.start[label + 1])
         return any(cover.low[r] <= code < cover.high[r] for r in ranges)
 
-    table = [
-        [[inside(cover, label, code) for code in range(cover.width)] for label in range(len(cover.labels) + 1)]
-        for cover in covers
+    shared = [
+        [
+            [any(inside(cover, a, code) and inside(cover, b, code) for code in range(cover.width)) for b in used]
+            for a in used
+        ]
+        for cover, used in ((cover, range(len(cover.labels) + 1)) for cover in covers)
     ]
-    truth = np.array([[table[0][a][x] and table[1][b][y] for a, b in labels] for x, y in points])
-    found = tree.find(points)
-    expected = np.where(truth.sum(axis=1) > 1, SEVERAL, np.where(truth.any(axis=1), truth.argmax(axis=1), NOBODY))
-    assert found.tolist() == expected.tolist()
-    totals = np.zeros(n_classes, dtype=np.int64)
-    assert tree.count(points, totals).tolist() == truth.any(axis=1).tolist()
-    assert totals.tolist() == truth.sum(axis=0).tolist()
+    meet = np.array([[shared[0][a][c] and shared[1][b][d] for c, d in labels] for a, b in labels], dtype=np.bool_)
+    assert count_overlapping(covers, labels) == int(np.triu(meet, 1).any(axis=1).sum())
 
 
-def test_contents_compare_values_not_spelling():
-    numbers = pa.record_batch({"x": pa.array([1.5, -0.0, None, 7.0])})
-    texts = pa.record_batch({"x": pa.array(["1.50", "0", "", "7"])})
-    others = pa.record_batch({"x": pa.array(["1.51", "1", "0", "seven"])})
-    contents = Contents(["x"], [common_type(pa.string(), pa.float64())], [""])
-    assert contents.hashes(numbers).tolist() == contents.hashes(texts).tolist()
-    assert not (contents.hashes(numbers) == contents.hashes(others)).any()
-
-
-def test_contents_of_text_are_spelling():
-    contents = Contents(["x"], [common_type(pa.string(), pa.string())], ["", "?"])
-    plain = contents.hashes(pa.record_batch({"x": pa.array(["1.5", "a", "?", None])}))
-    coded = contents.hashes(pa.record_batch({"x": pa.array(["1.50", "a", None, ""]).dictionary_encode()}))
-    assert (plain == coded).tolist() == [False, True, True, True]
-    assert plain[2] == plain[3]
-
-
-@pytest.mark.parametrize(
-    ("published", "source", "expected"),
-    [
-        (pa.int32(), pa.float32(), pa.float64()),
-        (pa.date32(), pa.timestamp("ms"), pa.timestamp("us")),
-        (pa.string(), pa.bool_(), pa.bool_()),
-        (pa.dictionary(pa.int32(), pa.string()), pa.large_string(), pa.large_string()),
-        (pa.bool_(), pa.float64(), pa.large_string()),
-    ],
-)
-def test_common_types(published, source, expected):
-    assert common_type(published, source) == expected
+def test_many_regions_in_a_grid():
+    edges = {f"[{low}, {low + 2})": {"from": low, "below": low + 2} for low in range(0, 40, 2)}
+    covers = [read_covers(attribute("number", {**edges, "[5, 7)": {"from": 5, "below": 7}}))] * 3
+    grid = np.stack(np.meshgrid(*[np.arange(20)] * 3), axis=-1).reshape(-1, 3).astype(np.int32)
+    assert count_overlapping(covers, grid) == 0
+    grid[4321, 0] = 20
+    assert count_overlapping(covers, grid) > 0

@@ -60,13 +60,11 @@ from shoal.utility.marginals import UNWEIGHTED, average_weights, check_weights
 from shoal.verify.result import Verification
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from shoal.audit.numbers import ChangedNumbers
     from shoal.core.arrays import IntArray
     from shoal.linking.ledger.book import Entered
     from shoal.release.signing import SigningKey
-    from shoal.verify.spark import SparkRows
+    from shoal.sources.spark.source import SparkRows
 
 Detail = Literal["quick", "full"]
 Admit: TypeAlias = Callable[[CountedCells], None]  # raises if what was counted must not be published
@@ -190,11 +188,6 @@ class Run:
         return self.asked.method if self.choice is None else self.choice.method
 
     @property
-    def verifying(self) -> SparkSession | None:
-        """The Spark session whose workers verify the release; None: this process does."""
-        return None
-
-    @property
     def dealing(self) -> Chance:
         """The chance of who goes where and in which order.
 
@@ -284,7 +277,7 @@ class Run:
 
         digests = {path: people.digest() for path, people in self.populations.items()}
         self.measured = publication.utility()
-        manifest = build_manifest(publication, self.measured, digests)
+        manifest = build_manifest(publication, digests)
         form = read_form(manifest)
         self.counts = RowCounts.of(form)
         self.numbers = ChangedNumbers.of(self.policy, form.manifest)
@@ -396,7 +389,6 @@ class Run:
         return {**evidence["source"], "sha256": source.digest()}
 
     def _in_memory(self, publication: Publication, data: object) -> Release:
-        from shoal.verify.passes import Means
         from shoal.verify.verifier import verify_table
 
         pool, describing, measure = self._look_ahead(publication)
@@ -412,7 +404,7 @@ class Run:
             witness=witness,
             labelled=publication.tabulate_labels(),
             progress=self.progress,
-            means=Means.of(self.budget.limit, spark=None if isinstance(rows, pa.Table) else self.verifying),
+            memory=self.budget.limit,
         )
         verification, evidence = self._judge(publication, lambda: manifest, check, measure)
         evidence["source"] = self._identify_source(publication, evidence)
@@ -456,7 +448,6 @@ class Run:
                 populations=self.populations,
                 progress=self.progress,
                 memory=self.budget.limit,
-                spark=self.verifying,
             )
             verification, evidence = self._judge(publication, partial(_read_manifest, path), check, measure)
             if self.options.signing is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,11 +26,7 @@ from shoal.sources.frames import is_spark_frame
 from shoal.sources.opening import open_source
 from shoal.sources.spark.session import explain_failures, quiet, spark_session
 from shoal.sources.spark.shipping import by_places
-from shoal.sources.spark.source import SparkSource, open_spark_files
-from shoal.verify.spark import SparkRows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from shoal.sources.spark.source import SparkRows, SparkSource, open_spark_files
 
 
 class SparkRun(Run):
@@ -55,12 +50,11 @@ class SparkRun(Run):
         return SparkEngine(self.budget.threads)
 
     @property
-    def verifying(self) -> SparkSession | None:
-        """The session, if it has workers elsewhere: on one machine the verifier alone is faster."""
+    def _on_this_machine(self) -> bool:
+        """Whether the source's workers, if it has any, are processes of this machine."""
         given = list(layers(self.given))[-1]
         session = given.frame.sparkSession if isinstance(given, SparkSource) else None
-        here = session is not None and (session.conf.get("spark.master", None) or "").startswith("local")
-        return None if here else session
+        return session is None or (session.conf.get("spark.master", None) or "").startswith("local")
 
     def finish(self, data: object) -> Release:
         """Do all of it, and remove what was kept of the source, whatever happens."""
@@ -81,7 +75,7 @@ class SparkRun(Run):
 
     def _rows(self, publication: Publication, folder: Path | None) -> PublishedRows:
         """Return the published rows, rewritten on Spark if each is one record; on one machine it only finds cells."""
-        here = self.verifying is None and not isinstance(publication, RegionalPublication)
+        here = self._on_this_machine and not isinstance(publication, RegionalPublication)
         waiting = None if here else self._wait(publication, heaps_for(publication.n_rows))
         if waiting is None or not isinstance(publication, ClassPublication):
             return super()._rows(publication, folder)

@@ -12,10 +12,8 @@ from shoal.core.errors import InputError, UsageError
 from shoal.core.wording import parameters_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from shoal.manifest import Manifest
-    from shoal.sources.base import Source, SourceOptions
+    from shoal.sources.base import Source
     from shoal.verify.result import Verification
 
 REJECTED = 4
@@ -34,49 +32,36 @@ def verify(
         typer.Option("--policy", "-p", help="Policy that states how to read the source and the population tables."),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="Memory limit, such as 2GiB; a release that needs more is checked in parts.")
+        str | None, typer.Option(help="Memory limit, such as 2GiB; counts that need more go to temporary files.")
     ] = None,
     public_key: Annotated[
         Path | None, typer.Option(help="Public key of the data holder: also check the signed statements.")
     ] = None,
-    engine: console.EngineOption = "local",
-    master: console.MasterOption = None,
     json_output: console.JsonOption = False,
 ) -> None:
     """Recompute every guarantee from the written files, independently. Exit code 4: not verified, or incomplete."""
     with console.reporting(json_output):
-        from shoal.engines.regions.budget import Budget
-        from shoal.policy.policy import Policy
-        from shoal.release.published import read_options
         from shoal.reports.verifying import verify
-        from shoal.sources.base import SourceOptions
-        from shoal.sources.opening import open_source
 
         try:
             key = None if public_key is None else public_key.read_bytes()
         except OSError as error:
             raise UsageError(f"cannot read {public_key}: {error.strerror or 'input or output error'}") from None
-        session = _start_session(engine, master)
-        limit = Budget.of(memory).limit
-        manifest, asked = _read_manifest(folder), None if policy is None else Policy.load(policy)
-        promised = () if manifest is None else manifest.populations
-        stated = SourceOptions() if manifest is None else read_options(manifest)
-        options = stated if asked is None else asked.source
-        original = None if source is None else _open_table(source, options, session)
-        tables: dict[str, str | Path] = {}
-        if population is not None:
-            tables = dict.fromkeys(promised, population)
-        elif policy is not None and asked is not None:
-            known = {getattr(model, "population", None) for model in asked.privacy}
-            tables = {name: policy.parent / name for name in promised if name in known}
+        limit = None
+        if memory is not None:
+            from shoal.engines.regions.budget import parse_memory
+
+            limit = parse_memory(memory)
+        original, populations = None, None
+        if (source, population, policy) != (None, None, None):
+            original, populations = _open_tables(folder, source, population, policy)
         with console.bars() as progress:
             verification = verify(
                 folder,
                 source=original,
-                populations={name: open_source(path, options) for name, path in tables.items()},
+                populations=populations,
                 progress=progress,
                 memory=limit,
-                spark=session,
                 public_key=key,
             )
         if json_output:
@@ -87,26 +72,28 @@ def verify(
         raise typer.Exit(REJECTED)
 
 
-def _start_session(engine: str, master: str | None) -> SparkSession | None:
-    """Return the session whose workers are to check, if Spark is asked for."""
-    if engine == "local":
-        if master is not None:
-            raise UsageError("--master is for the Spark engine only; add --engine spark, or omit --master")
-        return None
-    from shoal.engines.spark.engine import ready_session
+def _open_tables(
+    folder: Path, source: str | None, population: str | None, policy: Path | None
+) -> tuple[Source | None, dict[str, Source]]:
+    """Return the source and the tables of populations, read as the policy or else the manifest says."""
+    from shoal.policy.policy import Policy
+    from shoal.release.published import read_options
+    from shoal.sources.base import SourceOptions
+    from shoal.sources.opening import open_source
 
-    return ready_session(master)
-
-
-def _open_table(source: str, options: SourceOptions, session: SparkSession | None) -> Source:
-    """Open the original table, on Spark if it is to be compared there."""
-    if session is None:
-        from shoal.sources.opening import open_source
-
-        return open_source(source, options)
-    from shoal.sources.spark.source import open_spark_files
-
-    return open_spark_files(Path(source), session, options)
+    manifest, asked = _read_manifest(folder), None if policy is None else Policy.load(policy)
+    stated = SourceOptions() if manifest is None else read_options(manifest)
+    options = stated if asked is None else asked.source
+    guarantees = () if manifest is None else manifest.guarantees
+    promised = [str(one.parameters["population"]) for one in guarantees if "population" in one.parameters]
+    tables: dict[str, str | Path] = {}
+    if population is not None:
+        tables = dict.fromkeys(promised, population)
+    elif policy is not None and asked is not None:
+        known = {getattr(model, "population", None) for model in asked.privacy}
+        tables = {name: policy.parent / name for name in promised if name in known}
+    original = None if source is None else open_source(source, options)
+    return original, {name: open_source(path, options) for name, path in tables.items()}
 
 
 def _read_manifest(folder: Path) -> Manifest | None:

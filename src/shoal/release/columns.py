@@ -15,7 +15,6 @@ from shoal.plan.counted import CountedCells, SeenValues
 from shoal.plan.problem import Attribute
 from shoal.taxonomies.parse import texts
 from shoal.taxonomies.tree import Cover, Taxonomy, free_label
-from shoal.utility.information import relative_widths
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +58,6 @@ class PublishedColumn:
         entry = {
             **describe_values(attribute, "quasi"),
             "labels": {labels[i]: taxonomy.cover(*ranges[i], level) for i in order},
-            **_describe_domain(taxonomy, {labels[i]: ranges[i] for i in order}),
         }
         return cls(rank[which.reshape(-1)], pa.array([labels[i] for i in order], pa.string()), entry)
 
@@ -96,7 +94,6 @@ class PublishedColumn:
             "role": "sensitive",
             "kind": "category",
             "labels": {label: covers[label] for label in ordered},
-            **_describe_domain(taxonomy, {label: leaves[label] for label in ordered}),
         }
         keys = np.concatenate([np.arange(-1, len(values)), len(values) + ranges])
         return cls(np.array(index, dtype=np.int32), pa.array(ordered, pa.string()), entry, keys)
@@ -170,20 +167,6 @@ def describe_values(attribute: Attribute, role: str) -> dict[str, object]:
     """Return the manifest's entry on an attribute: how its values are read."""
     scale = attribute.taxonomy.scale
     return {"role": role, "kind": scale.kind, **scale.reading()}
-
-
-def _describe_domain(taxonomy: Taxonomy, ranges: Mapping[str, tuple[int, int]]) -> dict[str, object]:
-    """Return the manifest's entry on how many leaves lie under each label, and how far they reach.
-
-    By it everybody can compute the figures of utility. Of a taxonomy that was made of the data nothing is said.
-    """
-    if not taxonomy.declared or not ranges:
-        return {}
-    lo, hi = np.array(list(ranges.values()), dtype=np.int32).T
-    widths = relative_widths(taxonomy, lo, hi).tolist()
-    of_labels = zip(ranges, (hi - lo).tolist(), widths, strict=True)
-    labels = {label: [leaves, width] for label, leaves, width in of_labels}
-    return {"domain": {"leaves": taxonomy.n_leaves, "labels": labels}}
 
 
 def spell_leaves(attribute: Attribute, seen: SeenValues) -> dict[int, str]:

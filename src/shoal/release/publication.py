@@ -19,7 +19,7 @@ from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
 from shoal.core.randomness import Chance
-from shoal.manifest import FIGURES, FORMAT, About
+from shoal.manifest import FORMAT, About
 from shoal.methods.base import AnyPlan
 from shoal.models.base import ValueModel
 from shoal.plan.counted import CountedCells, LocatedBatch, SeenValues
@@ -304,7 +304,7 @@ class PlannedPublication(Publication):
 # The manifest: what a release says of itself to whoever receives it.
 
 
-def build_manifest(publication: Publication, utility: Utility, population_digests: Mapping[str, str]) -> dict[str, Any]:
+def build_manifest(publication: Publication, population_digests: Mapping[str, str]) -> dict[str, Any]:
     """Return the manifest of a release, all but the entries on its files."""
     policy = publication.policy
     manifest: dict[str, Any] = {
@@ -322,7 +322,6 @@ def build_manifest(publication: Publication, utility: Utility, population_digest
             "dropped": publication.n_dropped,
         },
         "attributes": _attributes(publication),
-        "utility": {name: utility[name] for name in FIGURES if name in utility and not policy.method.averages},
         **publication.own_entries,
         **describe_changes(publication.source),
     }

@@ -272,9 +272,15 @@ def _describe_attacks(attacks: Document | None, question: str) -> str:
     return f"Risks found by attacks: {'; '.join(found)}." if found else "No attack of this kind has a meaning here."
 
 
+def list_losses(form: Form, evidence: Document) -> Mapping[str, float]:
+    """Return how much of its domain a label of each column covers on average; nothing of averages."""
+    losses: Mapping[str, float] = evidence["utility"].get("attribute-loss", {})
+    return {} if form.manifest.method == "microaggregation" else losses
+
+
 def _describe_publication(form: Form, evidence: Document) -> Content:
     """Return what each attribute publishes and loses, and what is left of the table."""
-    losses, markers = form.manifest.losses, evidence.get("missing_markers", {})
+    losses, markers = list_losses(form, evidence), evidence.get("missing_markers", {})
     single = {name: value for name, value in evidence["utility"].items() if not isinstance(value, dict)}
     return {
         "columns": [

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.columns.base import Technique
 from shoal.core.registry import discover, find
-from shoal.core.wording import code, count_noun, join_words, percent
+from shoal.core.wording import code, count_noun, join_words
 from shoal.manifest import Attribute, Manifest, Sample
 from shoal.release.forms.base import Form, read_form
 from shoal.reports.plots import plot_style
@@ -26,14 +26,12 @@ def public_readme(manifest: Mapping[str, Any]) -> str:
 def public_report(manifest: Mapping[str, Any]) -> str:
     """Return the page for users of the data; it tells only what the manifest tells, and not all of that."""
     content = _content(manifest)
-    losses = content["manifest"].losses
     return str(
         render(
             "public.html",
             **content,
             marked_changes=[(name, mark(change)) for name, change in content["changes"]],
             dictionary=_dictionary(content["form"]),
-            precisions=[(name, percent(1 - loss)) for name, loss in losses.items()],
             plot_style=plot_style(),
         )
     )

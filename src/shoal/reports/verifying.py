@@ -7,21 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 import shoal
 from shoal.core.errors import ShoalError, UsageError
 from shoal.core.progress import Progress
 from shoal.manifest import PAGES, parse_json, unpack_labels
-from shoal.release.release import Release, find_public
-from shoal.reports.pages import public_readme, public_report
-from shoal.sources.opening import open_source
 from shoal.verify import verifier
-from shoal.verify.passes import Populations
 from shoal.verify.result import Check, Verification
+from shoal.verify.verifier import Populations
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from shoal.release.release import Release
 
 # Scripts, embedded documents, event handlers, and references to other files or addresses.
 _ACTIVE = re.compile(
@@ -36,7 +31,6 @@ def verify(
     populations: Populations | None = None,
     progress: Progress | None = None,
     memory: int | None = None,
-    spark: SparkSession | None = None,
     public_key: bytes | None = None,
 ) -> Verification:
     """Check a written release with independent code, from its bytes alone.
@@ -63,9 +57,7 @@ def verify(
     populations
         The tables that k-map and delta-presence name in their parameters.
     memory
-        The bytes that the process may use: a release whose classes need more is read in several passes.
-    spark
-        A session whose workers check a Parquet release, and a source that was opened on Spark.
+        The bytes that the process may use; counts that need more are written to temporary files.
     public_key
         The PEM of the data holder's public key, with which the statements about the release must be signed.
 
@@ -74,40 +66,55 @@ def verify(
     Verification
         The verdict (*verified*, *failed* or *incomplete*), and every check and guarantee.
     """
-    folder = folder.folder or folder if isinstance(folder, Release) else folder
-    if isinstance(folder, Release):
-        rows, given = open_source(folder.data), None if source is None else open_source(source)
-        table = pa.Table.from_batches(rows.batches(), rows.schema)
-        return verifier.verify_table(table, folder.manifest, source=given, populations=populations, progress=progress)
-    if not isinstance(folder, str | Path):
-        raise UsageError(f"give a release or its folder, not something of type {type(folder).__name__}")
+    if not isinstance(folder, str | Path) and getattr(folder, "folder", None) is None:
+        return _verify_in_memory(folder, source, populations, progress)
+    folder = Path(folder if isinstance(folder, str | Path) else str(folder.folder))
     found = verifier.verify(
         folder,
         source=source,
         populations=populations,
         progress=progress,
         memory=memory,
-        spark=spark,
         public_key=public_key,
     )
-    public = find_public(Path(folder))
-    if found.failures or public is None:
+    if found.failures:
         return found
-    return replace(found, checks=(*found.checks, check_pages(public)))
+    recorded = any(check.name == "recorded" and check.done for check in found.checks)
+    return replace(found, checks=(*found.checks, check_pages(verifier.find_public(folder), recorded=recorded)))
 
 
-def check_pages(public: Path) -> Check:
+def _verify_in_memory(
+    release: Release, source: object, populations: Populations | None, progress: Progress | None
+) -> Verification:
+    import pyarrow as pa
+
+    from shoal.release.release import Release
+    from shoal.sources.opening import open_source
+
+    if not isinstance(release, Release):
+        raise UsageError(f"give a release or its folder, not something of type {type(release).__name__}")
+    rows, given = open_source(release.data), None if source is None else open_source(source)
+    table = pa.Table.from_batches(rows.batches(), rows.schema)
+    return verifier.verify_table(table, release.manifest, source=given, populations=populations, progress=progress)
+
+
+def check_pages(public: Path, *, recorded: bool = False) -> Check:
     """Compare the README and the report with those that are made again from the manifest.
 
-    Other versions make other pages: then it is only checked that the pages have no active content.
+    Other versions make other pages: then it is only checked that the pages have no active content. A manifest that is
+    *recorded* is the one that was written, and the digests in it are those of the pages that were written.
     """
     manifest = unpack_labels(parse_json((public / "manifest.json").read_text(encoding="utf-8")))
+    if recorded and all(key in manifest for key in PAGES):
+        return Check("pages", True, "the README and the report are the ones that were written")
     pages = {name: (public / name).read_bytes() if (public / name).is_file() else b"" for name in PAGES.values()}
     if manifest["shoal_version"] != shoal.__version__:
         active = [name for name, page in pages.items() if _ACTIVE.search(page.decode("utf-8", "replace"))]
         if active:
             return Check("pages", False, f"scripts or references to other files in {' and '.join(active)}")
         return Check("pages", True, "not checked: another version of shoal made them", done=False)
+    from shoal.reports.pages import public_readme, public_report
+
     described = {key: entry for key, entry in manifest.items() if key not in PAGES}
     try:
         made = {PAGES["readme"]: public_readme(described), PAGES["report"]: public_report(described)}

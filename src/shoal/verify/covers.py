@@ -367,25 +367,19 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _DATES = re.compile(rf"\[{_DAY}, {_DAY}\]|[<>]= {_DAY}|{_DAY}|{_SPAN.pattern}")
 
 
-def check_readings(attribute: Attribute, *, generalized: bool = False) -> None:
+def check_readings(attribute: Attribute) -> None:
     """Raise CoverError if a label of the attribute contradicts its cover: it is made again from that where it can be.
 
     The name of a group comes from the policy and cannot be made again. Groups of categories must be nested or disjoint,
-    as the nodes of a tree are, and a name that reads like a value covers just that value. Only if all values were
-    *generalized* to one level does a group's name cover a single value.
+    as the nodes of a tree are, and a name that reads like a value covers just that value.
     """
     labels = attribute.labels or {}
     reading = {"number": _number, "date": _date, "prefix": _prefix, "category": _category}[attribute.kind]
     known = {value for cover in labels.values() for value in cover.get("values", ())}
     ends = [[cover[end] for cover in labels.values() if cover.get(end) is not None] for end in ("from", "below")]
     shared: dict[str, Any] = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
-    known_leaves = {} if attribute.domain is None or generalized else attribute.domain.labels
-    single = {one for one, of in known_leaves.items() if of[0] == 1}
     for label, cover in labels.items():
-        alone = (
-            label in single and "values" in cover and label.strip('"') not in (v.strip('"') for v in cover["values"])
-        )
-        if alone or not _fits(attribute.kind, reading, label, cover, shared):
+        if not _fits(attribute.kind, reading, label, cover, shared):
             raise CoverError(f"a label of {attribute.name!r} does not read like what it covers")
     if len(shared["masks"]) > 1 or not _are_nested(shared["groups"]):
         raise CoverError(f"labels of {attribute.name!r} do not fit together: they are not the nodes of one tree")

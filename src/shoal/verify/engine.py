@@ -1,14 +1,14 @@
-"""DuckDB as the verifier uses it: closed to everything except the named files, and within the memory that is allowed."""
+"""DuckDB as the verifier uses it: closed to everything except the named files, and within a limit of memory."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +18,7 @@ _LEAST, _USUAL, _ROW = 96 << 20, 256 << 20, 16  # bytes that DuckDB may use: at 
 MOST_THREADS = 8
 
 Error = duckdb.Error
+T = TypeVar("T")
 
 
 class CannotCheckError(Exception):
@@ -69,7 +70,7 @@ class Engine:
     """A private database in memory that spills into its own temporary folder."""
 
     def __init__(self, files: Sequence[Path] = (), *, memory: int | None = None, rows: int = 0) -> None:
-        """Allow DuckDB to read *files*; *memory* is the bytes of the whole process, for a table of about so many rows."""
+        """Allow DuckDB to read *files*; *memory* is the limit of the whole process, in bytes."""
         limit = _USUAL + _ROW * rows
         if memory is not None:
             limit = min(limit, max(memory - _BASE, _LEAST))
@@ -98,9 +99,9 @@ class Engine:
         self._connection.close()
         self._folder.cleanup()
 
-    def _execute(self, sql: str) -> duckdb.DuckDBPyConnection:
+    def _guard(self, work: Callable[[], T]) -> T:
         try:
-            return self._connection.execute(sql)
+            return work()
         except duckdb.OutOfMemoryException as error:
             if "temp" in str(error) and "directory" in str(error):  # its size is limited by the disk
                 raise OSError(28, "No space left on device") from None
@@ -109,11 +110,15 @@ class Engine:
     def run(self, *statements: str) -> None:
         """Execute statements that answer nothing."""
         for statement in statements:
-            self._execute(statement)
+            self._guard(lambda: self._connection.execute(statement))  # noqa: B023 - it is called right away
+
+    def make(self, table: str, query: str) -> None:
+        """Make a table of the rows of a query, in place of an earlier one of that name."""
+        self.run(f"CREATE OR REPLACE TEMP TABLE {table} AS {query}")
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of an answer, which are few."""
-        return self._execute(sql).fetchall()
+        return self._guard(lambda: self._connection.execute(sql).fetchall())
 
     def fetch_one(self, sql: str) -> tuple[Any, ...]:
         """Return the only row of an answer."""
@@ -126,7 +131,7 @@ class Engine:
 
     def read(self, sql: str) -> pa.Table:
         """Return an answer as a table of Arrow."""
-        return self._execute(sql).to_arrow_table()
+        return self._guard(lambda: self._connection.sql(sql).to_arrow_table())
 
     def put(self, name: str, table: pa.Table | Mapping[str, Any]) -> None:
         """Let statements read a table of Arrow under a name."""

@@ -1,33 +1,38 @@
-"""Baskets of the source as the release has them: sets of items in groups, unfolded by what the manifest says.
+"""Baskets of the source as the release has them: sets of items in groups, unfolded as the manifest says.
 
-Written for this purpose alone: the verifier shares no code with what unfolded the source for publishing.
+The verifier shares no code with the part of shoal that unfolds the source for publishing.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.core.errors import InputError
 from shoal.manifest import Attribute, Basket, ManifestError, read_entry
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import FAULTS, PublishedRows, report_unreadable
 from shoal.verify.result import Check
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
+    from shoal.verify.rows import Release
+
+_NOTHING = "none"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RewrittenRows(ABC):
-    """A source of which some columns are computed anew; it reads like the source itself."""
+class DerivedRows:
+    """A source of which some columns are computed from others; it reads like the source itself."""
 
     source: Source
+    schema: pa.Schema
+    derived: Mapping[str, tuple[str, Callable[[pa.Array], pa.Array]]]  # column -> its origin, a function of the values
 
     @property
     def name(self) -> str:
@@ -36,30 +41,27 @@ class RewrittenRows(ABC):
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows, if known."""
+        """The number of rows, if the source has counted them."""
         return self.source.n_rows
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns after that."""
-
-    def digest(self) -> str:
-        """Return the digest of the source."""
-        return self.source.digest()
 
     def batches(
         self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows, columns in the order asked; text columns named in *dictionary* come coded."""
-        return self._read(list(self.schema.names if columns is None else columns), dictionary)
-
-    @abstractmethod
-    def _read(self, wanted: list[str], dictionary: Collection[str]) -> Iterator[pa.RecordBatch]:
-        """Read these columns."""
-
-
-_NOTHING = "none"
+        wanted = list(self.schema.names if columns is None else columns)
+        origins = {name: self.derived[name][0] if name in self.derived else name for name in wanted}
+        coded = [origin for name, origin in origins.items() if name in dictionary or name in self.derived]
+        for batch in self.source.batches(list(dict.fromkeys(origins.values())), dictionary=coded):
+            arrays = []
+            for name, origin in origins.items():
+                own = batch.column(origin)
+                if name in self.derived:
+                    own = own if pa.types.is_dictionary(own.type) else own.dictionary_encode()
+                    own = self.derived[name][1](own.dictionary).take(own.indices)
+                    text = name in dictionary and pa.types.is_string(own.type)
+                    own = own.dictionary_encode() if text else own
+                arrays.append(own)
+            yield pa.RecordBatch.from_arrays(arrays, names=wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,70 +73,47 @@ class Folded:
     names: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]  # the items of each attribute
 
-    def unfold(self, entries: pa.Array) -> list[pa.Array]:
-        """Return what each text has of each group; items that the manifest does not list go to the first.
+    def unfold(self, texts: pa.Array, place: int) -> pa.Array:
+        """Return the items of a group in every text; items that the manifest does not list go to the first group.
 
         >>> basket = Folded("basket", ";", ("basket 1", "basket 2"), (("milk",), ("bread", "tea")))
-        >>> [column.to_pylist() for column in basket.unfold(pa.array(["tea; bread;milk", "ale"]))]
+        >>> [basket.unfold(pa.array(["tea; bread;milk", "ale"]), place).to_pylist() for place in (0, 1)]
         [['milk', 'ale'], ['bread;tea', 'none']]
         """
-        lists = pc.split_pattern(entries, pattern=self.separator)
-        trimmed = pa.ListArray.from_arrays(lists.offsets, pc.utf8_trim_whitespace(lists.values))
-        group_of = {name: group for group, names in enumerate(self.groups) for name in names}
-        columns: list[list[str]] = [[] for _ in self.groups]
-        for items in trimmed.to_pylist():
-            said: list[list[str]] = [[] for _ in self.groups]
-            for item in sorted(set(items) - {""}):
-                said[group_of.get(item, 0)].append(item)
-            for column, own in zip(columns, said, strict=True):
-                column.append(self.separator.join(own) or _NOTHING)
-        return [pa.array(column, pa.string()) for column in columns]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UnfoldedRows(RewrittenRows):
-    """A source whose baskets are unfolded."""
-
-    folded: tuple[Folded, ...]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the source, and the attributes of baskets after them."""
-        baskets = [one.column for one in self.folded]
-        kept = [field for field in self.source.schema if field.name not in baskets]
-        return pa.schema([*kept, *(pa.field(name, pa.string()) for one in self.folded for name in one.names)])
-
-    def _read(self, wanted: list[str], dictionary: Collection[str]) -> Iterator[pa.RecordBatch]:
-        asked = [one for one in self.folded if not set(one.names).isdisjoint(wanted)]
-        derived = {name for one in asked for name in one.names}
-        plain = [name for name in wanted if name not in derived]
-        baskets = [one.column for one in asked]
-        inner = [*baskets, *(name for name in plain if name in dictionary)]
-        for batch in self.source.batches([*plain, *baskets], dictionary=inner):
-            arrays = {name: batch.column(name) for name in plain}
-            for one in asked:
-                basket = batch.column(one.column)
-                for name, texts in zip(one.names, one.unfold(basket.dictionary), strict=True):
-                    distinct = texts.dictionary_encode()
-                    codes = distinct.indices.take(basket.indices)
-                    own = pa.DictionaryArray.from_arrays(codes, distinct.dictionary)
-                    arrays[name] = own if name in dictionary else own.dictionary_decode()
-            yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=wanted)
+        lists = pc.split_pattern(texts, pattern=self.separator)
+        flat = pa.table({"row": pc.list_parent_indices(lists), "item": pc.utf8_trim_whitespace(pc.list_flatten(lists))})
+        others = [item for group in self.groups[1:] for item in group]
+        listed = pc.is_in(flat["item"], pa.array(self.groups[place] if place else others, pa.string()))
+        mine = flat.filter(pc.and_(listed if place else pc.invert(listed), pc.not_equal(flat["item"], "")))
+        mine = mine.group_by(["row", "item"]).aggregate([]).sort_by([("row", "ascending"), ("item", "ascending")])
+        ends = np.searchsorted(mine["row"].to_numpy(), np.arange(len(texts) + 1)).astype(np.int32)
+        items = pa.ListArray.from_arrays(pa.array(ends), mine["item"].combine_chunks())
+        joined = pc.if_else(pa.array(np.diff(ends) > 0), pc.binary_join(items, self.separator), _NOTHING)
+        return pc.if_else(pc.is_valid(texts), joined, None)
 
 
 def unfold_source(manifest: Manifest, source: Source) -> Any:
-    """Return the source with its baskets unfolded as the manifest says, or as it is if the manifest says nothing."""
+    """Return the source with its baskets unfolded as the manifest says, or as it is if the manifest has none."""
     folded = read_items(manifest.written.items, manifest.attributes)
+    return unfold(source, folded) if folded else source
+
+
+def unfold(source: Source, folded: Sequence[Folded]) -> DerivedRows:
+    """Return the source with some columns of baskets unfolded."""
+    derived: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {}
     for one in folded:
         if one.column not in source.schema.names:
             raise InputError(f"{source.name} lacks the column {one.column!r}, which the release was unfolded from")
         if not pa.types.is_string(source.schema.field(one.column).type):
             raise InputError(f"column {one.column!r} of {source.name} is not text, as items are")
-    return UnfoldedRows(source, folded) if folded else source
+        derived |= {name: (one.column, partial(one.unfold, place=place)) for place, name in enumerate(one.names)}
+    kept = [field for field in source.schema if field.name not in [one.column for one in folded]]
+    schema = pa.schema([*kept, *(pa.field(name, pa.string()) for name in derived)])
+    return DerivedRows(source, schema, derived)
 
 
 def read_items(raw: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[Folded, ...]:
-    """Return the manifest's entries on baskets, or raise a ManifestError that says what is wrong with them."""
+    """Return the manifest's entries on baskets, or raise a ManifestError that names the faulty one."""
     roles = {attribute.name: attribute.role for attribute in attributes}
     return tuple(_read_basket(column, entry, roles) for column, entry in raw.items())
 
@@ -158,29 +137,26 @@ def _read_basket(column: str, entry: Any, roles: Mapping[str, str]) -> Folded:
     return Folded(column, separator, tuple(names), groups)
 
 
-def check_items(manifest: Manifest, rows: PublishedRows) -> Check:
-    """Check that sets are made of the items of their groups, and that no item is listed that no row has."""
+def check_items(manifest: Manifest, release: Release) -> Check:
+    """Check that sets are made of the items of their groups, and that every listed item occurs in a row."""
     labelled = {attribute.name for attribute in manifest.labelled}  # labels are checked against their covers
     try:
         for one in read_items(manifest.written.items, manifest.attributes):
             for place, name in enumerate(one.names):
-                if name not in labelled and (fault := _find_fault(one, place, name, rows)):
+                if name not in labelled and (fault := _find_fault(one, place, name, release)):
                     return Check("items", False, fault)
     except ManifestError as fault:
         return Check("items", False, str(fault))
-    except FAULTS as fault:
-        return Check("items", False, report_unreadable(fault).detail)
     return Check("items", True, "sets are made of listed items, and every listed item occurs")
 
 
-def _find_fault(one: Folded, place: int, name: str, rows: PublishedRows) -> str | None:
-    """Say what is wrong with the sets of a column; the empty one is written in a way of its own."""
-    met: set[str] = set()
-    for batch in rows.batches([name]):
-        met.update(batch.column(0).unique().drop_null().cast(pa.string()).to_pylist())
-    texts = sorted(met - {_NOTHING})
-    mine = [column.to_pylist() for column in one.unfold(pa.array(texts, pa.string()))]
-    if mine.pop(place) != texts or any(other != _NOTHING for column in mine for other in column):
+def _find_fault(one: Folded, place: int, name: str, release: Release) -> str | None:
+    """Return a fault of the sets in a column, of which the empty one is written as a word."""
+    column = release.names[name]
+    distinct = f"SELECT DISTINCT {column}::VARCHAR AS v FROM release WHERE {column} IS NOT NULL"
+    texts = sorted(set(release.engine.read(distinct)["v"].to_pylist()) - {_NOTHING})
+    sets = [one.unfold(pa.array(texts, pa.string()), group).to_pylist() for group in range(len(one.groups))]
+    if sets.pop(place) != texts or any(other != _NOTHING for column in sets for other in column):
         return f"sets of {name} are not made of items of their group, in order"
     used = {item for text in texts for item in text.split(one.separator)} - {_NOTHING}
     listed = set(one.groups[place])

@@ -17,18 +17,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, KeyArray
-from shoal.verify.contents import fold_values
+from shoal.core.arrays import CodeArray, FloatArray, KeyArray
 from shoal.verify.result import FALSE_ALARM, Check
 
 _MOST = 1 << 17  # rows that are compared, about
-_SPREAD, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def are_sampled(tokens: KeyArray, n_rows: int) -> BoolArray:
-    """Return (n,) which tokens are compared: all of a small table, the same share of both tables if it is large."""
-    share = max(1, n_rows // _MOST)
-    return np.asarray((tokens * _SPREAD >> _HALF) % np.uint64(share) == 0)
+def find_share(n_rows: int) -> int:
+    """Return the share of tokens that are compared: all of a small table, 1 of so many if it is large."""
+    return max(1, n_rows // _MOST)
 
 
 def check_order(published: Sequence[KeyArray], source: Sequence[KeyArray]) -> Check:
@@ -49,7 +47,7 @@ def check_order(published: Sequence[KeyArray], source: Sequence[KeyArray]) -> Ch
 
 
 def check_bucket_order(
-    key: KeyArray, published: tuple[CodeArray, Sequence[KeyArray]], source: tuple[CodeArray, Sequence[KeyArray]]
+    published: tuple[CodeArray, Sequence[KeyArray]], source: tuple[CodeArray, Sequence[KeyArray]]
 ) -> Check:
     """Check a sliced release, given the buckets of rows and the hashes of their parts in both tables.
 
@@ -59,11 +57,11 @@ def check_bucket_order(
     sizes = np.maximum(np.bincount(true_buckets), 1)
     found = _compare_halves(np.bincount(true_buckets, np.arange(len(true_buckets))) / sizes)
     for part, true_part in zip(parts, true_parts, strict=True):
-        own, true = part.copy(), true_part.copy()
-        fold_values(key, own, buckets.astype(np.uint64))
-        fold_values(key, true, true_buckets.astype(np.uint64))
-        sampled = are_sampled(own, len(own))
-        places = _find_places(own[sampled], true[are_sampled(true, len(own))])
+        # Hashes under a random salt stay random if a multiple of the bucket is added.
+        own, true = part + buckets.astype(np.uint64) * _SPREAD, true_part + true_buckets.astype(np.uint64) * _SPREAD
+        share = np.uint64(find_share(len(own)))
+        sampled = own % share == 0
+        places = _find_places(own[sampled], true[true % share == 0])
         if places is None:
             return _judge([])
         n_pairs = len(places) // 2

@@ -1,52 +1,35 @@
-"""Promises about people who may have several records, or other values than they publish: counted with the source.
+"""Promises that the source decides: about people with several records, values before techniques, withheld people.
 
 The witness, which was shown to be true, says in which class each source row is published. Each person counts once in a
 class, and once for each value that they have there. If chance or another record decided the published values of an
-attribute, promises about it must hold for the source's values as well.
-
-Withheld people have the number 0 in the witness. Together they satisfy every promised model of values, because a
-register shows who is absent. Rows that were dropped for a missing value are declared as such and do not count; in a
-sample no one is known to be absent.
+attribute, promises about it must hold for the source's values as well. Withheld people together satisfy every promised
+model of values, because a register shows who is absent; rows that were dropped for a missing value do not count, and in
+a sample no one is known to be absent.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import IntArray, KeyArray
+from shoal.core.dictionaries import fold_text
 from shoal.core.errors import InputError
 from shoal.core.wording import count_noun
-from shoal.verify.cells import Texts
-from shoal.verify.coding import PointReader, ReleaseCoder
-from shoal.verify.contents import MISSING, TEXT, Contents
-from shoal.verify.exact import CannotCheckError, Histograms
-from shoal.verify.guarantees import Judged, Subject, conclude, judge
+from shoal.verify.counting import ClassNumbers, as_one
+from shoal.verify.engine import CannotCheckError, Engine
+from shoal.verify.guarantees import Judgement, judge
 from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import number_rows
-from shoal.verify.promises import Promise, evaluate, find_model, worst_of
-from shoal.verify.reading import encode
+from shoal.verify.models import find_model, worst_of
+from shoal.verify.promises import Counts, Promise, Subject
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.truth import Witness
+from shoal.verify.rows import SourceRows, wrap
 
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
-
-_Words = tuple[int, ...]  # of the values of a subject
-
-_NO_WITNESS = "not checked: people are counted with internal/witness.parquet, which is not there or not true"
-_NOBODY = "not checked: some published rows name nobody, so that people cannot be counted"
-_SPELLED = (
-    "not checked: equal values are spelled in several ways, so that nobody can say whose record is in which class"
-)
+_NOBODY = "not checked: some published rows name no person, so people cannot be counted"
 _SEVERAL = "cannot check: it compares distributions, and some people have several values"
 _DIVERSE = ("distinct-l-diversity", "simple-l-diversity", "entropy-l-diversity", "recursive-cl-diversity")
-_WEAKER = {  # what a promise about people implies of records: as many of them, and as many different values
+_WEAKER = {  # the model of records that a promise about people implies: as many of them, and as many different values
     **dict.fromkeys(_DIVERSE, "distinct-l-diversity"),
     "k-anonymity": "k-anonymity",
     "alpha-k-anonymity": "k-anonymity",
@@ -55,39 +38,23 @@ _WEAKER = {  # what a promise about people implies of records: as many of them, 
 _TELLS_APART = ("beta-likeness", "delta-disclosure", "t-closeness")  # look at each value by itself
 
 
-def judge_people(
-    promises: Sequence[Promise], manifest: Manifest, found: Records | str, by_records: Sequence[CheckedGuarantee]
-) -> list[CheckedGuarantee]:
-    """Return the promises, those about people judged by what was *found* of people, or refused for why nothing was.
-
-    But a class of fewer than k records has fewer than k people.
-    """
-    guarantees = []
-    for promise, before in zip(promises, by_records, strict=True):
-        too_few = promise.model == "k-anonymity" and (before.achieved or 0) < promise.whole("k")
-        if promise.counts is None or promise.obstacle or too_few:
-            guarantees.append(before)
-        else:
-            judged = Judged(0, 0, 0.0, found) if isinstance(found, str) else found.judge(promise, manifest)
-            guarantees.append(conclude(promise, manifest, judged, 0, with_source=True))
-    return guarantees
-
-
 def weaken(promise: Promise) -> Promise | None:
     """Return the promise about records that one about people implies, if there is one."""
     model = None if promise.parameters.get("harmless") else _WEAKER.get(promise.model)
     return None if model is None else replace(promise, model=model)
 
 
-def judge_records(promise: Promise, judged: Judged | None) -> CheckedGuarantee:
-    """Return a promise about people as far as records show it: *judged* is the weaker one about these."""
-    fault = promise.obstacle or (judged.obstacle if judged else "there are no rows")
+def judge_records(promise: Promise, judgement: Judgement | None) -> CheckedGuarantee:
+    """Return a promise about people as far as records show it: *judgement* is of the weaker one about these."""
+    fault = promise.obstacle or (judgement.obstacle if judgement else "there are no rows")
     shown, weaker = "records cannot show it", weaken(promise)
-    if judged is not None and weaker is not None and not fault:
-        shown = f"all {judged.classes} classes have enough records for it"
-        worst = worst_of(promise)(promise.claimed or 0, judged.achieved)
-        if judged.failing:
-            fault = f"{judged.failing} of {judged.classes} classes have too few records or values for it"
+    if weaker is None and not promise.obstacle:
+        fault = None
+    elif judgement is not None and weaker is not None and not fault:
+        shown = f"all {count_noun(judgement.classes, 'class', 'classes')} have enough records for it"
+        worst = worst_of(promise)(promise.claimed or 0, judgement.achieved)
+        if judgement.failing:
+            fault = f"{judgement.failing} of {judgement.classes} classes have too few records or values for it"
         elif weaker.model == promise.model and worst != promise.claimed:
             fault = "the manifest's 'achieved' is better than the records allow"
     vouching = f"the data holder vouches for people, counted by {promise.counts}, with the source and internal/"
@@ -95,138 +62,144 @@ def judge_records(promise: Promise, judged: Judged | None) -> CheckedGuarantee:
     return CheckedGuarantee(*own, promise.counts, partly=True)
 
 
-def check_one_each(manifest: Manifest, source: Source, witness: Witness | None) -> Check:
-    """Check that as many rows were drawn as the source has people and, by the witness, that none has two of them."""
-    column = manifest.people[str(manifest.one_per)]
-    person = _codes([batch.column(0) for batch in source.batches([column])])
-    everybody, drawn = len(np.unique(person)), manifest.rows + manifest.withheld + manifest.dropped
-    if everybody != drawn:
-        return Check("sample", False, f"{drawn} rows were drawn, and the source has {everybody} values of {column}")
-    numbers = None if witness is None else witness.read(0, len(person))
-    if numbers is None or isinstance(numbers, str):  # a witness that does not fit fails another check
-        detail = (
-            f"as many rows as the source has values of {column}; whether they differ is not shown without a witness"
-        )
-        return Check("sample", True, detail)
-    shown = person[numbers[0] > 0]
-    twice = len(shown) - len(np.unique(shown))
-    fault = twice and f"{count_noun(twice, 'published row')} too many for one row of each {column}"
-    return Check.of("sample", fault, f"one row for each value of {column} in the source")
+def fold_values(values: pa.Array, missing: Sequence[str], *, numeric: bool) -> pa.Array:
+    """Return the normal form of values, null for missing ones; numbers are equal however they are written.
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Records:
-    """The published rows of the source: in which class each is, whose it is, and what it says."""
-
-    owner: IntArray  # (n_rows,) the number of the class, from 0
-    people: Mapping[str, IntArray]  # (n_rows,) codes of persons or households
-    words: Mapping[str, KeyArray]  # (n_rows,) of the values of each sensitive attribute
-    texts: Mapping[str, Texts]
-
-    def judge(self, promise: Promise, manifest: Manifest) -> Judged:
-        """Return what the classes make of a promise, by their people."""
-        person = self.people[str(promise.counts)]
-        (owner, _), _ = number_rows(np.stack([self.owner, person]))
-        sizes = np.bincount(owner)
-        histograms = {subject: self._histograms(subject, sizes, person) for subject in promise.subjects}
-        several = any(found.whole.sum() > found.total for found in histograms.values())
-        if promise.model == "t-closeness" and several:
-            return Judged(len(sizes), 0, 0.0, _SEVERAL)
-        named = promise.parameters.get("harmless") or promise.parameters.get("separator")
-        if promise.model not in _TELLS_APART and not named:
-            histograms = {subject: _one_value_each(found) for subject, found in histograms.items()}
-        return judge(promise, manifest, sizes, histograms, {})
-
-    def _histograms(self, subject: Subject, sizes: IntArray, person: IntArray) -> Histograms:
-        """Return how many people of each class have each value."""
-        values, value = number_rows(np.stack([self.words[name] for name in subject]))
-        (owner, own, _), _ = number_rows(np.stack([self.owner, value, person]))
-        entry, count = np.unique(owner * values.shape[1] + own, return_counts=True)
-        (whole, _), _ = number_rows(np.stack([value, person]))
-        return Histograms(
-            sizes=sizes,
-            start=np.searchsorted(entry // values.shape[1], np.arange(len(sizes) + 1)),
-            value=entry % values.shape[1],
-            count=count,
-            values=tuple(self.texts[subject[0]][word] for word in values[0].tolist()) if len(subject) == 1 else (),
-            n_values=values.shape[1],
-            table=np.bincount(whole),
-            people=int(person.max()) + 1,
-        )
-
-
-def _one_value_each(found: Histograms) -> Histograms:
-    """Return histograms in which nobody has several values, the commonest values having as many people as they can.
-
-    However one picks a value of each person, values are at least as evenly spread as here.
+    >>> fold_values(pa.array(["Flu ", "flu", "?", "7", "07"]), ["?"], numeric=True).to_pylist()
+    ['flu', 'flu', None, '7', '7']
     """
-    order = np.lexsort((found.value, -found.count, found.owner))
-    count, owner = found.count[order], found.owner[order]
-    before = np.cumsum(count) - count
-    left = found.sizes[owner] - (before - before[found.start[:-1]][owner])
-    kept = np.clip(left, 0, count)
-    some = kept > 0
-    start = np.append(0, np.cumsum(np.bincount(owner[some], minlength=len(found.sizes))))
-    return replace(found, start=start, value=found.value[order][some], count=kept[some])
-
-
-def read_people(
-    coder: ReleaseCoder,
-    manifest: Manifest,
-    published: pa.Schema,
-    source: Source,
-    witness: Witness | None,
-    n_classes: int,
-) -> Records | str:
-    """Read the source beside the witness; return its published rows, or why people cannot be counted by them.
-
-    Without a witness that is true, a promise about people is not checked, and never true.
-    """
-    if witness is None:
-        return _NO_WITNESS
-    absent = [name for name in manifest.people.values() if name not in source.schema.names]
-    if absent:
-        raise InputError(f"{source.name} lacks the columns that name people: {', '.join(absent)}")
-    people: dict[str, list[pa.Array]] = {key: [] for key in manifest.people}
-    classes, words, texts = [], [], []
-    for batch, numbers in read_published(coder, manifest, published, source, witness):
-        classes.append(numbers)
-        for key, name in manifest.people.items():
-            people[key].append(batch.column(name))
-        own, spelled = coder.read_values(batch)
-        words.append(own)
-        texts.append(spelled)
-    who = {key: _codes(parts) for key, parts in people.items()}
-    if any((code < 0).any() for code in who.values()):
-        return _NOBODY
-    distinct, owner = number_rows(np.concatenate(classes, axis=1))
-    if distinct.shape[1] != n_classes:
-        return _SPELLED
-    return Records(
-        owner=owner.astype(np.int64),
-        people=who,
-        words={name: np.concatenate([own[name] for own in words]) for name in words[0]},
-        texts={name: {key: text for own in texts for key, text in own[name].items()} for name in words[0]},
+    texts = (
+        (values.dictionary_decode() if pa.types.is_dictionary(values.type) else values).cast(pa.string()).to_pylist()
     )
+    numbers: dict[str, str] = {}
+    for text in texts if numeric else ():
+        try:
+            numbers[text] = repr(float(text) + 0.0).removesuffix(".0")
+        except (TypeError, ValueError):
+            continue
+    absent = {None, "nan", *missing} if numeric else {None, *missing}
+    folded = [None if text in absent else numbers.get(text) or fold_text(text) for text in texts]
+    return pa.array(folded, pa.string())
 
 
-def read_published(
-    coder: ReleaseCoder, manifest: Manifest, published: pa.Schema, source: Source, witness: Witness
-) -> Iterator[tuple[pa.RecordBatch, IntArray]]:
-    """Yield the source rows that are published, and (n_columns, n_rows) the numbers of their classes."""
-    plain = [attribute.name for attribute in manifest.of_role("quasi") if not attribute.boxed]
-    kinds = [manifest.kind_of(name, published.field(name).type, source.schema.field(name).type) for name in plain]
-    hasher = Contents(plain, kinds, manifest.missing_tokens)
-    columns = [*(attribute.name for attribute in manifest.attributes), *manifest.people.values()]
-    start = 0
-    for batch in source.batches(list(dict.fromkeys(columns))):
-        numbers = witness.read(start, batch.num_rows)
-        start += batch.num_rows
-        if isinstance(numbers, str):
-            raise InputError(numbers)
-        inside = numbers[0] > 0
-        batch, numbers = batch.filter(pa.array(inside)), numbers[:, inside]
-        yield batch, hasher.hashes(batch).view(np.int64)[np.newaxis] if plain else coder.project(numbers)
+class TrueRows:
+    """The published source rows, counted by class, person and sensitive values: the table ``true_rows``."""
+
+    def __init__(self, engine: Engine, manifest: Manifest, source: SourceRows, *, people: bool) -> None:
+        self.engine, self.manifest, self._source = engine, manifest, source
+        self.people = manifest.people if people else {}
+        absent = [name for name in self.people.values() if name not in source.source.schema.names]
+        if absent:
+            raise InputError(f"{source.source.name} lacks the columns that name people: {', '.join(absent)}")
+        sensitive = [one.name for one in manifest.of_role("sensitive")]
+        self.places = {name: place for place, name in enumerate(sensitive, 1)}
+        quasi = [one.name for one in manifest.of_role("quasi")]
+        values = [f"{source.places[name]} AS s{place}" for name, place in self.places.items()]
+        persons = [f"p_{key}" for key in self.people]
+        with source.reading([*quasi, *sensitive], self.people):
+            engine.run(
+                f"CREATE TEMP TABLE true_rows AS SELECT {wrap([f'{self._class()} AS class', *values, *persons])},"
+                " count(*) AS c\nFROM source WHERE w1 > 0 GROUP BY ALL"
+            )
+        for name, place in self.places.items():
+            put_texts(engine, manifest, name, f"SELECT DISTINCT s{place} AS s FROM true_rows", f"true_texts{place}")
+
+    def _class(self) -> str:
+        """Return the class of a source row: the number of its quasi labels, or its values."""
+        manifest, quasi = self.manifest, self.manifest.of_role("quasi")
+        if not all(one.boxed for one in quasi):
+            return as_one([f"{self._source.places[one.name]}::VARCHAR" for one in quasi])
+        every, labelled = ClassNumbers.of(manifest.labelled), list(manifest.labelled)
+        numbers = [f"w{place + 1}" for place in range(len(every.bounds))]
+        if len(labelled) == len(quasi):
+            return as_one(numbers)
+        return as_one(ClassNumbers.of(quasi).pack([every.unpack(labelled.index(one), numbers) for one in quasi]))
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return int(self.engine.value("SELECT count(DISTINCT class) FROM true_rows"))
+
+    def count_records(self, subject: Subject) -> Counts:
+        """Count the records of each class that have each value before techniques."""
+        return self._count(subject, "sum(c)", "(SELECT class, sum(c) AS n FROM true_rows GROUP BY class)")
+
+    def judge_people(self, promise: Promise) -> Judgement:
+        """Judge a promise by the people of each class."""
+        person = f"p_{promise.counts}"
+        if self.engine.value(f"SELECT count(*) FROM true_rows WHERE {person} IS NULL"):
+            return Judgement(0, obstacle=_NOBODY)
+        people = f"count(DISTINCT {person})"
+        sizes = f"(SELECT class, {people} AS n FROM true_rows GROUP BY class)"
+        total = f"(SELECT {people} FROM true_rows)"
+        if not promise.subjects:
+            self.engine.run(f"CREATE OR REPLACE TEMP TABLE people_classes AS FROM {sizes}")
+            return judge(self.engine, promise, [Counts("people_classes", total=total)])
+        tables = []
+        for subject in promise.subjects:
+            counts = self._count(subject, people, sizes)
+            whole = f"{counts.table}_whole"
+            self.engine.run(
+                f"CREATE TEMP TABLE {whole} AS SELECT {self._value(subject)} AS value, {people} AS whole,"
+                f" {total} AS total FROM {self._join(subject)} GROUP BY 1"
+            )
+            several = self.engine.value(f"SELECT sum(whole) > any_value(total) FROM {whole}")
+            if promise.model == "t-closeness" and several:
+                return Judgement(0, obstacle=_SEVERAL)
+            named = promise.parameters.get("harmless") or promise.parameters.get("separator")
+            if promise.model not in _TELLS_APART and not named:
+                counts = self._count_once(counts)
+            tables.append(counts._replace(whole=whole, total=total, several=True))
+        return judge(self.engine, promise, tables)
+
+    def _count_once(self, counts: Counts) -> Counts:
+        """Let each person count with one value, so that the most frequent values have as many people as they can.
+
+        However one picks a value of each person, values are at least as evenly spread as here.
+        """
+        capped = f"{counts.table}_once"
+        self.engine.run(
+            f"CREATE TEMP TABLE {capped} AS SELECT class, n, value, least(c, n - before) AS c FROM (SELECT *,"
+            " coalesce(sum(c) OVER (PARTITION BY class ORDER BY c DESC, value ROWS BETWEEN UNBOUNDED PRECEDING AND 1"
+            f" PRECEDING), 0) AS before FROM {counts.table}) WHERE before < n"
+        )
+        return counts._replace(table=capped)
+
+    def _value(self, subject: Subject) -> str:
+        return as_one([f"true_texts{self.places[name]}.value" for name in subject])
+
+    def _join(self, subject: Subject) -> str:
+        joined = "true_rows"
+        for name in subject:
+            place = self.places[name]
+            joined += f" JOIN true_texts{place} ON true_rows.s{place} IS NOT DISTINCT FROM true_texts{place}.s"
+        return joined
+
+    def _count(self, subject: Subject, what: str, sizes: str) -> Counts:
+        number = 1 + self.engine.value("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'true_counts%'")
+        table, value = f"true_counts{number}", self._value(subject)
+        self.engine.run(
+            f"CREATE TEMP TABLE {table} AS SELECT class, any_value(n) AS n, {value} AS value, {what} AS c\n"
+            f"FROM {self._join(subject)} JOIN {sizes} USING (class) GROUP BY class, {value}"
+        )
+        attribute = self.manifest.written.attributes[subject[0]] if len(subject) == 1 else None
+        return Counts(table, attribute, total="(SELECT sum(c) FROM true_rows)")
+
+
+def put_texts(
+    engine: Engine, manifest: Manifest, name: str, distinct: str, table: str, *, numeric: bool = False
+) -> None:
+    """Make a table of an attribute's distinct values s, and their normal form."""
+    found, one = engine.read(distinct), manifest.written.attributes[name]
+    values = found["s"].combine_chunks()
+    texts = values.cast(pa.string())
+    if not one.boxed:
+        declared = manifest.techniques.get(name)
+        numeric = numeric or (declared is not None and declared.numeric)
+        is_number = numeric or one.kind == "number" or pa.types.is_floating(values.type)
+        texts = fold_values(values, manifest.missing_tokens, numeric=is_number)
+    engine.put(f"{table}_arrow", pa.table({"s": values, "value": texts}))
+    engine.run(f"CREATE TEMP TABLE {table} AS FROM {table}_arrow")
 
 
 def find_changed(manifest: Manifest) -> list[Promise]:
@@ -239,14 +212,41 @@ def find_changed(manifest: Manifest) -> list[Promise]:
     return found
 
 
-def _codes(parts: list[pa.Array]) -> IntArray:
-    """Return (n_rows,) a code for each different value, -1 for none."""
-    plain = [part.dictionary_decode() if pa.types.is_dictionary(part.type) else part for part in parts]
-    indices = pa.chunked_array(plain).combine_chunks().dictionary_encode().indices
-    return np.asarray(indices.fill_null(-1), dtype=np.int64)
+def check_true_values(rows: TrueRows, n_classes: int) -> Check:
+    """Judge promises on the values before techniques of attributes that chance, or another record, changed."""
+    manifest, promises = rows.manifest, find_changed(rows.manifest)
+    blurred = any(not one.boxed and not manifest.is_traced(one) for one in manifest.of_role("quasi"))
+    if blurred or rows.n_classes != n_classes or any(promise.counts for promise in promises):
+        return Check("true values", False, "the class of each source row, or its person, cannot be determined")
+    faults = []
+    for promise in promises:
+        found = judge(rows.engine, promise, [rows.count_records(subject) for subject in promise.subjects])
+        if found.obstacle or found.failing:
+            faults.append(
+                f"{promise.model}: {found.obstacle or f'{found.failing} classes fail by the values before it'}"
+            )
+    return Check.of("true values", "; ".join(faults), "the values before techniques satisfy the guarantees, too")
 
 
-def check_withheld(manifest: Manifest, published: pa.Schema, source: Source, witness: Witness) -> list[Check]:
+def check_one_each(manifest: Manifest, source: SourceRows) -> Check:
+    """Check that as many rows were drawn as the source has people and, by the witness, that none has two of them."""
+    column, drawn = manifest.people[str(manifest.one_per)], manifest.rows + manifest.withheld + manifest.dropped
+    shown = (
+        "NULL" if source.witness is None else "count(p_unit) FILTER (w1 > 0) - count(DISTINCT p_unit) FILTER (w1 > 0)"
+    )
+    with source.reading([], {"unit": column}):
+        everybody, twice = source.engine.fetch_one(
+            f"SELECT count(DISTINCT p_unit) + bool_or(p_unit IS NULL)::INT, {shown} FROM source"
+        )
+    if everybody != drawn:
+        return Check("sample", False, f"{drawn} rows were drawn, and the source has {everybody} values of {column}")
+    if twice is None:
+        return Check("sample", True, f"as many rows as the source has values of {column}")
+    fault = twice and f"{count_noun(twice, 'published row')} too many for one row of each {column}"
+    return Check.of("sample", fault, f"one row for each value of {column} in the source")
+
+
+def check_withheld(manifest: Manifest, source: SourceRows) -> list[Check]:
     """Judge the true values of the withheld rows, by a witness that was shown to be true.
 
     Changed columns have no true values here, and promises that count people are not judged.
@@ -257,78 +257,47 @@ def check_withheld(manifest: Manifest, published: pa.Schema, source: Source, wit
     moved = manifest.missing_policy == "drop" and manifest.moved_complete
     if not manifest.withheld or not subjects or moved or manifest.sample or manifest.one_per:
         return []
-    found = _count_values(manifest, published, source, witness, list(subjects))
-    failing = [
-        one.model
-        for one in promises
-        for subject in one.subjects
-        if subject in found and not _keeps(one, found[subject], manifest, subject)
-    ]
+    engine, names = source.engine, list(dict.fromkeys(name for subject in subjects for name in subject))
+    dropping = list(manifest.complete) if manifest.missing_policy == "drop" else []
+    complete = " AND ".join(f"{source.present(name)} IS NOT NULL" for name in dropping) or "true"
+    values = ", ".join(f"{source.places[name]} AS s{place}" for place, name in enumerate(names, 1))
+    with source.reading(list(dict.fromkeys([*names, *dropping]))):
+        engine.run(
+            f"CREATE TEMP TABLE absent AS SELECT (w1 > 0)::INT AS class, {values}, count(*) AS c FROM source"
+            f" WHERE w1 > 0 OR {complete} GROUP BY ALL"
+        )
+    for place, name in enumerate(names, 1):
+        put_texts(engine, manifest, name, f"SELECT DISTINCT s{place} AS s FROM absent", f"absent_texts{place}")
+    failing: list[str] = []
+    sizes = "(SELECT class, sum(c) AS n FROM absent GROUP BY class)"
+    for number, subject in enumerate(subjects):
+        table, joined, texts = f"absent_counts{number}", "absent", []
+        for name in subject:
+            place = names.index(name) + 1
+            joined += f" JOIN absent_texts{place} ON absent.s{place} IS NOT DISTINCT FROM absent_texts{place}.s"
+            texts.append(f"absent_texts{place}.value")
+        engine.run(
+            f"CREATE TEMP TABLE {table} AS SELECT class, any_value(n) AS n, {as_one(texts)} AS value, sum(c) AS c"
+            f" FROM {joined} JOIN {sizes} USING (class) GROUP BY class, {as_one(texts)}"
+        )
+        attribute = manifest.written.attributes[subject[0]] if len(subject) == 1 else None
+        counts = Counts(table, attribute, total="(SELECT sum(c) FROM absent)")
+        failing += [one.model for one in promises if subject in one.subjects and not _keeps(engine, one, counts)]
     fault = failing and f"the {manifest.withheld} withheld people fail {', '.join(dict.fromkeys(failing))} together"
     return [Check.of("withheld", fault, "the withheld people satisfy the models of values together")]
 
 
-def _keeps(promise: Promise, classes: Histograms, manifest: Manifest, subject: Subject) -> bool:
-    """Whether the first of two classes keeps a promise; under labels, values may be as frequent as in the table."""
+def _keeps(engine: Engine, promise: Promise, counts: Counts) -> bool:
+    """Whether class 0 satisfies a promise; under labels, values may be as frequent as in the table."""
     model = find_model(promise.model)
     if model is not None and model.labels:
-        own = slice(0, int(classes.start[1]))
-        tau, size, total = promise.fraction("tau"), int(classes.sizes[0]), int(classes.sizes.sum())
-        pairs = zip(classes.count[own].tolist(), classes.whole[classes.value[own]].tolist(), strict=True)
-        return all(count <= tau * size or count * total <= usual * size for count, usual in pairs)
-    attribute = next((one for one in manifest.attributes if subject == (one.name,)), None)
+        tau = promise.fraction("tau")
+        whole = f"(SELECT value, sum(c) AS whole, sum(sum(c)) OVER () AS total FROM {counts.table} GROUP BY value)"
+        within = f"c * {tau.denominator} <= n * {tau.numerator} OR c * total <= n * whole"
+        joined = f"{counts.table} AS v JOIN {whole} AS w ON v.value IS NOT DISTINCT FROM w.value"
+        return not engine.value(f"SELECT count(*) FROM {joined} WHERE class = 0 AND NOT ({within})")
     try:
-        return bool(evaluate(promise, classes, attribute)[0][0])
+        found = judge(engine, replace(promise, obstacle=None), [counts], only=0)
     except CannotCheckError:
         return False
-
-
-def _count_values(
-    manifest: Manifest, published: pa.Schema, source: Source, witness: Witness, subjects: list[Subject]
-) -> dict[Subject, Histograms]:
-    """Return the true values of two classes, the withheld and the published rows, for each subject."""
-    hashers, columns = {}, list(dict.fromkeys(name for subject in subjects for name in subject))
-    for one in manifest.of_role("sensitive"):
-        types = published.field(one.name).type, source.schema.field(one.name).type
-        kind = TEXT if one.boxed else manifest.kind_of(one.name, *types)
-        hashers[one.name] = Contents([one.name], [kind], manifest.missing_tokens)
-    dropping = list(manifest.complete) if manifest.missing_policy == "drop" else []
-    missing, begin = PointReader([], manifest.missing_tokens), 0
-    texts: dict[str, dict[int, str | None]] = {name: {int(MISSING): None} for name in columns}
-    counts: dict[Subject, tuple[Counter[_Words], Counter[_Words]]] = {one: (Counter(), Counter()) for one in subjects}
-    for batch in source.batches(list(dict.fromkeys([*columns, *dropping]))):
-        numbers = witness.read(begin, batch.num_rows)
-        begin += batch.num_rows
-        if isinstance(numbers, str):
-            raise InputError(f"{source.name} changed while it was being read")
-        stays = ~missing.any_missing(batch, dropping)
-        words = {}
-        for name in columns:
-            values, places = encode(batch.column(name))
-            own = hashers[name].words(name, values)
-            texts[name] |= dict(zip(own[:-1].tolist(), values.cast(pa.string()).to_pylist(), strict=True))
-            texts[name][int(MISSING)] = None
-            words[name] = own.take(places)
-        for subject, (absent, present) in counts.items():
-            columns_of = [words[name] for name in subject]
-            for group, rows in ((absent, stays & (numbers[0] == 0)), (present, numbers[0] > 0)):
-                distinct, times = np.unique(np.stack([one[rows] for one in columns_of]), axis=1, return_counts=True)
-                group.update(dict(zip(map(tuple, distinct.T.tolist()), times.tolist(), strict=True)))
-    return {
-        subject: _arrange(*both, texts[subject[0]] if len(subject) == 1 else {}) for subject, both in counts.items()
-    }
-
-
-def _arrange(absent: Counter[_Words], present: Counter[_Words], texts: dict[int, str | None]) -> Histograms:
-    places = {words: place for place, words in enumerate({**absent, **present})}
-    pairs = ([(places[words], count) for words, count in group.items()] for group in (absent, present))
-    entries = [pair for group in pairs for pair in sorted(group)]
-    value, count = np.array(entries, dtype=np.int64).reshape(-1, 2).T
-    return Histograms(
-        sizes=np.array([absent.total(), present.total()]),
-        start=np.array([0, len(absent), len(entries)]),
-        value=value,
-        count=count,
-        values=tuple(texts[words[0]] for words in places) if texts else (),
-        n_values=len(places),
-    )
+    return not found.obstacle and not found.failing

@@ -43,6 +43,7 @@ class CheckedGuarantee:
     detail: str
     counts: str | None = None  # the people that it is about: a unit or a household; None: records
     partly: bool = False  # only what records show of it was checked
+    done: bool = True  # False: something that it needs was not given
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in the words of JSON; an infinite value, which JSON lacks, becomes null."""
@@ -56,6 +57,7 @@ class CheckedGuarantee:
             "ok": self.ok,
             "detail": self.detail,
             **({"partly": True} if self.partly else {}),
+            **({} if self.done else {"done": False}),
         }
 
 
@@ -112,8 +114,9 @@ class Verification:
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """The sentences of required checks that lacked an input."""
-        return tuple(f"{check.name}: {check.detail}" for check in self.checks if check.required and not check.done)
+        """The sentences of required checks and of guarantees that lacked an input."""
+        checks = [f"{check.name}: {check.detail}" for check in self.checks if check.required and not check.done]
+        return (*checks, *(f"{one.model}: {one.detail}" for one in self.guarantees if one.ok and not one.done))
 
     @property
     def unshown(self) -> tuple[str, ...]:

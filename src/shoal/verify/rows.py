@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from shoal.core.arrays import IntArray
 from shoal.core.errors import InputError
+from shoal.core.progress import Progress, Silent
 from shoal.core.wording import count_noun
 from shoal.verify.engine import Engine, name_columns, quote_text
 from shoal.verify.manifest import Manifest
@@ -47,25 +48,24 @@ def wrap(items: Sequence[str], separator: str = ",") -> str:
     return "\n    ".join(lines)
 
 
-def read_file(path: str, file_format: str, columns: Sequence[str]) -> str:
-    """Return the statement that makes the view ``release`` from a file."""
+def read_file(path: str, file_format: str, columns: Sequence[str], view: str = "release") -> str:
+    """Return the statement that makes a view from a file."""
     names = list(name_columns(columns).values())
     if file_format == "parquet":
-        return f"CREATE TEMP VIEW release AS\nFROM read_parquet({quote_text(path)}) AS t({wrap(names)});\n"
+        return f"CREATE TEMP VIEW {view} AS\nFROM read_parquet({quote_text(path)}) AS t({wrap(names)});\n"
     kinds = wrap([f"'c{place}': 'VARCHAR'" for place in range(1, len(names) + 1)])
     texts = wrap([f"text_of(c{place}) AS {name}" for place, name in enumerate(names, 1)])
     rows = f"read_csv({quote_text(path)}, {_DIALECT},\n    columns = {{{kinds}}})"
-    return f"{GUARD}CREATE TEMP VIEW release AS\nSELECT {texts}\nFROM {rows};\n"
+    return f"{GUARD}CREATE TEMP VIEW {view} AS\nSELECT {texts}\nFROM {rows};\n"
 
 
 class Release:
     """The published rows: the view ``release``."""
 
-    def __init__(self, engine: Engine, manifest: Manifest, columns: Sequence[str], *, plain_text: bool) -> None:
+    def __init__(self, engine: Engine, manifest: Manifest, columns: Sequence[str]) -> None:
         self.engine, self.manifest = engine, manifest
         self.columns = tuple(columns)
         self.names = name_columns(columns)  # attribute or column -> its name in SQL
-        self.plain_text = plain_text  # whether every value is text, as in CSV files
         described = engine.fetch("DESCRIBE release")
         self.types = {name: str(row[1]) for name, row in zip(columns, described, strict=True)}  # in DuckDB
 
@@ -73,7 +73,7 @@ class Release:
     def of_file(cls, engine: Engine, manifest: Manifest, path: Path, file_format: str) -> Release:
         """Read a file, whose columns are the declared ones."""
         engine.run(read_file(str(path), file_format, manifest.columns))
-        return cls(engine, manifest, manifest.columns, plain_text=file_format == "csv")
+        return cls(engine, manifest, manifest.columns)
 
     @classmethod
     def of_table(cls, engine: Engine, manifest: Manifest, table: pa.Table) -> Release:
@@ -82,7 +82,24 @@ class Release:
         engine.put("release_rows", table.rename_columns([f"c{place}" for place in range(1, len(columns) + 1)]))
         names = wrap(list(name_columns(columns).values()))
         engine.run(f"CREATE TEMP VIEW release AS FROM release_rows AS t({names})")
-        return cls(engine, manifest, columns, plain_text=False)
+        return cls(engine, manifest, columns)
+
+    @classmethod
+    def of_batches(cls, engine: Engine, manifest: Manifest, rows: Any) -> Release:
+        """Read rows that are kept elsewhere once, and keep them."""
+        columns = rows.schema.names
+        kinds = [(f"c{place}", field.type) for place, field in enumerate(rows.schema, 1)]
+
+        def read() -> Iterator[pa.RecordBatch]:
+            for batch in rows.batches(columns):
+                arrays = [own.cast(kind) for own, (_, kind) in zip(batch.columns, kinds, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(kinds))
+
+        with engine.stream("given_rows", pa.schema(kinds), read()):
+            engine.run("CREATE TEMP TABLE release_rows AS FROM given_rows")
+        names = wrap(list(name_columns(columns).values()))
+        engine.run(f"CREATE TEMP VIEW release AS FROM release_rows AS t({names})")
+        return cls(engine, manifest, columns)
 
 
 class Witness:
@@ -139,7 +156,14 @@ class Witness:
 class SourceRows:
     """The source beside the witness: the table ``source``."""
 
-    def __init__(self, engine: Engine, manifest: Manifest, source: Source, witness: Witness | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        manifest: Manifest,
+        source: Source,
+        witness: Witness | None,
+        progress: Progress | None = None,
+    ) -> None:
         absent = [one.name for one in manifest.attributes if one.name not in source.schema.names]
         if absent:
             count = count_noun(len(absent), "column")
@@ -147,7 +171,16 @@ class SourceRows:
         self.engine, self.manifest, self.source, self.witness = engine, manifest, source, witness
         self.places = {one.name: f"t{place}" for place, one in enumerate(manifest.attributes, 1)}
         self.types: Mapping[str, pa.DataType] = {name: source.schema.field(name).type for name in self.places}
-        self.n_rows = 0  # of the last time that it was read
+        self._progress = progress or Silent()
+
+    def present(self, name: str) -> str:
+        """Return an attribute's value in SQL, NULL if it is missing."""
+        value, kind = self.places[name], self.types[name]
+        if pa.types.is_floating(kind):
+            return f"nullif({value}, 'nan')"
+        if not pa.types.is_string(kind) or not self.manifest.missing_tokens:
+            return value
+        return f"CASE WHEN {value} NOT IN ({', '.join(map(quote_text, self.manifest.missing_tokens))}) THEN {value} END"
 
     @contextmanager
     def reading(self, attributes: Sequence[str], people: Mapping[str, str] | None = None) -> Iterator[None]:
@@ -175,9 +208,12 @@ class SourceRows:
                     arrays += [pa.array(numbers) for numbers in self.witness.read(begin, n)]
                 yield pa.RecordBatch.from_arrays([*arrays, pa.array(np.arange(begin, begin + n))], schema=schema)
                 begin += n
-            self.n_rows = begin
+                step.advance(n)
             if self.witness is not None and self.witness.n_rows > begin:
                 raise ValueError("the witness has more rows than the source")
 
-        with self.engine.stream("source", schema, pair()):
+        with (
+            self._progress.step("comparing with the source", self.source.n_rows) as step,
+            self.engine.stream("source", schema, pair()),
+        ):
             yield

@@ -1,45 +1,55 @@
 """The guarantees of a release as a script in SQL that anyone can run with DuckDB: ``verify.sql``.
 
 The text is a function of the manifest alone. ``duckdb < verify.sql`` reads the files in its folder and prints one row
-per check. shoal never executes a script that it finds; it compares the text with the one written here.
+per check. shoal runs the same statements, which it writes again; it never executes a script that it finds.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import shoal
-from shoal.manifest import Attribute, DataFile
-from shoal.verify.exact import CannotCheckError
+from shoal.manifest import DataFile
+from shoal.verify.counting import PLAIN, SPELLING, ReleaseTables
+from shoal.verify.engine import CannotCheckError, quote_name, quote_text
 from shoal.verify.manifest import Manifest
+from shoal.verify.models import find_model, worst_of
 from shoal.verify.people import weaken
-from shoal.verify.promises import Promise, find_model
+from shoal.verify.promises import Counts, Promise
 from shoal.verify.result import Check
-from shoal.verify.statements import MACROS, WIDTH, Subjects, quote_name, quote_text, state
+from shoal.verify.rows import WIDTH, read_file
 
 SCRIPT = "verify.sql"
+_LONGEST = 1 << 22  # characters
 _HEAD = """\
 -- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
 """
-_GUARD = """\
--- A quotation mark protects spreadsheets from texts that look like formulas. It is not part of the value.
-CREATE TEMP MACRO text_of(t) AS
-  CASE WHEN regexp_matches(t, '^''+([=@\\t\\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
+ALL_HOLD = """\
+CREATE TEMP MACRO all_hold(h) AS CASE WHEN bool_or(NOT h) THEN false WHEN bool_or(h IS NULL) THEN NULL ELSE true END;
 """
-_DIALECT = "auto_detect = false, delim = ',', quote = '\"', escape = '\"'"
+AGREES = (
+    "CREATE TEMP MACRO agrees(found, stated) AS"
+    " found = stated OR abs(found - stated) <= 1e-9 * greatest(abs(found), abs(stated), 1);\n"
+)
+FOLDED = r"""-- Spellings of one value count as one value.
+CREATE TEMP MACRO folded(t) AS
+  trim(regexp_replace(lower(replace(nfc_normalize(t), 'İ', 'i' || chr(775))), '[\t-\r ]+', ' ', 'g'));
+"""
 _LINE = "header = false, auto_detect = false, delim = chr(1), quote = '', escape = '', columns = {'line': 'VARCHAR'}"
 _DECLARED = """\
-CREATE TEMP VIEW declared AS
-SELECT a.key AS attribute, unnest(json_keys(a.value, '/labels')) AS label
-FROM read_text('manifest.json'), json_each(content::JSON, '$.attributes') AS a;
+CREATE TEMP TABLE declared AS
+SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
+FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels
+  FROM read_text('manifest.json'), json_each(content::JSON, '$.attributes') AS a);
 """
-_LABELS = """\
+LABELS = """\
 SELECT 'labels', 'declared in the manifest', count(*) || ' differ', count(*) = 0
-FROM ((FROM published EXCEPT FROM declared) UNION ALL (FROM declared EXCEPT FROM published))"""
+FROM ((FROM published EXCEPT SELECT attribute, number FROM declared)
+  UNION ALL (SELECT attribute, number FROM declared EXCEPT FROM published))"""
 END = """\
 SELECT * FROM checks;
 SELECT CASE WHEN all_hold(holds) THEN 'verified' WHEN all_hold(holds) IS NULL THEN 'incomplete'
@@ -51,9 +61,14 @@ FROM checks;
 def write_script(manifest: Manifest) -> str:
     """Return the script for a release; a manifest that SQL cannot express makes one that answers *incomplete*."""
     try:
-        return "\n".join([_HEAD + MACROS, *_list_statements(manifest), END])
+        chunks = [*_list_statements(manifest), END]
+        text = "".join(f"\n{chunk}" if chunk.startswith("--") else chunk for chunk in chunks)
+        used = [ALL_HOLD, AGREES, FOLDED if " folded(" in text else ""]
+        if len(text) < _LONGEST:
+            return f"{_HEAD}\n{''.join(used)}{text}"
     except CannotCheckError:
-        return leave_undecided(_HEAD, "release", "texts that SQL can express")
+        pass
+    return leave_undecided(_HEAD, "release", "texts that SQL can express")
 
 
 def leave_undecided(head: str, check: str, required: str) -> str:
@@ -76,76 +91,47 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
     data = manifest.data
     if data is None:
         raise CannotCheckError("a release in memory has no files")
-    yield from make_release(manifest)
+    yield read_file(data.file, data.format, manifest.columns)
+    tables = ReleaseTables(manifest)
     checks = [*_check_form(manifest, data)]
-    keys = _find_keys(manifest)
-    if keys:
-        yield _count_cells(manifest, keys)
     if manifest.labelled:
         yield _DECLARED
-        yield _list_published(manifest)
-        checks.append(_LABELS)
-    subjects = Subjects(manifest, partial(spell_text, manifest))
-    checks += [_check_promise(promise, manifest, subjects if keys else None) for promise in manifest.promises]
-    yield from subjects.statements()
+    if tables.keys:
+        yield from tables.count()
+    else:
+        yield from tables.labels.statements()
+    if manifest.labelled:
+        yield tables.list_published()
+        checks.append(LABELS)
+    statements: list[str] = []
+    checks += [_check_promise(promise, manifest, tables, statements) for promise in manifest.promises]
+    if statements:
+        used = [name for name in tables.sensitive if any(f"texts{tables.sensitive[name][0]} " in s for s in statements)]
+        yield "".join(map(tables.list_texts, used))
+        folded = [f"FROM texts{tables.sensitive[name][0]}" for name in used if not tables.sensitive[name][1].boxed]
+        yield SPELLING.format(" UNION ALL ".join(folded) or "SELECT '' AS value", PLAIN)
+        yield "".join(statements)
     yield join_checks(checks)
-
-
-def make_release(manifest: Manifest, folder: str = "") -> Iterator[str]:
-    """Yield the statements that read the published rows, with the public folder at a relative path."""
-    data = manifest.data
-    if data is None:
-        raise CannotCheckError("a release in memory has no files")
-    rows = f"read_parquet('{folder}{data.file}')"
-    if data.format == "csv":
-        yield _GUARD
-        columns = wrap([f"{quote_text(name)}: 'VARCHAR'" for name in manifest.columns])
-        rows = f"read_csv('{folder}{data.file}', header = true, {_DIALECT},\n  columns = {{{columns}}})"
-    yield f"CREATE TEMP VIEW release AS\nSELECT * FROM {rows};\n"
 
 
 def join_checks(checks: Sequence[str]) -> str:
     """Return the statement that collects the answers to all checks."""
-    return "CREATE TEMP TABLE checks AS\n" + "\nUNION ALL\n".join(checks) + ";\n"
-
-
-def _find_keys(manifest: Manifest) -> list[str]:
-    """Return the columns whose values make a class: in parts, the bucket and the quasi-identifiers of one part.
-
-    None if nothing is promised, or if sensitive attributes are in several parts.
-    """
-    quasi, sensitive = ([one.name for one in manifest.of_role(role)] for role in ("quasi", "sensitive"))
-    if not manifest.promises or not manifest.sliced:
-        return quasi if manifest.promises else []
-    parts = [part for part in manifest.parts if not set(sensitive).isdisjoint(part)]
-    if len(parts) != 1 or len(manifest.columns) != len(manifest.attributes) + 1:
-        return []
-    return ["bucket", *(name for name in parts[0] if name in quasi)]
-
-
-def wrap(items: Sequence[str], separator: str = ",") -> str:
-    """Return items of a list in lines of readable length."""
-    lines = [items[0]]
-    for item in items[1:]:
-        lines[-1] += separator
-        if len(lines[-1]) + len(item) < WIDTH:
-            lines[-1] += f" {item}"
-        else:
-            lines.append(item)
-    return "\n    ".join(lines)
+    return "CREATE TEMP TABLE checks AS\n" + "\nUNION ALL ".join(checks) + ";\n"
 
 
 def _check_form(manifest: Manifest, data: DataFile) -> Iterator[str]:
     """Yield the checks of rows, columns and buckets."""
     found = f"count(*) = {manifest.rows} AND count(*) > 0"
     yield (
-        f"SELECT 'rows' AS promise, '{manifest.rows}' AS required, count(*)::VARCHAR AS achieved, {found} AS holds\n"
-        "FROM release"
+        f"SELECT 'rows' AS promise, '{manifest.rows}' AS required, count(*)::VARCHAR AS achieved, {found} AS holds"
+        " FROM release"
     )
     names = [quote_text(name) for name in manifest.columns]
     if data.format == "parquet":
-        listed = f"list(column_name) = [{', '.join(names)}]"
-        yield f"SELECT 'columns', '{len(names)}', count(*)::VARCHAR, {listed}\nFROM (DESCRIBE release)"
+        listed = f"list(name ORDER BY column_id) = [{', '.join(names)}]"
+        schema = f"parquet_schema({quote_text(data.file)})"
+        schema = f"(SELECT name, row_number() OVER () AS column_id FROM {schema} WHERE num_children IS NULL)"
+        yield f"SELECT 'columns', '{len(names)}', count(*)::VARCHAR, {listed}\nFROM {schema}"
     else:
         first = ",".join(map(_write_field, manifest.columns))
         same = f"line = {quote_text(first)}" if "\n" not in first else "NULL"
@@ -161,81 +147,74 @@ def _write_field(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if any(mark in name for mark in ',"\r\n') else name
 
 
-def _list_published(manifest: Manifest) -> str:
-    """Return the statement that lists the published labels of all attributes; the labels of classes are counted."""
-    found: list[tuple[Attribute, str, str]] = []  # attribute, its label in SQL, and the table
-    if manifest.promises and not manifest.sliced:
-        for role, letter in (("quasi", "q"), ("sensitive", "s")):
-            places = [(one, f"{letter}{at + 1}") for at, one in enumerate(manifest.of_role(role)) if one.boxed]
-            found += [(one, spell_text(manifest, column), "counted") for one, column in places]
-    else:
-        for own, names in zip(manifest.parts, manifest.part_columns, strict=True):
-            pairs = [(manifest.written.attributes[one], name) for one, name in zip(own, names, strict=True)]
-            found += [(one, spell(manifest, name), "release") for one, name in pairs if one.boxed]
-    selects = [
-        f"SELECT {quote_text(one.name)} AS attribute, {label} AS label FROM {table}"
-        + (f" WHERE {label} IS NOT NULL" if one.may_keep_missing else "")
-        for one, label, table in found
-    ]
-    return "CREATE TEMP VIEW published AS\n" + "\nUNION ".join(selects) + ";\n"
-
-
-def spell(manifest: Manifest, name: str) -> str:
-    """Return a column of the file as the text that was published."""
-    return spell_text(manifest, quote_name(name))
-
-
-def spell_text(manifest: Manifest, column: str) -> str:
-    """Return a column of SQL as the text that was published."""
-    csv = manifest.data is not None and manifest.data.format == "csv"
-    return f"text_of({column})" if csv else f"{column}::VARCHAR"
-
-
-def _count_cells(manifest: Manifest, keys: Sequence[str]) -> str:
-    """Return the statements that count the records of each class and the sensitive values that they have."""
-    texts = [quote_name(name) for name in keys]
-    if manifest.data is not None and manifest.data.format == "parquet":
-        texts = [f"{text}::VARCHAR" for text in texts]  # readers see -0.0 and 0.0, which numbers do not tell apart
-    quasi = [f"{text} AS q{place + 1}" for place, text in enumerate(texts)]
-    values = [f"{quote_name(one.name)} AS s{place + 1}" for place, one in enumerate(manifest.of_role("sensitive"))]
-    names = [f"q{place + 1}" for place in range(len(keys))]
-    same = wrap([f"k.{name} IS NOT DISTINCT FROM r.{name}" for name in names], " AND")
-    title = "-- Rows with equal quasi-identifiers (q) are an equivalence class; c of its n records have the values (s)."
-    if manifest.sliced:
-        title = "-- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class."
-    columns, classes = wrap([*quasi, *values, "count(*) AS c"]), ", ".join(names)
-    return (
-        f"{title}\nCREATE TEMP TABLE counted AS\nSELECT {columns}\nFROM release GROUP BY ALL;\n"
-        f"CREATE TEMP TABLE classes AS SELECT row_number() OVER () AS class, *\n"
-        f"FROM (SELECT {classes}, sum(c) AS n FROM counted GROUP BY ALL);\n"
-        f"CREATE TEMP TABLE cells AS SELECT class, n, r.* EXCLUDE ({classes})\n"
-        f"FROM counted AS r JOIN classes AS k ON {same};\n"
-    )
-
-
-def _check_promise(promise: Promise, manifest: Manifest, subjects: Subjects | None) -> str:
-    """Return the statement of a promise, or the part of it that SQL can decide.
+def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, made: list[str]) -> str:
+    """Return the statement of a promise, or of the part that SQL can decide.
 
     Records can disprove a promise about people. In parts, the belief about a tuple is a mixture of classes, which
     satisfies a model if all of them do; if some do not, the script decides nothing.
     """
     model = find_model(promise.model)
-    if promise.obstacle or subjects is None or model is None:
+    if promise.obstacle or not tables.keys or model is None:
         return _leave_open(promise)
     if promise.model == "column-frequency" and promise.counts is None:
         return _count_parts(promise, manifest)
     if promise.counts is None and not manifest.sliced:
-        return state(promise, subjects) or _leave_open(promise)
+        return _state(promise, tables, made) or _leave_open(promise)
     shown, decided = None, "WHEN holds THEN true"
     if promise.counts is not None:
         weaker, decided = weaken(promise), "WHEN NOT holds THEN false"
-        shown = state(weaker, subjects, claimed=False) if weaker is not None and not manifest.sliced else None
+        shown = _state(weaker, tables, made, claimed=False) if weaker is not None and not manifest.sliced else None
     elif model.about == "values" and model.mixes:
-        shown = state(promise, subjects, claimed=False)
+        shown = _state(promise, tables, made, claimed=False)
     if shown is None:
         return _leave_open(promise)
     found = f"FROM ({shown}) AS t(promise, required, achieved, holds)"
     return f"SELECT {quote_text(promise.model)}, required, achieved, CASE {decided} END\n{found}"
+
+
+def _state(promise: Promise, tables: ReleaseTables, made: list[str], *, claimed: bool = True) -> str | None:
+    """Return the statement of a promise; None if SQL cannot decide it.
+
+    With *claimed*, the figure that the manifest states must be the one that is reached.
+    """
+    model = find_model(promise.model)
+    required = ", ".join(f"{name} = {_show(value)}" for name, value in promise.parameters.items() if value)
+    holds, worst = "holds", "min" if worst_of(promise) is min else "max"
+    if claimed:
+        holds += " AND " + ("false" if promise.claimed is None else f"agrees(achieved, {promise.claimed!r})")
+    if model is None or model.statement is None or model.about == "population":
+        return None
+    answers = []
+    try:
+        if model.about != "values":
+            answers.append(model.statement(promise, Counts("classes")))
+        else:
+            holds = f"decided({holds})"
+        for subject in promise.subjects:
+            if not model.labels and any(tables.sensitive[name][1].boxed for name in subject):
+                raise CannotCheckError("values are generalized")
+            counts, statement = tables.count_values(subject, promise.parameters.get("weights"))
+            made += [] if statement is None else [statement]
+            answers.append(model.statement(promise, counts))
+    except CannotCheckError:
+        return None
+    selects = []
+    for one in answers:
+        line = f"SELECT {one.achieved} AS achieved, all_hold({one.each}) AS holds FROM {one.relation}"
+        if len(line) > WIDTH:
+            line = f"SELECT {one.achieved} AS achieved,\n    all_hold({one.each}) AS holds\n  FROM {one.relation}"
+        selects.append(line)
+    found = selects[0]
+    if len(selects) > 1:
+        both = "\n  UNION ALL\n  ".join(selects)
+        found = f"SELECT {worst}(achieved) AS achieved, all_hold(holds) AS holds FROM (\n  {both})"
+    texts = f"{quote_text(promise.model)}, {quote_text(required)}"
+    return f"SELECT {texts}, achieved::DOUBLE::VARCHAR, {holds}\nFROM ({found})"
+
+
+def _show(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if text.isprintable() and len(text) < 100 else "..."
 
 
 def _count_parts(promise: Promise, manifest: Manifest) -> str:

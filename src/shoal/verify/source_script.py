@@ -16,11 +16,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from shoal.manifest import Attribute
-from shoal.verify.exact import CannotCheckError
+from shoal.verify.counting import ClassNumbers, Labels
+from shoal.verify.engine import CannotCheckError, name_columns, quote_name, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.script import END, join_checks, leave_undecided, make_release, spell, wrap
-from shoal.verify.statements import ALL_HOLD, quote_name, quote_text
-from shoal.verify.truth import ClassNumbers
+from shoal.verify.rows import read_file, wrap
+from shoal.verify.script import ALL_HOLD, END, join_checks, leave_undecided
+from shoal.verify.truth import write_print, write_word
 
 SOURCE_SCRIPT = "verify-source.sql"
 _HEAD = """\
@@ -31,9 +32,8 @@ _HEAD = """\
 _MACROS = f"""\
 {ALL_HOLD}CREATE TEMP MACRO is_within(x, low, high) AS
   x IS NOT NULL AND (low IS NULL OR x >= low) AND (high IS NULL OR x < high);
--- A text with its length, so that neighbouring texts cannot be confused.
-CREATE TEMP MACRO part(t) AS coalesce(strlen(t) || ':' || t, '-');
-SET VARIABLE salt = (SELECT gen_random_uuid()::VARCHAR);
+-- Rows are compared by sums of fingerprints under a random salt, so nobody can prepare a collision.
+SET VARIABLE salt = (SELECT concat(gen_random_uuid(), gen_random_uuid()));
 """
 _COVERS = """\
 -- The labels of each attribute, numbered in their order, and the values that they cover.
@@ -47,7 +47,7 @@ FROM (SELECT a.key AS attribute, l.rowid AS number, l.key AS label, l.value AS c
     try_cast(l.value AS BIGINT[]) AS runs, (a.value->'$.values')::VARCHAR[] AS listed
   FROM read_text('../public/manifest.json'), json_each(content::JSON, '$.attributes') AS a,
     json_each(a.value, '$.labels') AS l);
-CREATE TEMP MACRO label_of(name, n) AS (SELECT list(label ORDER BY number) FROM covers WHERE attribute = name)[n + 1];
+CREATE TEMP VIEW declared AS SELECT attribute, label, number FROM covers;
 CREATE TEMP MACRO day_of(v) AS try_cast(v AS TIMESTAMP)::DATE;
 """
 _COVERED = """\
@@ -62,8 +62,8 @@ WHERE NOT coalesce(covers_all OR covers_missing AND v IS NULL OR CASE
   ELSE list_contains(listed, v) OR len([p FOR p IN prefixes IF starts_with(v, p)]) > 0 END, false)"""
 _TRUTH = """\
 SELECT 'truth', n || ' rows', own_n || ' rows', n = own_n AND digest = own_digest
-FROM (SELECT count(*) AS n, sum(md5_number_lower(r)) AS digest FROM source_rows{0}),
-  (SELECT count(*) AS own_n, sum(md5_number_lower(r)) AS own_digest FROM release_rows{0})"""
+FROM (SELECT count(*) AS n, sum(h) AS digest FROM source_rows{0}),
+  (SELECT count(*) AS own_n, sum(h) AS own_digest FROM release_rows{0})"""
 
 
 def write_source_script(manifest: Manifest, schema: pa.Schema) -> str:
@@ -86,18 +86,19 @@ def _list_statements(manifest: Manifest, schema: pa.Schema) -> Iterator[str]:
     if manifest.moved_complete or not {one.name for one in manifest.attributes} <= set(schema.names):
         raise CannotCheckError("values of the source changed rows, or columns are absent")
     yield _MACROS
-    yield from make_release(manifest, "../public/")
+    if manifest.data is None:
+        raise CannotCheckError("a release in memory has no files")
+    yield read_file(f"../public/{manifest.data.file}", manifest.data.format, manifest.columns)
     table = _SourceTable(manifest, schema)
     checks = [*_check_counts(manifest, table.any_missing())]
     if manifest.labelled:
         yield _COVERS
+    yield from table.labels.statements()
     yield table.assign()
     if any(manifest.is_traced(one) for one in manifest.labelled):
         yield table.list_pairs()
         checks.append(_COVERED)
     checks += [_check_values(one, table) for one in manifest.labelled if one.role == "sensitive"]
-    if manifest.labelled:
-        yield table.hash_labels()
     for number, part in enumerate(zip(manifest.parts, manifest.part_columns, strict=True), 1):
         yield table.write_rows(number, *part)
         checks.append(_TRUTH.format(number))
@@ -114,7 +115,8 @@ class _SourceTable:
         self._manifest = manifest
         self._types = {one.name: _find_type(schema.field(one.name).type) for one in manifest.attributes}
         self._place = {one.name: place + 1 for place, one in enumerate(manifest.attributes)}
-        self._numbers = ClassNumbers.of(manifest)
+        self._numbers = ClassNumbers.of(manifest.labelled)
+        self.labels = Labels(manifest)
 
     def value(self, name: str) -> str:
         """Return the column of an attribute's source values."""
@@ -123,7 +125,7 @@ class _SourceTable:
     def assign(self) -> str:
         """Return the statement that puts source and witness side by side."""
         name = "bucket" if self._manifest.sliced else "class"
-        numbers = [f'"{name}{f" {at + 1}" if at else ""}" AS w{at + 1}' for at in range(self._numbers.n_columns)]
+        numbers = [f'"{name}{f" {at + 1}" if at else ""}" AS w{at + 1}' for at in range(len(self._numbers.bounds))]
         labels = [
             f"mod((w{column + 1} - 1) // {stride}, {radix}) AS l{at + 1}"
             for at, (column, stride, radix) in enumerate(self._numbers.digits)
@@ -177,44 +179,29 @@ class _SourceTable:
             )
         return "CREATE TEMP TABLE pairs AS\n" + "\nUNION ALL ".join(selects) + ";\n"
 
-    def hash_labels(self) -> str:
-        """Return the statement that hashes the labels of each class, which the rows of the release have as texts."""
-        numbers = ", ".join(f"w{at + 1}" for at in range(self._numbers.n_columns))
-        labels = [f"label_of({quote_text(one.name)}, l{at + 1})" for at, one in enumerate(self._manifest.labelled)]
-        digits = ", ".join(f"l{at + 1}" for at in range(len(labels)))
-        return (
-            f"CREATE TEMP TABLE labels AS SELECT {numbers}, hash({wrap(labels)}) AS h\n"
-            f"FROM (SELECT DISTINCT {numbers}, {digits} FROM assigned WHERE w1 > 0);\n"
-        )
-
     def write_rows(self, number: int, part: Sequence[str], columns: Sequence[str]) -> str:
-        """Return the statements that write the rows of a part as texts, in both tables.
+        """Return the statements that give the rows of a part their fingerprints, in both tables.
 
-        A text has the salt, the hash of the row's labels or its bucket, and the unchanged values of the part.
+        A fingerprint is of the numbers of the row's class, or of its bucket, and of the unchanged values of the part.
         """
-        manifest = self._manifest
-        own, shown, source = ["h"], [], "assigned"
-        if manifest.sliced:
-            own, shown = ["w1"], ["bucket::BIGINT"]
-        elif manifest.labelled:
-            numbers = ", ".join(f"w{at + 1}" for at in range(self._numbers.n_columns))
-            source += f" JOIN labels USING ({numbers})"
-            shown = [f"hash({', '.join(spell(manifest, one.name) for one in manifest.labelled)})"]
-        else:
-            own = []
-        first = len(own)
-        for name, column in zip(part, columns, strict=True):
+        manifest, names = self._manifest, name_columns(self._manifest.columns)
+        own = [f"w{at + 1}" for at in range(len(self._numbers.bounds))]
+        shown = ["bucket"]
+        if not manifest.sliced:
+            shown = self._numbers.pack([self.labels.digit(one.name, names[one.name]) for one in manifest.labelled])
+        words: tuple[list[str], list[str]] = [], []
+        for at, (name, column) in enumerate(zip(part, columns, strict=True), 1):
             one = manifest.written.attributes[name]
             if one.boxed or not manifest.is_traced(one) or name in manifest.techniques:
                 continue
-            kind, text = self._types[name], spell(manifest, column)
-            own.append(self.value(name) if kind == "VARCHAR" else f"{self.value(name)}::{kind}::VARCHAR")
-            shown.append(text if kind == "VARCHAR" else f"coalesce(try_cast({text} AS {kind})::VARCHAR, '?' || {text})")
+            for texts, value in zip(words, (self.value(name), names[column]), strict=True):
+                texts.append(write_word(at, value, self._types[name]))
         views = []
-        for view, texts, table in (("source", own, f"{source} WHERE w1 > 0"), ("release", shown, "release")):
-            contents = [f"part({text})" for text in texts[first:]]
-            row = wrap(["getvariable('salt')", *texts[:first], "'/'", *contents])
-            views.append(f"CREATE TEMP VIEW {view}_rows{number} AS\nSELECT concat({row}) AS r\nFROM {table};\n")
+        for view, prints, table in (
+            ("source", write_print(own, words[0]), "assigned WHERE w1 > 0"),
+            ("release", write_print(shown, words[1]), "release"),
+        ):
+            views.append(f"CREATE TEMP VIEW {view}_rows{number} AS\nSELECT {prints} AS h\nFROM {table};\n")
         return "".join(views)
 
 

@@ -1,250 +1,332 @@
-"""Truth: every published row generalizes a source row of its own, as the witness says.
+"""Truth: every published row generalizes its own source row, as the witness says.
 
-The witness tells for every source row, in source order, the number of the class that it is published in, 0 for none. It
-is not believed but checked, in one pass over both tables: each row lies under the labels of its class, and the pairs of
-class number and exact content are the same in both tables, each as often. See docs/adr/0038-witness.md.
+The witness has, for every source row in source order, the number of the class in which it is published, 0 for none. It
+is not believed but checked: each value is under the label of its class (a check of distinct pairs of value and label),
+and rows with their class and exact contents are the same in both tables, each as often. Rows are compared by sums of
+64-bit fingerprints under random salts, so memory does not grow with the table and nobody can prepare a collision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.kernels import kernel
+from shoal.core.arrays import KeyArray
 from shoal.core.wording import count_noun
-from shoal.verify.contents import Contents, fold_values
-from shoal.verify.covers import Covers
-from shoal.verify.form import demand_columns
+from shoal.manifest import Attribute
+from shoal.verify.counting import ClassNumbers, ReleaseTables
+from shoal.verify.covering import count_uncovered, put_values
+from shoal.verify.engine import quote_text
+from shoal.verify.form import check_source_counts, count_source
 from shoal.verify.manifest import Manifest
-from shoal.verify.reading import FAULTS
+from shoal.verify.order import check_order, find_share
 from shoal.verify.result import Check
+from shoal.verify.rows import Release, SourceRows, wrap
 
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
-
-_BOUND = 1 << 62  # of the numbers in one column
-TOO_LONG = "the witness tells of more rows than the source has"
-
-
-class Witness:
-    """The numbers of classes or buckets, in memory or in a file that is read as far as it is asked for."""
-
-    def __init__(self, given: IntArray | Path, column: str) -> None:
-        """Take (n_rows,) or (n_columns, n_rows) numbers, or a Parquet file of columns of that name.
-
-        A file that is something else is refused by a ValueError.
-        """
-        self._groups: tuple[int, IntArray] = (-1, np.zeros((0, 0), dtype=np.int64))  # the last that was read
-        if not isinstance(given, Path):
-            self._path, self._groups = None, (0, np.atleast_2d(given).astype(np.int64, copy=False))
-            self._first: IntArray = np.array([0, self._groups[1].shape[1]])
-            self.n_columns = len(self._groups[1])
-            return
-        self._path = given
-        with pq.ParquetFile(given) as file:
-            schema, metadata = file.schema_arrow, file.metadata
-            sizes = [metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        names = [column, *(f"{column} {number}" for number in range(2, len(schema.names) + 1))]
-        if schema.names != names or not all(pa.types.is_integer(kind) for kind in schema.types):
-            raise ValueError("the witness is not columns of whole numbers")
-        self._first = np.cumsum([0, *sizes])
-        self.n_columns = len(names)
-
-    @property
-    def n_rows(self) -> int:
-        """Of how many source rows it tells."""
-        return int(self._first[-1])
-
-    def read(self, begin: int, n_rows: int) -> IntArray | str:
-        """Return (n_columns, n_rows) the numbers of some source rows, or why there are none."""
-        if begin + n_rows > self.n_rows:
-            return "the witness tells of fewer rows than the source has"
-        found, end = [], begin + n_rows
-        try:
-            while begin < end:
-                group = int(np.searchsorted(self._first, begin, side="right")) - 1
-                first, after = int(self._first[group]), min(end, int(self._first[group + 1]))
-                found.append(self._group(group)[:, begin - first : after - first])
-                begin = after
-        except FAULTS as fault:
-            return f"the witness cannot be read ({type(fault).__name__})"
-        return np.concatenate(found, axis=1) if found else np.zeros((self.n_columns, 0), dtype=np.int64)
-
-    def _group(self, group: int) -> IntArray:
-        if self._groups[0] != group and self._path is not None:
-            with pq.ParquetFile(self._path) as file:
-                table = file.read_row_group(group)
-            if any(column.null_count for column in table.columns):
-                raise ValueError("the witness does not tell of every row")
-            self._groups = group, np.stack([column.cast(pa.int64()).to_numpy() for column in table.columns])
-        return self._groups[1]
+_TYPES: Sequence[tuple[str, Sequence[str]]] = (  # the type in which values are compared, and DuckDB's types of them
+    (
+        "HUGEINT",
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+    ),
+    ("DOUBLE", ("DOUBLE",)),
+    ("FLOAT", ("FLOAT",)),
+    ("BOOLEAN", ("BOOLEAN",)),
+    ("DATE", ("DATE",)),
+    ("TIME", ("TIME", "TIME_NS")),
+    ("TIMESTAMP", ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS")),
+    ("TIMESTAMP_NS", ("TIMESTAMP_NS",)),
+    ("TIMESTAMP WITH TIME ZONE", ("TIMESTAMP WITH TIME ZONE",)),
+)
+_FIRST, _FREQUENT = 100_000, 10_000  # rows at the beginning of a release, and the texts of a column there
+_NUMBERS, _MOMENTS = {"HUGEINT", "DOUBLE", "FLOAT"}, {"DATE", "TIMESTAMP", "TIMESTAMP_NS"}
 
 
-class ProjectedWitness(Witness):
-    """What a witness tells of the attributes that another manifest has, too."""
+def find_type(*types: str) -> str:
+    """Return the type in which columns of these types of DuckDB are compared: numbers as numbers, else as text.
 
-    def __init__(self, given: Witness, manifest: Manifest, other: Manifest) -> None:
-        self._given, self._own, self._other = given, ClassNumbers.of(manifest), ClassNumbers.of(other)
-        labelled = [attribute.name for attribute in manifest.labelled]
-        self._places = [labelled.index(attribute.name) for attribute in other.labelled]
-        self.n_columns = self._other.n_columns
-
-    @property
-    def n_rows(self) -> int:
-        """Of how many source rows it tells."""
-        return self._given.n_rows
-
-    def read(self, begin: int, n_rows: int) -> IntArray | str:
-        """Return (n_columns, n_rows) the numbers of some source rows, or why there are none."""
-        numbers = self._given.read(begin, n_rows)
-        if isinstance(numbers, str) or len(numbers) != self._own.n_columns or not self._own.hold(numbers):
-            return "the witness does not fit"
-        own = self._other.pack(self._own.unpack(numbers).T[self._places], n_rows)
-        own[:, numbers[0] == 0] = 0
-        return own
-
-
-class ClassNumbers:
-    """What a class number says of labels: it is 1 + their mixed radix number, in several columns if they are many.
-
-    >>> numbers = ClassNumbers([2, 5])
-    >>> numbers.pack(np.array([[1], [4]], dtype=np.int32)).tolist(), numbers.labels(np.array([[12]]), 0).tolist()
-    ([[12]], [1])
+    >>> find_type("VARCHAR", "DOUBLE"), find_type("INTEGER", "BIGINT"), find_type("INTEGER", "DOUBLE")
+    ('DOUBLE', 'HUGEINT', 'DOUBLE')
     """
-
-    def __init__(self, n_labels: Sequence[int]) -> None:
-        """Take how many labels each attribute has that has some; then come missing values, then any other text."""
-        self._radices = [labels + 2 for labels in n_labels]
-        self._column, self._stride = [0] * len(n_labels), [1] * len(n_labels)
-        self._bounds = [1]
-        for place, radix in enumerate(self._radices):
-            if self._bounds[-1] * radix >= _BOUND:
-                self._bounds.append(1)
-            self._column[place] = len(self._bounds) - 1
-            self._bounds[-1] *= radix
-        for place in reversed(range(len(n_labels) - 1)):
-            if self._column[place] == self._column[place + 1]:
-                self._stride[place] = self._stride[place + 1] * self._radices[place + 1]
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> ClassNumbers:
-        """Return how the classes of a release are numbered."""
-        return cls([len(attribute.labels or {}) for attribute in manifest.labelled])
-
-    @property
-    def n_columns(self) -> int:
-        """How many columns a witness has."""
-        return len(self._bounds)
-
-    @property
-    def digits(self) -> list[tuple[int, int, int]]:
-        """For each attribute with labels: the column of the numbers, and the stride and radix of its digit there."""
-        return list(zip(self._column, self._stride, self._radices, strict=True))
-
-    def pack(self, labels: CodeArray, n_rows: int | None = None) -> IntArray:
-        """Return (n_columns, n_rows) the numbers of rows, given (n_labelled, n_rows) their labels."""
-        numbers = np.ones((self.n_columns, labels.shape[1] if n_rows is None else n_rows), dtype=np.int64)
-        for place, column in enumerate(self._column):
-            numbers[column] += labels[place].astype(np.int64) * self._stride[place]
-        return numbers
-
-    def labels(self, numbers: IntArray, place: int) -> CodeArray:
-        """Return (n_rows,) the labels of one attribute, given (n_columns, n_rows) numbers of classes."""
-        numbers = (numbers[self._column[place]] - 1) // self._stride[place] % self._radices[place]
-        return np.asarray(numbers, dtype=np.int32)
-
-    def unpack(self, numbers: IntArray) -> CodeArray:
-        """Return (n_rows, n_labelled) the labels of all attributes."""
-        labels = [self.labels(numbers, place) for place in range(len(self._radices))]
-        return np.array(labels, dtype=np.int32).reshape(len(labels), numbers.shape[1]).T
-
-    def hold(self, numbers: IntArray) -> bool:
-        """Whether these are numbers of classes, or all 0."""
-        inside = all(((own >= 0) & (own <= bound)).all() for own, bound in zip(numbers, self._bounds, strict=True))
-        return inside and bool(((numbers > 0) == (numbers[0] > 0)).all())
+    plain = {next((name for name, own in _TYPES if kind in own), "VARCHAR") for kind in types if kind != "VARCHAR"}
+    if len(plain) == 1:
+        return plain.pop()
+    if plain and plain <= _NUMBERS:
+        return "DOUBLE"
+    if plain and plain <= _MOMENTS:
+        return "TIMESTAMP_NS" if "TIMESTAMP_NS" in plain else "TIMESTAMP"
+    return "VARCHAR"
 
 
-def hash_classes(key: KeyArray, hashes: KeyArray, numbers: IntArray) -> KeyArray:
-    """Return (n_rows,) tokens: hashes of the contents of rows and (n_columns, n_rows) the numbers of their classes."""
-    rows = hashes.copy()
-    for column in numbers:
-        fold_values(key, rows, np.ascontiguousarray(column).view(np.uint64))
-    return rows
+def find_types(release: Release, source: SourceRows | None, columns: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the type in which attributes are compared, given the published columns of each."""
+    types: dict[str, str] = {}
+    if source is not None:
+        schema = pa.schema([(f"c{place}", kind) for place, kind in enumerate(source.types.values())])
+        release.engine.put("source_types", schema.empty_table())
+        described = release.engine.fetch("DESCRIBE source_types")
+        types = {name: str(row[1]) for name, row in zip(source.types, described, strict=True)}
+    found = {}
+    for name, own in columns.items():
+        kind = find_type(*(release.types[column] for column in own), types.get(name, "VARCHAR"))
+        declared = release.manifest.techniques.get(name)
+        found[name] = "DOUBLE" if kind == "VARCHAR" and declared is not None and declared.numeric else kind
+    return found
 
 
-@kernel
-def _find_uncovered(
-    labels: CodeArray, codes: CodeArray, start: IntArray, low: CodeArray, high: CodeArray, wrong: BoolArray
-) -> None:
-    """Mark the rows whose code is in no range of their label; ranges of a label ascend."""
-    for i in range(labels.shape[0]):
-        label, code = labels[i], codes[i]
-        if label >= start.shape[0] - 1:
-            wrong[i] = True
+def check_spelling(release: Release, kinds: Mapping[str, str]) -> list[Check]:
+    """Check that texts of numbers and days are the canonical ones: another spelling could mark records."""
+    for column, kind in kinds.items():
+        if release.types[column] != "VARCHAR" or kind == "VARCHAR" or kind.startswith("TIME"):
             continue
-        begin, end = start[label], start[label + 1]
-        while begin < end:  # the last range that begins at or before the code
-            middle = (begin + end) // 2
-            if low[middle] <= code:
-                begin = middle + 1
-            else:
-                end = middle
-        wrong[i] |= begin == start[label] or code >= high[begin - 1]
+        text = release.names[column]
+        again = f"regexp_replace(try_cast({text} AS {kind})::VARCHAR, '[.]0$', '')"
+        odd = release.engine.read(f"SELECT DISTINCT {text} AS v FROM release WHERE {again} <> {text}")["v"]
+        arrow = {"HUGEINT": pa.int64(), "DOUBLE": pa.float64(), "FLOAT": pa.float32()}.get(kind)
+        if len(odd) and (arrow is None or not _is_canonical(odd.combine_chunks(), arrow)):
+            return [Check("spelling", False, f"values of {column} are not written in their canonical form")]
+    return []
 
 
-def count_uncovered(
-    numbers: IntArray, of_class: ClassNumbers, points: CodeArray, covers: Sequence[tuple[int, Covers]]
-) -> int:
-    """Return how many rows do not lie under the labels of their classes.
+def write_word(column: int, value: str, kind: str, coded: str = "NULL") -> str:
+    """Return the word of a value in SQL; equal values of one column have the same, however they are stored.
 
-    *points* are (n_rows, n_covers) the codes of their values; a cover comes with its place among those with labels.
+    Texts go through MD5, because DuckDB's own hash has no key and texts with equal hashes can be found. The places of
+    frequent texts, *coded*, are enough for these, and much faster.
     """
-    wrong = np.zeros(numbers.shape[1], dtype=np.bool_)
-    for column, (place, cover) in enumerate(covers):
-        labels = of_class.labels(numbers, place)
-        codes = np.ascontiguousarray(points[:, column])
-        _find_uncovered(labels, codes, cover.start, cover.low, cover.high, wrong)
-    return int(wrong.sum())
+    digest = f"md5_number_lower(concat(getvariable('salt'), '{column}:', {value}))"
+    key = f"hash(getvariable('salt'), {column})"
+    if kind == "VARCHAR":
+        frequent = "" if coded == "NULL" else f" WHEN {coded} IS NOT NULL THEN hash(xor(hash({coded}), {key}))"
+        return f"CASE{frequent} WHEN {value} IS NULL THEN 0 ELSE {digest} END"
+    read = f"try_cast({value} AS {kind})"
+    if kind in ("DOUBLE", "FLOAT"):
+        read = f"nullif({read}::DOUBLE + 0.0, 'nan')"
+    keyed = f"hash(xor(hash({read}), {key}))"
+    return f"CASE WHEN {value} IS NULL THEN 0 WHEN {read} IS NULL THEN {digest} ELSE {keyed} END"
 
 
-def contents_for(manifest: Manifest, published: pa.Schema, source: Source) -> Contents:
-    """Return the hasher for the columns that must be equal in both tables."""
-    demand_columns(source, [attribute.name for attribute in manifest.attributes])
-    exact = [a.name for a in manifest.attributes if not a.boxed and manifest.is_traced(a)]
-    kinds = [manifest.kind_of(name, published.field(name).type, source.schema.field(name).type) for name in exact]
-    return Contents(exact, kinds, manifest.missing_tokens)
+def write_print(numbers: Sequence[str], words: Sequence[str]) -> str:
+    """Return the fingerprint of a row, given the numbers of its class and the words of its contents."""
+    keys = [f"hash(xor(hash(({one})::BIGINT), hash(getvariable('salt'), {-at})))" for at, one in enumerate(numbers, 1)]
+    return f"hash({wrap([*keys, *words])})"
 
 
-def check_values(covers: Sequence[Covers], met: Sequence[BoolArray]) -> Iterator[Check]:
-    """A record spreads over the values under its label; one that nobody has would make it look more diverse."""
-    for cover, found in zip(covers, met, strict=True):
-        if cover.attribute.role == "sensitive":
-            name, absent = cover.attribute.name, cover.unmet(found)
-            detail = f"labels of {name} cover {count_noun(absent, 'value')} that no source row has"
-            yield Check("values", not absent, detail if absent else f"all values that labels of {name} cover occur")
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What one reading of a table found."""
+
+    rows: int  # those that are compared
+    digest: int
+    tokens: KeyArray  # fingerprints of the rows whose order is compared, in the order of the table
 
 
-def report_unassigned() -> Check:
-    """Return the check that was not done because the witness is missing."""
-    why = (
-        "not checked: internal/witness.parquet is not there, so nothing shows in which class each source row is, nor "
-        "whether the values beside its labels are its own"
-    )
-    return Check("assignment", True, why, done=False, required=True)
+class Comparison:
+    """The release and its source, compared by the witness."""
+
+    def __init__(self, release: Release, tables: ReleaseTables, source: SourceRows) -> None:
+        self._release, self._tables, self._source = release, tables, source
+        self._engine, self._manifest = release.engine, release.manifest
+        self._engine.run(f"SET VARIABLE salt = '{secrets.token_hex(32)}'")
+        self._numbers = ClassNumbers.of(self._manifest.labelled)
+        numbers = range(1, len(self._numbers.bounds) + 1)
+        self._own = [f"w{place}" if source.witness else "0" for place in numbers]
+
+    @cached_property
+    def _contents(self) -> dict[str, str]:
+        """The attributes that are compared exactly, and the type of each."""
+        traced = filter(self._manifest.is_traced, self._manifest.attributes)
+        return find_types(self._release, self._source, {one.name: [one.name] for one in traced if not one.boxed})
+
+    def check(self) -> list[Check]:
+        """Return the checks of order, counts, values, witness and truth; without a witness, of counts and values."""
+        manifest, source, engine = self._manifest, self._source, self._engine
+        if source.witness is not None and source.witness.n_columns != len(self._own):
+            return self._misfit("the witness has classes that the release cannot have")
+        self._list_texts()
+        try:
+            stated, true = self._read_source()
+        except ValueError as fault:
+            return self._misfit(str(fault))
+        if stated["misfit"]:
+            return self._misfit("the witness has classes that the release cannot have")
+        moved = [stated[f"m{place}"] for place in range(len(manifest.moved_complete))]
+        counted = count_source(stated["n"], stated["lacks"], moved)
+        if source.witness is None:
+            published = int(engine.value("SELECT count(*) FROM release"))
+            known = leave_untrue() if any(map(manifest.is_traced, manifest.attributes)) else report_truth(manifest)
+            counts = check_source_counts(manifest, published, counted)
+            return [counts, *self._check_values(), *check_spelling(self._release, self._contents), known]
+        shown = self._read_release()
+        uncovered = count_uncovered(engine, manifest, self._list_pairs(), source.types)
+        return [
+            check_order([shown.tokens], [true.tokens]),
+            check_source_counts(manifest, shown.rows, counted),
+            *self._check_values(),
+            *check_spelling(self._release, self._contents),
+            self._judge(shown, true, stated["gone"], uncovered),
+        ]
+
+    def _misfit(self, why: str) -> list[Check]:
+        return [
+            Check("witness", False, f"{why}; or the source file or its row order differs"),
+            Check("truth", False, "not shown: the witness does not fit the source"),
+        ]
+
+    def _read_source(self) -> tuple[Mapping[str, int], Totals]:
+        """Read the source once: its counts and sums, and the distinct pairs of value and label in the table ``met``."""
+        manifest, source, engine = self._manifest, self._source, self._engine
+        drop = manifest.missing_policy == "drop"
+        lacks = " OR ".join(f"{source.present(name)} IS NULL" for name in manifest.complete) if drop else ""
+        misfit = " OR ".join(
+            [f"{own} < 0 OR {own} > {bound}" for own, bound in zip(self._own, self._numbers.bounds, strict=True)]
+            + [f"({own} > 0) <> ({self._own[0]} > 0)" for own in self._own[1:]]
+        )
+        print_ = write_print(self._own, self._write_words(source.present, source.places))
+        places = [source.places[one.name] for one in self._traced]
+        digits = [f"d{at}" for at in range(len(places))]
+        moved = [f"m{at}" for at in range(len(manifest.moved_complete))]
+        columns = [
+            *(f"({lacks or 'false'}) AS lacks", f"({misfit}) AS misfit", f"{self._own[0]} > 0 AS inside"),
+            *(f"{print_} AS h", "row", *places),
+            *(f"{self._digit(one)} AS {digit}" for one, digit in zip(self._traced, digits, strict=True)),
+            *(
+                f"({source.present(name)} IS NULL)::INT AS {own}"
+                for name, own in zip(manifest.moved_complete, moved, strict=True)
+            ),
+        ]
+        sets = ["(lacks, misfit, inside)"]
+        sets += [f"(lacks, inside, {digit}, {place})" for digit, place in zip(digits, places, strict=True)]
+        figures = [
+            *("count(*) AS n", "sum(h)::HUGEINT AS digest", *(f"sum({own}) AS {own}" for own in moved)),
+            f"list(h ORDER BY row) FILTER (mod(h, {find_share(manifest.rows)}) = 0) AS tokens",
+        ]
+        keys = ["lacks", "misfit", "inside", *digits, *places, f"grouping({', '.join(['misfit', *digits])}) AS which"]
+        with source.reading([one.name for one in manifest.attributes]):
+            engine.make(
+                "met",
+                f"SELECT {wrap([*keys, *figures])}\nFROM (SELECT {wrap(columns)} FROM source)"
+                f" GROUP BY GROUPING SETS ({', '.join(sets)})",
+            )
+        rows = f"FROM met WHERE which = {self._which(-1)}"
+        names = ["lacks", "misfit", "inside"]
+        counts = {name: int(engine.value(f"SELECT coalesce(sum(n), 0) {rows} AND {name}")) for name in names}
+        counts["gone"] = int(engine.value(f"SELECT coalesce(sum(n), 0) {rows} AND lacks AND inside"))
+        for own in ("n", *moved):
+            counts[own] = int(engine.value(f"SELECT coalesce(sum({own}), 0) {rows}"))
+        digest = int(engine.value(f"SELECT coalesce(sum(digest), 0) {rows} AND inside"))
+        tokens = [_flatten(one) for one in engine.read(f"SELECT tokens {rows} AND inside")["tokens"].chunks]
+        return counts, Totals(counts["inside"], digest, np.concatenate([np.zeros(0, dtype=np.uint64), *tokens]))
+
+    def _write_words(self, value: Callable[[str], str], raw: Mapping[str, str]) -> list[str]:
+        """Return the words of a row's contents; frequent texts are those at the beginning of the release."""
+        words = []
+        for at, (name, kind) in enumerate(self._contents.items(), 1):
+            coded = f"enum_code(try_cast({raw[name]}::VARCHAR AS text{at}))" if kind == "VARCHAR" else "NULL"
+            words.append(write_word(at, value(name), kind, coded))
+        return words
+
+    def _list_texts(self) -> None:
+        """Make the types of frequent texts of the release: no text that means missing in the source is among them."""
+        known = " AND ".join(f"v <> {quote_text(token)}" for token in self._manifest.missing_tokens)
+        for at, (name, kind) in enumerate(self._contents.items(), 1):
+            if kind == "VARCHAR":
+                first = f"SELECT {self._release.names[name]}::VARCHAR AS v FROM release LIMIT {_FIRST}"
+                texts = f"SELECT DISTINCT v FROM ({first}) WHERE v IS NOT NULL AND {known or 'true'} LIMIT {_FREQUENT}"
+                self._engine.run(f"CREATE TEMP TYPE text{at} AS ENUM ({texts})")
+
+    @property
+    def _traced(self) -> list[Attribute]:
+        """The attributes with labels that must cover the values of their source rows."""
+        return [one for one in self._manifest.labelled if self._manifest.is_traced(one)]
+
+    def _digit(self, attribute: Attribute) -> str:
+        return self._numbers.unpack(list(self._manifest.labelled).index(attribute), self._own)
+
+    def _list_pairs(self) -> dict[str, str]:
+        """Return for each attribute with labels the query of its distinct pairs of label and value."""
+        found = {}
+        for place, one in enumerate(self._traced):
+            value, own = self._source.places[one.name], f"which = {self._which(place)} AND inside AND NOT lacks"
+            found[one.name] = f"(SELECT d{place} AS number, {value} AS v FROM met WHERE {own})"
+        return found
+
+    def _which(self, place: int) -> int:
+        """Return the bits by which GROUPING tells what was grouped by: a digit or, at -1, the misfits."""
+        n = len(self._traced) + 1
+        return ((1 << n) - 1) & ~(1 << (n - 2 - place))
+
+    def _read_release(self) -> Totals:
+        """Read the published rows: their number, the sum of fingerprints, and those whose order is compared."""
+        manifest, names = self._manifest, self._release.names
+        digits = [self._tables.labels.digit(one.name, names[one.name]) for one in manifest.labelled]
+        print_ = write_print(self._numbers.pack(digits), self._write_words(names.__getitem__, names))
+        self._engine.make("prints", f"SELECT {print_} AS h FROM release")
+        tokens = self._engine.read(f"SELECT h FROM prints WHERE mod(h, {find_share(manifest.rows)}) = 0")["h"]
+        rows, digest = self._engine.fetch_one("SELECT count(*), sum(h)::HUGEINT FROM prints")
+        return Totals(int(rows), int(digest or 0), tokens.to_numpy())
+
+    def _check_values(self) -> list[Check]:
+        """Check that every value under a sensitive label occurs: others would make records look more diverse."""
+        checks = []
+        for place, one in enumerate(self._traced):
+            if one.role != "sensitive":
+                continue
+            value = self._source.places[one.name]
+            own = f"which = {self._which(place)} AND NOT lacks"
+            # They are spelled as labels list them: by the type in the source, and zero without a sign.
+            met = put_values(
+                self._engine, self._manifest, one, f"SELECT {value} FROM met WHERE {own}", self._source.types[one.name]
+            )
+            texts = {text for (text,) in self._engine.fetch(f"SELECT t FROM {met}")}
+            covers = [*(one.labels or {}).values()]
+            listed = {text for cover in covers for text in cover.get("values", ())}
+            listed |= {None} if any("missing" in cover for cover in covers) else set()
+            absent = len(listed - texts)
+            fault = absent and f"labels of {one.name} cover {count_noun(absent, 'value')} that no source row has"
+            checks.append(Check.of("values", fault, f"all values that labels of {one.name} cover occur"))
+        return checks
+
+    def _judge(self, shown: Totals, true: Totals, gone: int, uncovered: Mapping[str, int]) -> Check:
+        manifest = self._manifest
+        if gone:
+            lost = f"the witness puts {count_noun(gone, 'source row')} that lack a value and were dropped into classes"
+            return Check("truth", False, lost)
+        if uncovered:
+            columns = ", ".join(sorted(uncovered))
+            pairs = count_noun(sum(uncovered.values()), "pair")
+            return Check("truth", False, f"{pairs} of source value and label do not fit, in {columns}, by the witness")
+        if (shown.rows, shown.digest) != (true.rows, true.digest):
+            differ = f"the {shown.rows} published rows are not the {true.rows} source rows of their classes"
+            return Check("truth", False, f"{differ}, by their values of {', '.join(self._contents) or 'no column'}")
+        return report_truth(manifest)
 
 
-def judge_truth(manifest: Manifest, false_rows: int = 0) -> Check:
-    """Every published row generalizes a source row, but for some, and no two rows the same one."""
+def _flatten(tokens: pa.Array) -> KeyArray:
+    return np.asarray(tokens.flatten(), dtype=np.uint64)
+
+
+def _is_canonical(texts: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        return bool(texts.cast(kind).cast(pa.string()).equals(texts))
+    except pa.ArrowInvalid:
+        return False
+
+
+def report_truth(manifest: Manifest) -> Check:
+    """Return the check that every published row generalizes its own source row."""
     traced = sum(manifest.is_traced(attribute) for attribute in manifest.attributes)
     by = "" if traced == len(manifest.attributes) else f", by the {traced} columns that follow from the source"
-    if false_rows:
-        return Check("truth", False, f"{false_rows} published rows cover no source row of their own{by}")
     if not traced:
         return Check("truth", True, "no column follows from the source, so rows cannot be distinguished")
-    return Check("truth", True, f"every published row covers a source row of its own{by}")
+    return Check("truth", True, f"every published row covers its own source row{by}")
+
+
+def leave_untrue() -> Check:
+    """Return the check of truth, which was not done because the witness is missing."""
+    why = "not checked: internal/witness.parquet, which has the class of each source row, is missing"
+    return Check("truth", True, why, done=False, required=True)

@@ -41,10 +41,6 @@ class Slicing(Method):
         default=None, description="the parts by hand, each a list of attributes; instead of columns and alpha"
     )
     overlapping: bool = Field(default=False, description="attributes may be in several of the parts by hand")
-    correlation: Literal["phi2", "phi2-frequency"] = Field(
-        default="phi2",
-        description="how correlations are measured: by phi2 with numbers in 10 intervals of equal width, or frequency",
-    )
     labels: Labels = "levels"
     grouping: Literal["mondrian", "random"] = Field(
         default="mondrian", description="how records are put into buckets: similar ones together, or at random"
@@ -60,17 +56,11 @@ class Slicing(Method):
     def _nothing_is_ignored(self) -> Self:
         if self.overlapping and self.parts is None:
             raise ValueError("overlapping parts must be given by hand: parts: [[...], [...]]")
-        if self.parts is not None:
-            self._leaves_nothing_for("parts by hand leave", "columns", "alpha", "correlation")
-        if self.columns == "each":
-            self._leaves_nothing_for("one column for each attribute leaves", "alpha", "correlation")
+        if self.parts is not None and (self.columns, self.alpha) != (None, None):
+            raise ValueError("columns and alpha have no effect on parts by hand; give the parts or these")
+        if self.columns == "each" and self.alpha is not None:
+            raise ValueError("alpha has no effect if every attribute is a part; leave it out")
         return self
-
-    def _leaves_nothing_for(self, what: str, *names: str) -> None:
-        """Raise if one of these parameters asks for something else than it does by default."""
-        beside = [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
-        if beside:
-            raise ValueError(f"{what} nothing for {', '.join(beside)}; give the one or the other")
 
     def refuses(self, problem: Problem) -> str | None:
         """Only models of beliefs, and of the parts themselves, say something about a sliced table."""

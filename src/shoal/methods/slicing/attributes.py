@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from shoal.methods.slicing import Slicing
 
 Places = tuple[tuple[int, ...], ...]
-Measure: TypeAlias = Literal["phi2", "phi2-frequency"]
 _DENSE_PAIRS = 1 << 20  # contingency tables up to this many entries are counted in full
 _DIGITS = 12  # beyond them is rounding, which must not decide between attributes that go together equally well
 _WHERE = "method.slicing.parts"
@@ -49,7 +48,7 @@ class Partition:
             places = one_each(problem)
             return cls(places, (problem.carried, *((),) * (len(places) - 1)), {})
         n_columns = _COLUMNS if method.columns is None else method.columns
-        return partition_attributes(problem, n_columns, method.alpha, method.correlation)
+        return partition_attributes(problem, n_columns, method.alpha)
 
     @classmethod
     def of_places(cls, problem: Problem, places: Places, found: FloatArray) -> Partition:
@@ -70,7 +69,7 @@ def _names(problem: Problem) -> list[str]:
 
 def _measure_gain(problem: Problem, places: Places) -> dict[str, object]:
     """Return what overlapping keeps: correlation of attribute pairs within a part, with it and without it."""
-    found = correlations(problem, "phi2")
+    found = correlations(problem)
     pairs = {(i, j) for group in places for i in group for j in group if i < j}
     seen: set[int] = set()
     alone = set()
@@ -168,7 +167,7 @@ def check_parts(method: Slicing, problem: Problem, parts: Sequence[Part]) -> Non
         )
 
 
-def partition_attributes(problem: Problem, n_columns: int, alpha: int | None, measure: Measure) -> Partition:
+def partition_attributes(problem: Problem, n_columns: int, alpha: int | None) -> Partition:
     """Return *n_columns* columns of attributes that go together: those within a column more than those between.
 
     Columns stand in the order of their most important quasi attribute; that with the sensitive ones is last.
@@ -180,7 +179,7 @@ def partition_attributes(problem: Problem, n_columns: int, alpha: int | None, me
     """
     n_quasi, n_sensitive = len(problem.quasi), len(problem.sensitive)
     check_columns(n_quasi, n_sensitive, n_columns, alpha)
-    found = correlations(problem, measure)
+    found = correlations(problem)
     points = _points(found, n_quasi)
     if alpha is None:
         groups = _cluster(points, list(range(len(points))), n_columns)
@@ -260,20 +259,19 @@ class _Values:
     shares: FloatArray  # (n_values,) of the records; each is above zero
 
 
-def correlations(problem: Problem, measure: Measure, intervals: int = INTERVALS) -> FloatArray:
+def correlations(problem: Problem, intervals: int = INTERVALS) -> FloatArray:
     """Return (d, d) correlations within [0, 1] of all quasi, then all sensitive attributes; the diagonal is 1.
 
-    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.1.1: ``phi2`` is the mean-square contingency
-    coefficient over the values that occur, a missing one being a value too; 0 if either attribute is constant.
-    Numbers and dates of which more than *intervals* leaves occur are cut in that many intervals of equal width from
-    the least to the greatest that occurs, or of equal frequency for ``phi2-frequency``: here only, nothing of it is
-    published.
+    Li, Li, Zhang and Molloy, "Slicing" (TKDE 2012), section 4.1.1: phi^2, the mean-square contingency coefficient
+    over the values that occur, a missing one being a value too; 0 if either attribute is constant. Numbers and dates
+    of which more than *intervals* leaves occur are cut in that many intervals of equal width from the least to the
+    greatest that occurs. The intervals are not published.
     """
     present = np.flatnonzero(problem.cells.counts > 0)  # the other cells only a population has
     records = problem.cells.counts[present].astype(np.float64)
     attributes = (*problem.quasi, *problem.sensitive)
     values = [
-        _values(attribute.taxonomy, codes[present], records, intervals, measure == "phi2-frequency")
+        _values(attribute.taxonomy, codes[present], records, intervals)
         for attribute, codes in zip(attributes, problem.cells.codes, strict=True)
     ]
     found = np.eye(len(values))
@@ -306,28 +304,17 @@ def _sum_pairs(pair: IntArray, records: FloatArray, n_pairs: int) -> tuple[IntAr
     return occurring, np.asarray(np.bincount(place.reshape(-1), weights=records), dtype=np.float64)
 
 
-def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int, by_rank: bool) -> _Values:
+def _values(taxonomy: Taxonomy, codes: AnyIntArray, records: FloatArray, intervals: int) -> _Values:
     occurs = np.bincount(codes, minlength=taxonomy.n_leaves) > 0
     places = _unit_places(taxonomy.positions, occurs)
     value = np.arange(taxonomy.n_leaves)  # (n_leaves,) leaf -> value
     if places is not None and int((occurs & ~np.isnan(places)).sum()) > intervals:
-        amounts = np.bincount(codes, records, taxonomy.n_leaves).astype(np.float64)
-        unit = _middle_ranks(places, amounts) if by_rank else places
-        value = np.where(np.isnan(places), intervals, np.minimum(np.nan_to_num(unit) * intervals, intervals - 1))
+        value = np.where(np.isnan(places), intervals, np.minimum(np.nan_to_num(places) * intervals, intervals - 1))
         value = np.floor(value).astype(np.int64)
     dense = np.zeros(taxonomy.n_leaves, dtype=np.int32)
     dense[occurs] = np.unique(value[occurs], return_inverse=True)[1].reshape(-1)
     of_cell = dense[codes]
     return _Values(of_cell, np.bincount(of_cell, weights=records) / records.sum())
-
-
-def _middle_ranks(places: FloatArray, records: FloatArray) -> FloatArray:
-    """Return (n_leaves,) the share of the known records at lower places, plus half of the leaf's own."""
-    order = np.argsort(places)  # NaN, the missing leaf, comes last
-    own = np.where(np.isnan(places), 0.0, records)[order]
-    ranks = np.empty(len(places))
-    ranks[order] = (np.cumsum(own) - own / 2) / own.sum()
-    return ranks
 
 
 def _unit_places(positions: FloatArray | None, occurs: BoolArray) -> FloatArray | None:

@@ -99,7 +99,7 @@ def _plan_parts(
         _refuse_joined(problem, parted)
     with progress.step("slicing", n_records, unit="records") as step:
         if method.grouping == "mondrian":
-            pieces = _make_buckets(method, problem, parted, smallest, step)
+            pieces = _make_buckets(problem, parted, smallest, step)
         else:
             pieces = _group_records(method, problem, parted, crowd, rng)
     return SlicedPlan.of_pieces(parted.parts, problem.cells.counts, pieces, int(pieces.bucket.max()) + 1)
@@ -114,7 +114,7 @@ def _choose_parts(
     The sensitive ones are by themselves, and beside attributes that go best with them and let the requirement be met;
     those that do not are *given up*.
     """
-    found, n_quasi = correlations(problem, method.correlation), len(problem.quasi)
+    found, n_quasi = correlations(problem), len(problem.quasi)
     check_columns(n_quasi, len(problem.sensitive), _GROUPS, None)
     groups = cluster_quasi(found, n_quasi, _GROUPS if method.columns is None else int(method.columns) - 1)
     if frequency > 1 and method.columns is None:
@@ -169,7 +169,7 @@ def _refuse_joined(problem: Problem, parted: _Parted) -> None:
         )
 
 
-def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: int, step: Step) -> Pieces:
+def _make_buckets(problem: Problem, parted: _Parted, smallest: int, step: Step) -> Pieces:
     """Put the records into buckets of alike ones, as small as the requirements allow.
 
     Of the parts that they can be cut by, the one is taken that gives most buckets, times how much its attributes
@@ -182,7 +182,7 @@ def _make_buckets(method: Slicing, problem: Problem, parted: _Parted, smallest: 
     if len(cut) == 1:
         return cut[0].pieces()
     found = parted.partition.found
-    found = correlations(problem, method.correlation) if found is None else found
+    found = correlations(problem) if found is None else found
     inside = [np.array(places) for places in choices]
     others = [np.setdiff1d(np.arange(len(found)), places) for places in inside]
     scores = [

@@ -234,9 +234,8 @@ class Form(ABC):
         """Whether every label of an attribute is one value."""
         levels = self.manifest.levels or self.manifest.method_parameters.get("levels") or {}
         labels = {} if levels.get(name) else self.manifest.attributes[name].covers
-        lost = self.manifest.losses.get(name)
         single = (one.get("values") == [label] or one == {"missing": True} for label, one in labels.items())
-        return bool(labels) and (lost == 0 or all(single))
+        return bool(labels) and all(single)
 
     def _quasi_made(self, attribute: Attribute) -> str | None:
         """Say what was made of a quasi attribute; None if nothing was."""

@@ -238,3 +238,28 @@ def _check_same(part: FilePart, name: str) -> None:
         ) from None
     if (found.st_size, found.st_mtime_ns) != (part.size, part.modified):
         raise InputError(f"{name} changed while it was being read; nothing was published")
+
+
+class SparkRows:
+    """The rows of a DataFrame that Spark has computed once and keeps, a partition at a time."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        with explain_failures("the release"):
+            self.schema = shipping.arrow_schema(frame)
+        self.columns = tuple(self.schema.names)
+        self._frame = frame
+
+    def select_columns(self, columns: Sequence[str]) -> tuple[DataFrame, shipping.PartitionForm]:
+        """Return these columns, named by their places, and how they are read."""
+        places = [self.schema.get_field_index(name) for name in columns]
+        wanted = shipping.by_places(shipping.by_places(self._frame).select(*(str(place) for place in places)))
+        return wanted, shipping.PartitionForm(
+            "the release", pa.schema([self.schema.field(place) for place in places]), UNCHANGED
+        )
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns; texts come as dictionaries, a new one for every batch."""
+        wanted, form = self.select_columns(columns)
+        with explain_failures("the release"):
+            for _, batch in shipping.stream_pieces(shipping.pieces_of(wanted, shipping.ShipPartition(form))):
+                yield batch

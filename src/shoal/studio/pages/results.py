@@ -14,6 +14,7 @@ from shoal.core.wording import count_noun
 from shoal.policy.policy import Policy
 from shoal.release.forms.base import read_form
 from shoal.reports.before_after import MOST_CLASSES, UNCHANGED, BeforeAfter
+from shoal.reports.internal import list_losses
 from shoal.reports.plots import Plot, column_changes, plot_style, release_plots
 from shoal.reports.templates import mark
 from shoal.sources.base import SourceOptions
@@ -108,7 +109,7 @@ def _read_sides(run: Job) -> BeforeAfter:
 def _describe_compared(run: Job) -> dict[str, Any]:
     """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
     sides, evidence = _read_sides(run), runs.evidence_of(run)
-    attributes, losses = sides.form.manifest.attributes, sides.form.manifest.losses
+    attributes, losses = sides.form.manifest.attributes, list_losses(sides.form, evidence)
     changes = evidence.get("columns", {})
     found: list[dict[str, Any]] = [
         {

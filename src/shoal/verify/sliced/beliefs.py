@@ -1,471 +1,392 @@
-"""An adversary's beliefs about tuples, and every promise of a sliced release, judged by them.
+"""An adversary's beliefs about tuples, and the guarantees of a sliced release, judged by them.
 
-The belief about a tuple is a mixture of the buckets that match it, which are found in inverted lists:
+The belief about a tuple is a mixture of the buckets that match it:
 
 p(t,s) = sum over buckets B of p(t,B) D(t,B)[s], Li, Li, Zhang and Molloy, Equations (2) to (4). p(t,B) is in proportion
-to f(t,B), the product of the shares that the values of t have in the parts of B, over the shares of what overlapping
-parts have in common. D(t,B) is how the sensitive values of the group are distributed: the rows of B that have the
-tuple's quasi values in the part of the sensitive attribute.
+to f(t,B), the product of the shares that the values of t have in the parts of B, over the shares of the values that
+overlapping parts have in common. D(t,B) is the distribution of sensitive values in the tuple's group: the rows of B
+with the tuple's quasi values in the part of the sensitive attribute.
 
-Where several parts have the sensitive attribute an adversary joins them through it, and D(t,B)[s] is the product of the
-shares of s in the tuple's groups of these parts, over its shares in what such parts have in common.
+If several parts have the sensitive attribute, an adversary joins them through it, and D(t,B)[s] is the product of the
+shares of s in the tuple's groups of these parts, over its shares in the values that such parts have in common.
+
+The table ``entries`` is the inverted lists: in which buckets each value of a part occurs, and how often. The buckets
+that match a tuple are found by joins that begin with the list of its rarest value. Products are sums of logarithms, so
+very many parts lose no digits.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from shoal.core.arrays import AnyIntArray, BoolArray, CodeArray, FloatArray, IntArray
-from shoal.core.kernels import kernel
-from shoal.manifest import Attribute
-from shoal.verify.exact import CannotCheckError, Histograms, divide
-from shoal.verify.guarantees import Subject, agrees
-from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import Tally, histograms_of, number_rows, pair
-from shoal.verify.promises import Found, Promise, evaluate, find_model, worst_of
+from shoal.verify.counting import as_one
+from shoal.verify.engine import CannotCheckError
+from shoal.verify.guarantees import agrees, answer
+from shoal.verify.models import find_model, worst_of
+from shoal.verify.people import put_texts
+from shoal.verify.promises import Answer, Counts, Promise, Subject
 from shoal.verify.result import CheckedGuarantee
-from shoal.verify.sliced.reading import Release
+from shoal.verify.sliced.reading import Slices
 
 MOST_FORMABLE = 2_000_000  # tuples that are worth forming without a source
-_CANDIDATES = 1 << 20  # buckets that may match tuples and are looked at together
-_SHARES = 1 << 22  # of beliefs that are held at a time
-_TINY = 1e-250  # below it, products of many shares have lost digits
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
-
-Outcome = tuple[float | None, bool, str]  # what is reached, whether that confirms the promise, and a sentence
+_MOST = 1 << 23  # candidate buckets and shares of beliefs that are looked at together
+_JOINS = 8  # in a statement
+_PARTS = 1 << 20  # more than any release has; a length and a part are packed into one number
 
 
-class Matches(NamedTuple):
-    """The buckets that match some tuples: tuple i those of ``start[i]:start[i + 1]``, and its entries in all lists."""
+class _Factor(NamedTuple):
+    """A table of groups, with the logarithm of each value's share: D(t,B) is a product of these shares."""
 
-    start: IntArray  # (n + 1,)
-    bucket: CodeArray  # (n_matches,)
-    entry: IntArray  # (n_lists, n_matches)
-
-    @property
-    def times(self) -> IntArray:
-        """(n,) how many buckets match each tuple."""
-        return np.diff(self.start)
-
-    @property
-    def owner(self) -> IntArray:
-        """(n_matches,) the tuple of each match."""
-        return np.repeat(np.arange(len(self.start) - 1), self.times)
-
-    def select(self, chosen: BoolArray) -> Matches:
-        """Return the matches of some of the tuples."""
-        rows = np.repeat(chosen, self.times)
-        return Matches(np.append(0, np.cumsum(self.times[chosen])), self.bucket[rows], self.entry[:, rows])
+    table: str  # class, n, value, c, code, share
+    group: str  # the column of matches that has the class
+    sign: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lists:
-    """Inverted lists: in which buckets the values of columns occur; value v of column i is number ``first[i] + v``."""
-
-    first: IntArray  # (n_columns + 1,)
-    start: IntArray  # (n_values + 1,) of all columns together
-    bucket: CodeArray  # (n_entries,)
-    times: IntArray  # (n_entries,)
-
-    @classmethod
-    def of(cls, columns: Sequence[CodeArray], buckets: CodeArray) -> Lists:
-        """Count the values of rows, column by column, in each bucket.
-
-        >>> lists = Lists.of([np.array([0, 1, 1, 1], dtype=np.int32)], np.array([1, 0, 0, 1], dtype=np.int32))
-        >>> lists.start.tolist(), lists.bucket.tolist(), lists.times.tolist()
-        ([0, 1, 3], [1, 0, 1], [1, 2, 1])
-        """
-        first = np.cumsum([0, *(int(column.max()) + 1 for column in columns)], dtype=np.int64)
-        pairs = [np.unique(pair(column, buckets), return_counts=True) for column in columns]
-        values = [
-            (keys >> _HALF).astype(np.int64) + offset for (keys, _), offset in zip(pairs, first[:-1], strict=True)
-        ]
-        return cls(
-            first=first,
-            start=np.searchsorted(np.concatenate(values), np.arange(first[-1] + 1)),
-            bucket=np.concatenate([(keys & _LOW).astype(np.int32) for keys, _ in pairs]),
-            times=np.concatenate([counts for _, counts in pairs]),
-        )
-
-    def entries(self, column: int) -> slice:
-        """Return the entries of a column."""
-        return slice(int(self.start[self.first[column]]), int(self.start[self.first[column + 1]]))
-
-    def values(self, column: int) -> IntArray:
-        """Return the value that each entry of a column is of."""
-        lengths = np.diff(self.start[self.first[column] : self.first[column + 1] + 1])
-        return np.repeat(np.arange(len(lengths)), lengths)
-
-    def totals(self, column: int) -> IntArray:
-        """Return (n_values,) how often each value of a column occurs in the table."""
-        return np.bincount(self.values(column), self.times[self.entries(column)]).astype(np.int64)
-
-    def match(self, tuples: CodeArray, most: int = _CANDIDATES) -> Iterator[Matches]:
-        """Yield the buckets that have all values of (n, n_columns) tuples, those of some tuples after the other.
-
-        Only the buckets of a tuple's rarest value are looked at, about *most* of them at a time. A value that its
-        column does not have is in no bucket.
-        """
-        columns = np.ascontiguousarray(tuples.T)  # (n_columns, n): few columns, many tuples
-        first, n_values = self.first[:-1, np.newaxis], np.diff(self.first)[:, np.newaxis]
-        known = ((columns >= 0) & (columns < n_values)).all(axis=0)
-        numbers = np.where(known, columns, 0) + first
-        lengths = np.diff(self.start)[numbers] * known
-        rarest = np.take_along_axis(numbers, lengths.argmin(axis=0)[np.newaxis], axis=0)[0]
-        looked_at = np.append(0, np.cumsum(lengths.min(axis=0)))
-        done = 0
-        while done < len(tuples):
-            after = max(done + 1, int(np.searchsorted(looked_at, looked_at[done] + most, side="right")) - 1)
-            times = np.diff(looked_at[done : after + 1])
-            owner = np.repeat(np.arange(len(times)), times)
-            begin = self.start[rarest[done:after]] - looked_at[done:after] + looked_at[done]
-            place = begin[owner] + np.arange(len(owner))
-            bucket = self.bucket[place]
-            entry = _find_entries(self.start, self.bucket, numbers, owner + done, bucket, place)
-            inside = entry[-1] >= 0
-            start = np.append(0, np.cumsum(np.bincount(owner[inside], minlength=len(times))))
-            yield Matches(start, bucket[inside], entry[:, inside])
-            done = after
-
-    def find_entries(self, column: int, values: CodeArray, buckets: CodeArray) -> IntArray:
-        """Return (n,) the entries of values of a column in buckets, which have them."""
-        numbers = (values + self.first[column])[np.newaxis]
-        owner = np.arange(len(values))
-        return _find_entries(self.start, self.bucket, numbers, owner, buckets, np.full_like(owner, -1)).ravel()
+class _Join(NamedTuple):
+    clause: str
+    term: str  # of the figure that the joins compute together
+    column: str = ""
 
 
-@kernel
-def _find_entries(
-    start: IntArray, buckets: CodeArray, numbers: IntArray, owner: IntArray, wanted: CodeArray, known: IntArray
-) -> IntArray:
-    """Return (n_columns, n) where the lists of an owner's values have a bucket; -1 from the first on that has not.
+@dataclass(slots=True)
+class _Case:
+    """A promise about the beliefs in one subject, and the figures of the tuples."""
 
-    *known* is where one of the lists has it, or -1.
-    """
-    found = np.full((numbers.shape[0], owner.shape[0]), -1, dtype=np.int64)
-    for i in range(owner.shape[0]):
-        for column in range(numbers.shape[0]):
-            number = numbers[column, owner[i]]
-            low, high = start[number], start[number + 1]
-            everywhere = low + wanted[i]  # where it is if the value is in all buckets
-            if low <= known[i] < high:
-                low = high = known[i]
-            elif everywhere < high and buckets[everywhere] == wanted[i]:
-                low = high = everywhere
-            while low < high:  # the buckets of a list ascend
-                middle = (low + high) // 2
-                if buckets[middle] < wanted[i]:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low == start[number + 1] or buckets[low] != wanted[i]:
-                break
-            found[column, i] = low
-    return found
+    promise: Promise
+    subject: Subject
+    groups: Answer  # how every group does by it, in whole numbers
+    failing_groups: str  # a table
+    tuples: int = 0
+    failing: int = 0
+    figures: list[float] = field(default_factory=list)
 
-
-class Factor(NamedTuple):
-    """How sensitive values are distributed in the groups of a part, or of what two parts have in common."""
-
-    column: int | None  # of the lists whose entries are the groups; None: groups are whole buckets
-    groups: Histograms
-    shares: FloatArray  # of each value in its group or, of what parts have in common, 1 over that
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Beliefs:
-    """What is believed of those of some tuples that some bucket matches."""
-
-    matched: BoolArray  # (n,) which tuples some bucket matches, of all that were asked about
-    single: IntArray  # the groups of tuples that one bucket matches: whole numbers tell all
-    mixed: Histograms  # what is believed of the other tuples
-    start: IntArray  # (n_mixed + 1,) the groups of each
-    group: IntArray  # none if beliefs are no mixtures of groups
-
-    def keep_exactly(self, holds: BoolArray) -> BoolArray:
-        """Return (n_mixed,) whether all groups of a tuple keep a promise: then their mixture does, too."""
-        if not len(self.group):
-            return np.zeros(len(self.mixed.sizes), dtype=np.bool_)
-        return np.logical_and.reduceat(holds[self.group], self.start[:-1])
+    def add(self, tuples: int, failing: int, figure: float) -> None:
+        self.tuples, self.failing = self.tuples + int(tuples), self.failing + int(failing)
+        self.figures.append(float(figure))
 
 
 class Adversary:
-    """Knows the quasi values of a tuple, and all buckets."""
+    """Has the quasi values of tuples, and all buckets."""
 
-    def __init__(self, release: Release) -> None:
-        self.release = release
-        self.known = release.layout.known
-        self._columns = [*(release.values[place] for place in self.known), *(one.numbers for one in release.shared)]
-        self.lists = Lists.of(self._columns, release.buckets)
-        self._factors: dict[Subject, list[Factor]] = {}
-        # log f(t,B) is a sum over the parts, less what they have in common, each as a share of the bucket.
-        self._logs = np.log(self.lists.times)
-        self._logs[self.lists.entries(len(self.known) - 1).stop :] *= -1
-        self._log_sizes = (len(self.known) - len(release.shared)) * np.log(release.sizes)
+    def __init__(self, slices: Slices) -> None:
+        self._slices, self._engine, self._layout = slices, slices.engine, slices.layout
+        self._columns = self._layout.columns
+        self._factors: dict[Subject, list[_Factor]] = {}
+        self._numbers, self._n_records = count(), 0
+        self._engine.make("buckets", "SELECT bucket, count(*) AS n, ln(n) AS share FROM slices GROUP BY bucket")
+        counted = "SELECT {}::INTEGER AS part, {} AS value, bucket, count(*)::INTEGER AS n FROM slices GROUP BY ALL"
+        lists = "\nUNION ALL ".join(counted.format(at, column) for at, column in enumerate(self._columns))
+        self._engine.make("entries", f"SELECT *, ln(n) AS share FROM ({lists})")
+        self._engine.make("lists", "SELECT part, value, count(*) AS len, sum(n) AS n FROM entries GROUP BY ALL")
 
-    def crowd(self) -> int:
-        """Return the fewest records of a bucket, or of quasi values within one part."""
-        totals = [self.lists.totals(column) for column in range(len(self.known))]
-        return min(int(counts.min()) for counts in (self.release.sizes, *totals))
+    def count_crowd(self) -> int:
+        """Return the smallest number of records of a bucket, or of quasi values within one part."""
+        known = f"SELECT n FROM lists WHERE part < {len(self._layout.known)}"
+        return int(self._engine.value(f"SELECT min(n) FROM (SELECT n FROM buckets UNION ALL {known})"))
 
-    def match(self, tuples: CodeArray, most: int = _CANDIDATES) -> Iterator[Matches]:
-        """Yield the buckets that match (n, n_known_parts) tuples, those of some tuples after the other."""
-        columns = list(tuples.T)
-        for separator, shared in zip(self.release.layout.separators, self.release.shared, strict=True):
-            values = np.zeros(len(tuples), dtype=np.int32)
-            if separator.first in self.known:
-                values = columns[self.known.index(separator.first)]
-            columns.append(np.append(shared.of_first, -1)[np.minimum(values, len(shared.of_first))])
-        return self.lists.match(np.column_stack(columns), most)
+    def ask_source(self) -> None:
+        """Make the table of the distinct tuples of the source."""
+        tuples = ", ".join(f"{column} AS v{at}" for at, column in enumerate(self._columns))
+        self._ask(f"SELECT {tuples}, count(*)::INTEGER AS records FROM true_slices GROUP BY ALL")
+        self._engine.run("DROP TABLE true_slices")
 
-    def are_matched(self, tuples: CodeArray) -> BoolArray:
-        """Return (n,) whether some bucket matches each tuple."""
-        return np.concatenate([np.zeros(0, dtype=np.bool_), *(found.times > 0 for found in self.match(tuples))])
+    def ask_formable(self) -> bool:
+        """Make the table of the distinct tuples that some bucket matches; return whether they are few enough.
 
-    def factors(self, subject: Subject) -> list[Factor]:
-        """Return what D(t,B) is a product of; first come the groups of a part that has the sensitive attributes."""
+        Tuples have values of all parts with quasi-identifiers, and agree in values that parts share.
+        """
+        known, joining = self._layout.known, self._layout.joining
+        widths = f"SELECT part, bucket, count(*) AS width FROM entries WHERE part < {len(known)} GROUP BY ALL"
+        formable = f"SELECT product(width) AS formable FROM ({widths}) GROUP BY bucket"
+        if self._engine.value(f"SELECT sum(formable) FROM ({formable})") > MOST_FORMABLE:
+            return False
+        parts = []
+        for at, place in enumerate(known):
+            columns = ["bucket", f"q{place} AS v{at}"]
+            for v, number in enumerate(joining, len(known)):
+                sides = (self._layout.separators[number].first, self._layout.separators[number].second)
+                columns += [f"h{number}_{sides.index(place)} AS v{v}"] if place in sides else []
+            parts.append(f"(SELECT DISTINCT {', '.join(columns)} FROM slices)")
+        formed = parts[0]
+        for begin in range(1, len(parts), _JOINS):
+            joined = " NATURAL JOIN ".join([formed, *parts[begin : begin + _JOINS]])
+            formed = f"formed_{begin}"
+            self._engine.make(formed, f"FROM {joined}")
+        self._ask(f"SELECT DISTINCT * EXCLUDE (bucket), 1 AS records FROM {formed}")
+        return True
+
+    def _ask(self, tuples: str) -> None:
+        """Make the table of tuples in question, and of these with the length and the part of their shortest list."""
+        self._engine.make("asked", f"SELECT row_number() OVER () AS t, *, {1 << 62} AS total FROM ({tuples})")
+        joins = [
+            _Join(f"JOIN lists AS l{at} ON l{at}.part = {at} AND l{at}.value = s.v{at}", f"l{at}.len * {_PARTS} + {at}")
+            for at in range(len(self._columns))
+        ]
+        self._join("looked", "asked", joins, ("least(s.total, {})", ", "))
+        self._n_records = int(self._engine.value("SELECT coalesce(sum(records), 0) FROM asked"))
+        self._engine.run("DROP TABLE asked")
+
+    def _join(self, table: str, source: str, joins: Sequence[_Join], how: tuple[str, str], drop: str = "") -> None:
+        """Make a table by joins; *how* the terms of each make a new ``total``, and columns to *drop* at last."""
+        for begin in range(0, len(joins), _JOINS):
+            block, last = joins[begin : begin + _JOINS], begin + _JOINS >= len(joins)
+            total = how[0].format(how[1].join(join.term for join in block))
+            kept = f"s.* {f'EXCLUDE ({drop}) ' if drop and last else ''}REPLACE ({total} AS total)"
+            columns = ", ".join([kept, *(join.column for join in block if join.column)])
+            clauses = "\n".join(join.clause for join in block)
+            target = table if last else f"{table}_{begin}"
+            self._engine.make(target, f"SELECT {columns} FROM {source} AS s\n{clauses}")
+            source = target
+
+    def match(self) -> Iterator[int]:
+        """Find the buckets that match tuples, for several tuples at a time; yield how many records these have.
+
+        ``matches`` has a row for each of them and each bucket: log f(t,B), which is ``total``, and the groups g0, g1,
+        ... ``owners`` has a row for each tuple.
+        """
+        known, every = len(self._layout.known), range(len(self._columns))
+        signs = ["" if at < known else "-" for at in every]
+        values = ", ".join(f"v{at}" for at in every)
+        found = f"SELECT total % {_PARTS}, sum(total // {_PARTS}) FROM looked GROUP BY 1 ORDER BY 1"
+        for rarest, work in self._engine.fetch(found):
+            joins = [
+                _Join(
+                    f"JOIN entries AS e{at} ON e{at}.part = {at} AND e{at}.value = s.v{at} AND e{at}.bucket = s.bucket",
+                    f"{signs[at]}e{at}.share",
+                    f"e{at}.rowid AS g{at}",
+                )
+                for at in every
+                if at != rarest
+            ]
+            joins.append(_Join("JOIN buckets AS b ON b.bucket = s.bucket", f"{len(every) - 2 * known} * b.share"))
+            n_pieces = 1 + work // _MOST
+            for piece in range(n_pieces):
+                begun = (
+                    f"(SELECT t, records, {values}, e.bucket, e.rowid AS g{rarest}, {signs[rarest]}e.share AS total\n"
+                    f"FROM looked JOIN entries AS e ON e.part = {rarest} AND e.value = v{rarest}\n"
+                    f"WHERE total % {_PARTS} = {rarest} AND t % {n_pieces} = {piece})"
+                )
+                self._join("matches", begun, joins, ("s.total + {}", " + "), values)
+                owners = "SELECT t, count(*) AS times, max(total) AS top, any_value(records) AS records FROM matches"
+                self._engine.make("owners", f"{owners} GROUP BY t")
+                yield int(self._engine.value("SELECT coalesce(sum(records), 0) FROM owners"))
+
+    def list_factors(self, subject: Subject) -> list[_Factor]:
+        """Return the factors of D(t,B); the first are the groups of a part that has the sensitive attributes."""
         if subject in self._factors:
             return self._factors[subject]
-        layout = self.release.layout
+        layout = self._layout
         places = [place for place, part in enumerate(layout.parts) if set(subject) <= set(part.rest)]
         if not places:
             raise CannotCheckError("the attributes that it is about are in different parts")
-        found = []
-        for place in places:
-            column = self.known.index(place) if place in self.known else None
-            found.append(self._count(subject, place, column, 1))
-        for column, separator in enumerate(layout.separators, len(self.known)):
+        codes = [self._put_codes(name, places) for name in subject]
+        found = [self._count(subject, codes, place, f"q{place}") for place in places]
+        for number, separator in enumerate(layout.separators):
             if layout.shared in separator.names:
-                found.append(self._count(subject, separator.first, column, -1))
+                found.append(self._count(subject, codes, separator.first, f"h{number}_0", "-"))
+        whole = f"SELECT code, value, sum(c) AS whole, sum(sum(c)) OVER () AS total FROM {found[0].table}"
+        self._engine.make(f"{found[0].table}_whole", f"{whole} GROUP BY code, value")
         self._factors[subject] = found
         return found
 
-    def _count(self, subject: Subject, place: int, column: int | None, power: int) -> Factor:
+    def _put_codes(self, name: str, places: Sequence[int]) -> str:
+        """Make the table of an attribute's values s, their normal form, and its number."""
+        source, table = self._slices.source, f"codes_{next(self._numbers)}"
+        kind = None if source is None else source.types[name]
+        numeric = kind is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
+        every = "\nUNION ".join(f"SELECT DISTINCT {self._slices.columns[at][name]} AS s FROM slices" for at in places)
+        put_texts(self._engine, self._slices.manifest, name, every, f"{table}_texts", numeric=numeric)
+        coded = f"SELECT *, (dense_rank() OVER (ORDER BY value))::INTEGER AS code FROM {table}_texts"
+        self._engine.make(table, coded)
+        return table
+
+    def _count(self, subject: Subject, codes: Sequence[str], place: int, column: str, sign: str = "") -> _Factor:
         """Count the sensitive values that a part has in every group."""
-        release, (first, *others) = self.release, subject
-        group: AnyIntArray = release.buckets
-        n_groups = len(release.sizes)
-        if column is not None:
-            own = self.lists.entries(column)
-            group = self.lists.find_entries(column, self._columns[column], release.buckets) - own.start
-            n_groups = own.stop - own.start
-        codes, texts = release.codes[release.layout.parts[place].column_of[first]], release.texts[first]
-        for name in others:
-            joint, numbers = np.unique(pair(codes, release.codes[name]), return_inverse=True)
-            codes, texts = numbers.astype(np.int32), ()
-        tally = Tally()
-        tally.add(pair(group.astype(np.int32), codes))
-        n_values = len(joint) if others else len(texts)
-        groups = histograms_of(tally, np.bincount(group, minlength=n_groups), texts, n_values)
-        return Factor(column, groups, divide(groups.count, groups.sizes[groups.owner]) ** power)
+        table, code = f"groups_{next(self._numbers)}", as_one([f"{own}.code" for own in codes])
+        value, owner, group = f"{codes[0]}.value" if len(codes) == 1 else code, "g.bucket", "bucket"
+        joins = "JOIN buckets AS g USING (bucket)"
+        if column in self._columns:
+            part = self._columns.index(column)
+            joins = f"JOIN entries AS g ON g.part = {part} AND g.value = slices.{column} AND g.bucket = slices.bucket"
+            owner, group = "g.rowid", f"g{part}"
+        for name, own in zip(subject, codes, strict=True):
+            s = self._slices.columns[place][name]
+            joins += f"\nJOIN {own} ON slices.{s} IS NOT DISTINCT FROM {own}.s"
+        counted = (
+            f"SELECT {owner} AS class, g.n::HUGEINT AS n, {value} AS value, {code} AS code, count(*)::HUGEINT AS c"
+        )
+        self._engine.make(table, f"SELECT *, ln(c / n) AS share FROM ({counted}\nFROM slices {joins}\nGROUP BY ALL)")
+        return _Factor(table, group, sign)
 
-    def believe(self, subject: Subject, tuples: CodeArray) -> Iterator[Beliefs]:
-        """Yield what is believed of (n, n_known_parts) tuples; those that no bucket matches are left out.
+    def _state(self, promise: Promise, subject: Subject, table: str | None = None) -> Answer:
+        """Return the statement of a promise over counts of groups, or over a table of shares."""
+        model, groups = find_model(promise.model), self.list_factors(subject)[0].table
+        attribute = self._slices.manifest.written.attributes[subject[0]] if len(subject) == 1 else None
+        whole = f"{groups}_whole"
+        total = f"(SELECT any_value(total) FROM {whole})"
+        assert model is not None  # noqa: S101 - only models of values, which have statements, are judged
+        assert model.statement is not None  # noqa: S101
+        return model.statement(promise, Counts(table or groups, attribute, total, whole, shares=table is not None))
 
-        It is not a number where so many shares are multiplied that digits are lost; then no promise is believed.
-        """
-        factors = self.factors(subject)
-        column, groups, _ = factors[0]
-        for found in self.match(tuples, min(_CANDIDATES, max(1, _SHARES // groups.n_values))):
-            alone = (found.times == 1) & (len(factors) == 1)
-            several = found.select((found.times > 0) & ~alone)
-            shares = self._mix(several, factors)
-            mixed = replace(
-                groups,
-                sizes=np.ones(shares.shape[0]),
-                start=shares.indptr.astype(np.int64),
-                value=shares.indices.astype(np.int64),
-                count=shares.data,
-                table=groups.whole,
+    def judge_groups(self, promise: Promise, subject: Subject) -> _Case:
+        """Judge every group exactly."""
+        groups, model = self._state(promise, subject), find_model(promise.model)
+        table = f"failing_{next(self._numbers)}"
+        each = f"(SELECT *, {groups.each} AS ok FROM {groups.relation})"
+        self._engine.make(table, f"SELECT class FROM {each} GROUP BY class HAVING bool_or(NOT ok)")
+        if self._engine.value(f"SELECT count(*) FROM {each} WHERE ok IS NULL"):
+            if model is None or model.settle is None:
+                raise CannotCheckError("some of its values have no place in their order or taxonomy")
+            close = self._engine.read(f"SELECT class, n, cs FROM {each} WHERE ok IS NULL").to_pylist()
+            failing = [int(one["class"]) for one in close if not model.settle(promise, one)]
+            self._engine.put("settled", {"class": pa.array(failing, pa.int64())})
+            self._engine.run(f"INSERT INTO {table} FROM settled")
+        return _Case(promise, subject, groups, table)
+
+    def judge_tuples(self, cases: Sequence[_Case]) -> int:
+        """Judge the tuples in question; return how many of their records no bucket matches."""
+        engine, lost = self._engine, self._n_records
+        subjects = {case.subject: self.list_factors(case.subject) for case in cases}
+        alone = {subject: f"{own[0].table}_alone" for subject, own in subjects.items() if len(own) == 1}
+        for table in alone.values():
+            engine.make(table, "SELECT 0::BIGINT AS class, 0::BIGINT AS tuples WHERE false")
+        for records in self.match():
+            lost -= records
+            for subject, factors in subjects.items():
+                if subject in alone:
+                    own = f"SELECT {factors[0].group}, count(*) FROM matches JOIN owners USING (t) WHERE times = 1"
+                    engine.run(f"INSERT INTO {alone[subject]} {own} GROUP BY 1")
+                for _ in self._mix(factors):
+                    for case in (case for case in cases if case.subject == subject):
+                        self._judge_mixed(case)
+        for case in (case for case in cases if case.subject in alone):
+            self._judge_alone(case, alone[case.subject])
+        return lost
+
+    def _mix(self, factors: Sequence[_Factor]) -> Iterator[None]:
+        """Make the table of beliefs about tuples, except the counts of one group, for several tuples at a time."""
+        engine, (table, group, _) = self._engine, factors[0]
+        several = f"times > {int(len(factors) == 1)}"
+        n_values = f"(SELECT count(*) FROM {table}_whole)"
+        work = f"SELECT sum(least(times * (SELECT max(n) FROM buckets), {n_values})) FROM owners WHERE {several}"
+        n_pieces = -int(-(engine.value(work) or 0) // _MOST)
+        for piece in range(n_pieces):
+            some = f"(FROM owners WHERE {several} AND hash(t) % {n_pieces} = {piece})"
+            joined = f"matches JOIN {some} AS o USING (t) JOIN {table} AS f ON {group} = f.class"
+            share = "total + f.share - top"
+            if len(factors) > 1:
+                groups = ", ".join(sorted({one.group for one in factors}))
+                joins = [
+                    _Join(
+                        f"JOIN {one.table} AS f{at} ON f{at}.class = s.{one.group} AND f{at}.code = s.code",
+                        f"{one.sign}f{at}.share",
+                    )
+                    for at, one in enumerate(factors)
+                ]
+                begun = f"(SELECT t, total, {groups}, code FROM {joined})"
+                self._join("joined", begun, joins, ("s.total + {}", " + "), groups)
+                joined = "joined JOIN (SELECT t, max(total) AS top FROM joined GROUP BY t) USING (t)"
+                share = "total - top"
+            weights = f"SELECT t, code, sum(exp({share})) AS c FROM {joined} GROUP BY ALL"
+            engine.make("weights", f"FROM ({weights}) WHERE c > 0")
+            engine.make(
+                "mixed",
+                "SELECT t AS class, 1::DOUBLE AS n, value, c / all_c AS c FROM weights\n"
+                f"JOIN (SELECT t, sum(c) AS all_c FROM weights GROUP BY t) USING (t) JOIN {table}_whole USING (code)",
             )
-            single = self._group(found.select(alone), column)
-            members = self._group(several, column) if len(factors) == 1 else np.zeros(0, dtype=np.int64)
-            yield Beliefs(found.times > 0, single, mixed, several.start, members)
+            if engine.value("SELECT count(*) FROM mixed"):
+                yield
 
-    def _group(self, found: Matches, column: int | None) -> IntArray:
-        """Return (n_matches,) the group of each tuple in a bucket."""
-        if column is None:
-            return found.bucket.astype(np.int64)
-        return np.asarray(found.entry[column] - self.lists.entries(column).start)
+    def _judge_mixed(self, case: _Case) -> None:
+        """Judge mixtures; one of groups that all satisfy a promise does so, too."""
+        found, factors = self._state(case.promise, case.subject, "mixed"), self.list_factors(case.subject)
+        failing = (
+            f"SELECT DISTINCT class FROM (SELECT *, {found.each} AS ok FROM {found.relation})\nWHERE ok IS NOT TRUE"
+        )
+        if len(factors) == 1:
+            failing += f" AND class IN (SELECT t FROM matches WHERE {factors[0].group} IN (FROM {case.failing_groups}))"
+        figure = f"SELECT {found.achieved} FROM {found.relation}"
+        tuples = "SELECT count(DISTINCT class) FROM mixed"
+        case.add(*self._engine.fetch_one(f"SELECT ({tuples}), (SELECT count(*) FROM ({failing})), ({figure})"))
 
-    def _mix(self, found: Matches, factors: Sequence[Factor]) -> Any:
-        """Return p(t,s) as a sparse matrix, tuples by values; a tuple is left out if no value is possible."""
-        from scipy.sparse import csr_array
+    def _judge_alone(self, case: _Case, table: str) -> None:
+        """Judge tuples that one bucket matches."""
+        if self._engine.value(f"SELECT count(*) FROM {table}"):
+            failing = f"SELECT coalesce(sum(tuples), 0) FROM {table} SEMI JOIN {case.failing_groups} USING (class)"
+            own = f"SELECT * FROM {case.groups.relation} WHERE class IN (SELECT class FROM {table})"
+            figure = f"SELECT {case.groups.achieved} FROM ({own})"
+            case.add(*self._engine.fetch_one(f"SELECT (SELECT sum(tuples) FROM {table}), ({failing}), ({figure})"))
 
-        n, n_matches = len(found.start) - 1, len(found.bucket)
-        logs = self._logs[found.entry].sum(axis=0) - self._log_sizes[found.bucket]
-        # Very many parts make very small products: they are compared with the largest of their tuple.
-        weights = np.exp(logs - np.maximum.reduceat(logs, found.start[:-1])[found.owner]) if n else logs
-        product: Any = None
-        for column, groups, shares in factors:
-            matrix = csr_array((shares, groups.value, groups.start), shape=(len(groups.sizes), groups.n_values))
-            rows = matrix[self._group(found, column)]
-            product = rows if product is None else product.multiply(rows)
-            product.data[(product.data < _TINY) | (product.data > 1 / _TINY)] = np.nan
-        mixed = csr_array((weights, np.arange(n_matches), found.start), shape=(n, n_matches)) @ product
-        mixed.eliminate_zeros()  # of weights that are nothing beside the largest
-        mixed = mixed[np.diff(mixed.indptr) > 0]
-        mixed.sort_indices()
-        mixed.data /= np.repeat(mixed.sum(axis=1), np.diff(mixed.indptr))
-        return mixed
-
-    def form_tuples(self) -> CodeArray | None:
-        """Return (n, n_known_parts) the distinct tuples that some bucket matches, or None if they are too many.
-
-        Tuples have values of all parts with quasi attributes, and agree where parts overlap.
-        """
-        buckets = [self.lists.bucket[self.lists.entries(column)] for column in range(len(self.known))]
-        widths = [np.bincount(own, minlength=len(self.release.sizes)) for own in buckets]
-        if np.prod(widths, axis=0, dtype=np.float64).sum() > MOST_FORMABLE:
-            return None
-        names = [f"value {column}" for column in range(len(self.known))]
-        formed = pa.table({"bucket": np.arange(len(self.release.sizes), dtype=np.int32)})
-        for column, (place, name) in enumerate(zip(self.known, names, strict=True)):
-            values = self.lists.values(column)
-            part = {"bucket": buckets[column], name: values}
-            for number, separator in enumerate(self.release.layout.separators):
-                if place in (separator.first, separator.second):
-                    shared = self.release.shared[number]
-                    of_value = shared.of_first if place == separator.first else shared.of_second
-                    part[f"shared {number}"] = of_value[values]
-            formed = formed.join(pa.table(part), [key for key in formed.column_names if key in part], join_type="inner")
-        distinct, _ = number_rows(np.stack([np.asarray(formed[name], dtype=np.int32) for name in names]))
-        return distinct.T
-
-
-@dataclass(slots=True, eq=False)
-class _Case:
-    """A promise about beliefs, and what tuples reach of it."""
-
-    promise: Promise
-    groups: dict[Subject, Found]  # what every group reaches, in whole numbers
-    failing: Counter[Subject] = field(default_factory=Counter)
-    tuples: Counter[Subject] = field(default_factory=Counter)  # that some bucket matches
-    figures: list[float] = field(default_factory=list)
-
-    def add(self, subject: Subject, beliefs: Beliefs, attribute: Attribute | None) -> None:
-        """Judge what is believed of some more tuples."""
-        worst, (holds, reached) = worst_of(self.promise), self.groups[subject]
-        self.tuples[subject] += len(beliefs.single) + len(beliefs.mixed.sizes)
-        if len(beliefs.single):
-            self.failing[subject] += int((~holds[beliefs.single]).sum())
-            own = reached[beliefs.single]
-            self.figures.append(float(worst(own.min(), own.max())))
-        if len(beliefs.mixed.sizes):
-            kept, found = evaluate(self.promise, beliefs.mixed, attribute)
-            self.failing[subject] += int((~(kept | beliefs.keep_exactly(holds))).sum())
-            self.figures.append(float(worst(found.min(), found.max())))
-
-    @property
-    def achieved(self) -> float | None:
-        """The worst that is believed of a tuple; None: no bucket matches any."""
-        return worst_of(self.promise)(self.figures) if self.figures else None
-
-    @property
-    def shortfall(self) -> str | None:
-        """How many of all tuples do not keep it, if some do not."""
-        failing = max(self.failing.values(), default=0)
-        return f"{failing} of {self.n_tuples}" if failing else None
-
-    @property
-    def n_tuples(self) -> int:
-        """How many different tuples were judged."""
-        return max(self.tuples.values(), default=0)
+    def judge_all_groups(self, case: _Case) -> None:
+        """Judge by all groups, which a mixture of them is not worse than."""
+        fails = self._engine.value(f"SELECT count(*) FROM {case.failing_groups}")
+        if not fails and len(self.list_factors(case.subject)) == 1:
+            case.add(0, 0, self._engine.value(f"SELECT {case.groups.achieved} FROM {case.groups.relation}"))
 
 
 def check_promises(
-    adversary: Adversary, manifest: Manifest, tuples: CodeArray | None, *, with_source: bool
-) -> tuple[list[CheckedGuarantee], BoolArray | None]:
-    """Return every promise beside what the tuples reach; None: they are too many to be formed.
-
-    Also return which tuples some bucket matches, unless no promise made anybody look for that.
-    """
-    by_name = {attribute.name: attribute for attribute in manifest.attributes}
-
-    def attribute_of(subject: Subject) -> Attribute | None:
-        return by_name[subject[0]] if len(subject) == 1 else None
-
-    cases: dict[int, _Case] = {}
-    outcomes: dict[int, Outcome] = {}
-    for place, promise in enumerate(manifest.promises):
-        outcome = _judge_without_beliefs(promise, adversary)
-        if outcome is not None:
-            outcomes[place] = outcome
-            continue
-        try:
-            groups = {one: adversary.factors(one)[0].groups for one in promise.subjects}
-            found = {one: evaluate(promise, own, attribute_of(one)) for one, own in groups.items()}
-            cases[place] = _Case(promise, found)
-        except CannotCheckError as obstacle:
-            outcomes[place] = None, False, f"cannot check: {obstacle}"
-    matched: list[BoolArray] = []
-    for subject in dict.fromkeys(subject for case in cases.values() for subject in case.groups):
-        matched = []
-        for beliefs in adversary.believe(subject, tuples) if tuples is not None else ():
-            matched.append(beliefs.matched)
-            for case in cases.values():
-                if subject in case.groups:
-                    case.add(subject, beliefs, attribute_of(subject))
-    for place, case in cases.items():
-        judged = tuples is not None and with_source
-        outcomes[place] = _judge_by_source(case) if judged else _judge_alone(case, adversary)
-    checked = [
-        CheckedGuarantee(promise.model, promise.parameters, promise.claimed, *outcomes[place])
-        for place, promise in enumerate(manifest.promises)
-    ]
-    return checked, np.concatenate(matched) if matched else None
+    adversary: Adversary, promises: Sequence[Promise], *, with_source: bool
+) -> tuple[list[CheckedGuarantee], int]:
+    """Return every promise beside the figure of the tuples, and how many records of the source match no bucket."""
+    outcomes: dict[int, CheckedGuarantee] = {}
+    cases: dict[int, list[_Case]] = {}
+    for place, promise in enumerate(promises):
+        model = find_model(promise.model)
+        if promise.obstacle:
+            outcomes[place] = answer(promise, None, False, promise.obstacle)
+        elif promise.model == "column-frequency":
+            outcomes[place] = _judge_crowd(promise, float(adversary.count_crowd()))
+        elif model is None or model.about != "values" or not model.mixes or model.statement is None:
+            outcomes[place] = answer(promise, None, False, "cannot check: no sliced release can promise this model")
+        else:
+            try:
+                cases[place] = [adversary.judge_groups(promise, subject) for subject in promise.subjects]
+            except CannotCheckError as obstacle:
+                outcomes[place] = answer(promise, None, False, f"cannot check: {obstacle}")
+    if with_source:
+        adversary.ask_source()
+    every, lost = [case for own in cases.values() for case in own], 0
+    if with_source or adversary.ask_formable():
+        lost = adversary.judge_tuples(every)
+    else:
+        for case in every:
+            adversary.judge_all_groups(case)
+    for place, own in cases.items():
+        outcomes[place] = _conclude(own, with_source=with_source)
+    return [outcomes[place] for place in range(len(promises))], lost
 
 
-def _judge_without_beliefs(promise: Promise, adversary: Adversary) -> Outcome | None:
-    """Return the answer to a promise that is not about what is believed of tuples."""
-    if promise.obstacle:
-        return None, False, promise.obstacle
-    if promise.model == "column-frequency":
-        crowd = float(adversary.crowd())
-        if crowd < promise.whole("k"):
-            return crowd, False, "a bucket, or quasi values within one part, have fewer records"
-        if not agrees(promise.claimed, crowd):
-            return crowd, False, "the manifest's 'achieved' is not what the rows reach"
-        return crowd, True, "every bucket, and all quasi values within one part, have as many records"
-    model = find_model(promise.model)
-    if model is None or model.about != "values" or not model.mixes:
-        return None, False, "cannot check: no sliced release can promise this model"
-    return None
+def _judge_crowd(promise: Promise, crowd: float) -> CheckedGuarantee:
+    if crowd < promise.whole("k"):
+        return answer(promise, crowd, False, "a bucket, or quasi values within one part, have fewer records")
+    if not agrees(promise.claimed, crowd):
+        return answer(promise, crowd, False, "the manifest's 'achieved' is not the figure of the rows")
+    return answer(promise, crowd, True, "every bucket, and all quasi values within one part, have as many records")
 
 
-def _judge_by_source(case: _Case) -> Outcome:
-    achieved = case.achieved
-    if achieved is None:
-        return None, False, "no tuple of the source matches a bucket"
-    if case.shortfall:
-        return achieved, False, f"{case.shortfall} different tuples of the source do not keep it"
-    if not agrees(case.promise.claimed, achieved):
-        return achieved, False, "the manifest's 'achieved' is not what the tuples of the source reach"
-    return achieved, True, f"all {case.n_tuples} different tuples of the source keep it"
-
-
-def _judge_alone(case: _Case, adversary: Adversary) -> Outcome:
-    """Judge without a source: whoever is in the table is one of the tuples that the buckets could form."""
-    worst, claimed, achieved = worst_of(case.promise), case.promise.claimed, case.achieved
-    if case.shortfall:
-        detail = f"{case.shortfall} tuples that the buckets could form do not keep it; only the "
-        return achieved, False, detail + "source can tell whether they are in the table"
-    if achieved is None:
-        # Where D(t,B) is that of one group, tuples keep what all groups keep, and none is worse than the worst group.
-        mixtures = all(len(adversary.factors(subject)) == 1 for subject in case.groups)
-        if not mixtures or not all(bool(holds.all()) for holds, _ in case.groups.values()):
-            detail = "the buckets could form too many tuples to be judged; only the source can tell who is there"
-            return None, False, detail
-        achieved = worst(float(worst(reached.min(), reached.max())) for _, reached in case.groups.values())
-    kept = "every tuple that the buckets could form keeps it, whoever is in the table"
+def _conclude(cases: Sequence[_Case], *, with_source: bool) -> CheckedGuarantee:
+    """Return a promise beside the figures of its subjects; without a source everyone may be any formable tuple."""
+    promise, claimed = cases[0].promise, cases[0].promise.claimed
+    tuples, failing = max(case.tuples for case in cases), max(case.failing for case in cases)
+    if not all(case.figures for case in cases):
+        detail = "the buckets could form too many tuples to judge; only the source shows who is in the table"
+        return answer(promise, None, False, "no tuple of the source matches a bucket" if with_source else detail)
+    worst = worst_of(promise)
+    achieved = worst([figure for case in cases for figure in case.figures])
+    which = "tuples of the source" if with_source else "tuples that the buckets could form"
+    if failing:
+        more = "" if with_source else "; only the source shows who is in the table"
+        return answer(promise, achieved, False, f"{failing} of {tuples} different {which} fail it{more}")
+    satisfied = f"all {f'{tuples} different ' if tuples else ''}{which} satisfy it"
     if agrees(claimed, achieved):
-        return achieved, True, kept
+        return answer(promise, achieved, True, satisfied)
+    if with_source:
+        return answer(promise, achieved, False, "the manifest's 'achieved' is not the figure of the source's tuples")
     if claimed is None or worst(claimed, achieved) == claimed:
-        return achieved, False, "the manifest's 'achieved' is worse than what any tuple could reach"
-    return achieved, True, f"{kept}; whether the 'achieved' of the manifest is reached, only the source can tell"
+        return answer(promise, achieved, False, "the manifest's 'achieved' is worse than the figure of any tuple")
+    return answer(promise, achieved, True, f"{satisfied}; only the source shows whether the 'achieved' is right")

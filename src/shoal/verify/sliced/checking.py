@@ -1,344 +1,247 @@
-"""The verification of a sliced release: its form, what every tuple gives away, and whether buckets are true.
+"""The verification of a sliced release: its form, the beliefs about every tuple, and whether buckets are true.
 
-With a witness, the bucket of every source row, truth is settled bucket by bucket: every part holds just what the rows
-of the bucket have. Without one it is a hard problem, so bounds are used: what only one bucket can hold must be there,
-and no bucket may hold more than could be in it.
+With the witness, the bucket of every source row, truth is settled bucket by bucket: every part has exactly the values
+of the bucket's source rows. Without it, truth is not checked, and guarantees are judged for all tuples that the buckets
+could form.
 
-That parts were permuted at random cannot be proved, but parts that were not permuted at all show. Two neighbouring
-parts are *linked* in a bucket if the pairs that its rows make, as they stand, are those of its source rows. The
-verifier turns the second part of every bucket by a random number of places and looks again. If parts were permuted at
-random, the rows as they stand and as turned could as well be exchanged: of m buckets that are linked in one of them
-only, each is so in the first with a chance of 1/2, and by Hoeffding's inequality the first is ahead by d or more with
-one of at most exp(-d^2 / 2m). Buckets in which turning makes no difference do not count.
+A permutation at random cannot be proved, but parts that were not permuted at all show. Two neighbouring parts are
+*linked* in a bucket if the pairs in its rows are those of its source rows. The verifier turns the second part of every
+bucket by a random number of places and compares again. If parts were permuted at random, the published and the turned
+rows have the same distribution: of m buckets that are linked in one of them only, each is linked in the published rows
+with a chance of 1/2, and by Hoeffding's inequality these are ahead by d or more with a chance of at most
+exp(-d^2 / 2m). Buckets in which turning makes no difference do not count.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from shoal.core.arrays import CodeArray, IntArray, KeyArray
-from shoal.core.kernels import kernel
-from shoal.core.progress import Progress
-from shoal.verify.boxes import Ragged, Spans
-from shoal.verify.contents import Contents, common_type, fold_values, sum_boxes
+from shoal.core.arrays import CodeArray
+from shoal.verify.classes import check_labels
+from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import Covers
-from shoal.verify.form import (
-    Answer,
-    check_dictionaries,
-    check_labels,
-    check_rows,
-    check_source_counts,
-    count_unpublished,
-    demand_columns,
-)
-from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import Numbering, number_rows
+from shoal.verify.engine import name_columns
+from shoal.verify.files import read_names
+from shoal.verify.form import Answer, check_rows, check_source_counts
 from shoal.verify.order import check_bucket_order
 from shoal.verify.people import check_withheld
-from shoal.verify.reading import FAULTS, PublishedRows, encode, report_unreadable
 from shoal.verify.result import FALSE_ALARM, Check
-from shoal.verify.sliced.beliefs import Adversary, Lists, check_promises
-from shoal.verify.sliced.reading import (
-    BucketError,
-    Layout,
-    Original,
-    OverlapError,
-    Release,
-    SlicedRows,
-    read_buckets,
-    read_release,
-    read_source,
-)
-from shoal.verify.truth import Witness, report_unassigned
+from shoal.verify.rows import GUARD, Release, SourceRows, read_file, wrap
+from shoal.verify.sliced.beliefs import Adversary, check_promises
+from shoal.verify.sliced.reading import FormError, Layout, Slices
+from shoal.verify.truth import check_spelling, find_type, leave_untrue, report_truth, write_print, write_word
 
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
+_FEW = 256  # regions that are compared in pairs
+_PAIRS = 1 << 22  # that are compared together
 
 
 def verify_sliced(
-    rows: PublishedRows,
-    manifest: Manifest,
-    covers: Mapping[str, Covers],
-    source: Source | None,
-    witness: Witness | None,
-    progress: Progress,
+    release: Release, tables: ReleaseTables, covers: Mapping[str, Covers], expected: SourceRows | None
 ) -> Answer:
-    """Return checks and promises of a sliced release; no promises if its form does not let them be judged.
-
-    *witness*: the published bucket of every source row, 0 for rows in none.
-    """
+    """Return checks and guarantees of a sliced release; no guarantees if its form does not let them be judged."""
+    manifest, engine = release.manifest, release.engine
     try:
         layout = Layout.of(manifest)
-    except OverlapError as fault:
-        return Answer([Check("parts", False, f"cannot check: {fault}")])
-    if source is not None:
-        demand_columns(source, [attribute.name for attribute in manifest.attributes])
-    try:
-        release = read_release(rows, manifest, layout, source, progress)
-    except BucketError as fault:
-        return Answer([Check("buckets", False, str(fault))])
-    except FAULTS as fault:
-        return Answer([report_unreadable(fault)])
-    checks = list(_check_form(release, manifest, rows))
+        engine.run(*tables.labels.statements())
+        slices = Slices(release, tables, layout, expected)
+    except FormError as fault:
+        name, detail = fault.args
+        return Answer([Check(name, False, detail)])
+    n_rows = int(engine.value("SELECT count(*) FROM slices"))
+    checks = [check_rows(n_rows, manifest)]
+    checks.append(Check("buckets", True, f"{manifest.buckets} buckets, numbered without gaps"))
+    if covers:
+        checks.append(check_labels(release, tables))
+    if layout.separators:
+        checks.append(_check_overlap(slices))
     if not all(check.ok for check in checks):
         return Answer(checks)
-    if any(part.boxed for part in layout.parts):
-        checks.append(_check_regions(release, covers))
-    adversary = Adversary(release)
-    tuples: CodeArray | None = None
-    if source is not None:
-        original = read_source(release, manifest, covers, source, witness, progress)
-        absent = 0 if witness is not None else count_unpublished(manifest, len(release.buckets), original.counts)
-        checks += _check_truth(manifest, release, original, absent, with_witness=witness is not None)
-        if witness is not None and all(check.ok for check in checks):
-            checks += check_withheld(manifest, rows.schema, source, witness)
-        if not layout.blurred:
-            tuples, records = _count_distinct([original.values[place] for place in layout.known])
-    if tuples is None:
-        # An adversary may know values as they are published: all tuples that the buckets could form are judged.
-        guarantees, _ = check_promises(adversary, manifest, adversary.form_tuples(), with_source=False)
-    else:
-        guarantees, matched = check_promises(adversary, manifest, tuples, with_source=True)
-        # Of rows that match nothing nobody knows what is believed.
-        lost = int(records[~(adversary.are_matched(tuples) if matched is None else matched)].sum())
-        strangers = lost > absent and f"{lost} source rows match no bucket"
+    if covers:
+        checks.append(_check_regions(slices, covers))
+    with_source = False
+    if expected is not None:
+        counts, misfit = slices.read_source(expected)
+        # Chance decided blurred values, so tuples of the source are not the ones that an adversary sees.
+        follows = not any(part.blurred for part in layout.parts)
+        with_source = expected.witness is not None and misfit is None and follows
+        if misfit is not None:
+            checks.append(Check("witness", False, f"the file with each row's bucket cannot be used: {misfit}"))
+        else:
+            checks.append(check_source_counts(manifest, n_rows, counts))
+            checks += check_spelling(release, slices.kinds)
+            traced = any(map(manifest.is_traced, manifest.attributes))
+            unknown = leave_untrue() if traced else report_truth(manifest)
+            checks += _compare_source(slices) if expected.witness is not None else [unknown]
+        if expected.witness is not None and all(check.ok for check in checks):
+            checks += check_withheld(manifest, expected)
+    guarantees, lost = check_promises(Adversary(slices), manifest.promises, with_source=with_source)
+    if with_source:
+        strangers = lost and f"{lost} source rows match no bucket"
         checks.append(Check.of("matching", strangers, "every published source row matches a bucket"))
-    return Answer(checks, guarantees, release.labels)
+    return Answer(checks, guarantees)
 
 
-def _count_distinct(columns: Sequence[CodeArray]) -> tuple[CodeArray, IntArray]:
-    """Return (n, n_columns) the distinct tuples of numbers, which may be -1 or -2, and how many rows have each."""
-    kinds, numbers = number_rows(np.stack(columns))
-    return kinds.T, np.bincount(numbers, minlength=kinds.shape[1])
+def _check_overlap(slices: Slices) -> Check:
+    """Check that parts that overlap have the same shared values in every bucket."""
+    differ = [f"sum(k{number}_0) <> sum(k{number}_1)" for number in range(len(slices.layout.separators))]
+    buckets = f"SELECT bucket FROM slices GROUP BY bucket HAVING {wrap(differ, ' OR')}"
+    found = slices.engine.value(f"SELECT count(*) FROM ({buckets})")
+    fault = found and f"in {found} buckets parts that overlap have different shared values"
+    return Check.of("overlap", fault, "parts that overlap have the same shared values in every bucket")
 
 
-def _check_form(release: Release, manifest: Manifest, rows: PublishedRows) -> Iterator[Check]:
-    in_number = check_rows(len(release.buckets), manifest)
-    yield in_number
-    yield from check_dictionaries(rows)
-    if in_number.ok:
-        yield Check("buckets", True, f"{len(release.sizes)} buckets, numbered without gaps")
-    if release.labels:
-        yield check_labels(manifest, release.labels)
-    if release.shared:
-        found = int(np.logical_or.reduce([one.differs for one in release.shared]).sum())
-        fault = found and f"in {found} buckets parts that overlap hold different shared values"
-        yield Check.of("overlap", fault, "parts that overlap hold the same shared values in every bucket")
-
-
-@kernel
-def _count_overlapping(low: CodeArray, high: CodeArray, ragged: Ragged) -> int:
-    """Return how many boxes meet one after them; they are sorted by the *low* edges of one attribute."""
-    labels, offsets, start, lows, highs = ragged
+def _check_regions(slices: Slices, covers: Mapping[str, Covers]) -> Check:
+    """Check that no two regions of a part cover the same values."""
     found = 0
-    for one in range(low.shape[0]):
-        for other in range(one + 1, low.shape[0]):
-            if low[other] >= high[one]:
-                break
-            meet = True
-            for a in range(labels.shape[1]):
-                first, second = offsets[a] + labels[one, a], offsets[a] + labels[other, a]
-                shared = False
-                for i in range(start[first], start[first + 1]):
-                    for j in range(start[second], start[second + 1]):
-                        shared |= lows[i] < highs[j] and lows[j] < highs[i]
-                meet &= shared
-                if not meet:
-                    break
-            if meet:
-                found += 1
-                break
-    return found
-
-
-def _check_regions(release: Release, covers: Mapping[str, Covers]) -> Check:
-    """No two regions of a part cover the same values."""
-    found = 0
-    for coder in release.coders:
-        if coder.part.boxed:
-            own = [covers[name] for name in coder.part.quasi]
-            spans = Spans.of(own, coder.regions.tuples())
-            narrow = int(np.argmin(spans.usual_widths() / [cover.width for cover in own]))
-            swept = spans.reorder(np.argsort(spans.hulls[:, 2 * narrow], kind="stable"))
-            low, high = np.ascontiguousarray(swept.hulls[:, 2 * narrow : 2 * narrow + 2].T)
-            found += int(_count_overlapping(low, high, swept.ragged))
+    for place, part in enumerate(slices.layout.parts):
+        if part.boxed:
+            digits = slices.engine.read(f"SELECT DISTINCT {wrap(slices.list_digits(place))} FROM slices")
+            labels = np.stack([column.to_numpy() for column in digits.columns], axis=1)
+            found += count_overlapping([covers[name] for name in part.quasi], labels)
     fault = found and f"{found} regions of a part overlap others of it"
     return Check.of("regions", fault, "regions of a part do not overlap")
 
 
-def _check_truth(
-    manifest: Manifest, release: Release, original: Original, absent: int, *, with_witness: bool
-) -> Iterator[Check]:
-    """Compare what the parts and buckets hold with the source, of which *absent* rows need not be published."""
-    yield check_source_counts(manifest, len(release.buckets), original.counts)
-    located = [original.values[place] < 0 for place, part in enumerate(release.layout.parts) if part.located]
-    if located:
-        homeless = int(np.logical_or.reduce(located).sum())
-        fault = homeless > absent and f"{homeless} source rows lie in no region of some part"
-        yield Check.of("located", fault, "every published source row lies in one region of each part")
-    yield from _compare_buckets(release, original) if with_witness else _compare_bounds(release, original, absent)
+def count_overlapping(covers: Sequence[Covers], labels: CodeArray) -> int:
+    """Return how many boxes, given by (n_boxes, n_attributes) label numbers, share values with another one.
 
-
-def _check_parts(changed: int, n_parts: int) -> Check:
-    fault = changed and f"{changed} of {n_parts} parts did not keep exactly the values of the source"
-    return Check.of("parts", fault, "every part kept exactly its values")
-
-
-def _compare_buckets(release: Release, original: Original) -> Iterator[Check]:
-    """Compare every bucket with the source rows that the witness puts there."""
-    if original.fault is not None:
-        yield Check("witness", False, f"the file with each row's bucket cannot be used: {original.fault}")
-    keys, n_buckets = [coder.key for coder in release.coders], len(release.sizes)
-    own, true = (
-        [sum_boxes(key, rows.buckets, part, n_buckets) for key, part in zip(keys, rows.contents, strict=True)]
-        for rows in (release, original)
-    )
-    changed = sum(bool((one.sum(axis=0) != other.sum(axis=0)).any()) for one, other in zip(own, true, strict=True))
-    yield _check_parts(changed, len(keys))
-    wrong = int(np.logical_or.reduce([(one != other).any(axis=1) for one, other in zip(own, true, strict=True)]).sum())
-    grounds = "by the bucket of every source row in the internal folder"
-    fault = wrong and f"{wrong} buckets hold other values than their source rows have, {grounds}"
-    yield Check.of("truth", fault, f"every bucket holds, part by part, what its source rows have, {grounds}")
-    yield _check_permuted(release, original, keys[0])
-    yield check_bucket_order(keys[0], (release.buckets, release.contents), (original.buckets, original.contents))
-
-
-def turn_rows(buckets: CodeArray, rng: np.random.Generator) -> IntArray:
-    """Return (n_rows,) another row of the same bucket for each row, all of a bucket turned by as many places.
-
-    >>> turn_rows(np.array([3, 4, 4, 5], dtype=np.int32), np.random.default_rng(1)).tolist()
-    [0, 2, 1, 3]
+    Boxes are divided at the median of one attribute, as in a k-d tree, until they are few or the cuts gain nothing.
     """
-    first = np.flatnonzero(np.diff(buckets, prepend=-1))
-    size = np.diff(first, append=len(buckets))
-    by = 1 + rng.integers(0, np.maximum(size - 1, 1))
-    turned = np.arange(len(buckets)) + np.repeat(by, size)
-    return np.asarray(turned - np.repeat(size, size) * (turned >= np.repeat(first + size, size)))
+    hulls = [cover.hulls() for cover in covers]
+    low, high = (np.stack([hull[side][own] for hull, own in zip(hulls, labels.T, strict=True)], 1) for side in (0, 1))
+    found = np.zeros(len(labels), dtype=np.bool_)
+    waiting = [np.arange(len(labels))]
+    while waiting:
+        own = waiting.pop()
+        if len(own) > _FEW:
+            least = low[own].min(axis=0)
+            above = np.where(low[own] > least, low[own], np.iinfo(np.int32).max).min(axis=0)
+            cut = np.maximum(np.median(low[own], axis=0), above)
+            before, after = low[own] < cut, high[own] > cut
+            pairs = before.sum(axis=0) ** 2 + after.sum(axis=0) ** 2
+            at = int(pairs.argmin())
+            if pairs[at] < 0.9 * len(own) ** 2:
+                waiting += [own[before[:, at]], own[after[:, at]]]
+                continue
+        step = max(1, _PAIRS // len(own))
+        for begin in range(0, len(own), step):
+            some = own[begin : begin + step, np.newaxis]
+            meet = ((low[some] < high[own]) & (low[own] < high[some])).all(axis=2) & (some < own)
+            one, other = np.broadcast_to(some, meet.shape)[meet], np.broadcast_to(own, meet.shape)[meet]
+            shared = np.ones(len(one), dtype=np.bool_)
+            for at, cover in enumerate(covers):
+                shared &= _share_values(cover, labels[one, at], labels[other, at])
+            found[one[shared]] = True
+    return int(found.sum())
 
 
-def _check_permuted(release: Release, original: Original, key: KeyArray) -> Check:
-    """No two neighbouring parts are linked in far more buckets than chance links."""
-    turned = turn_rows(release.buckets, np.random.default_rng())
+def _share_values(cover: Covers, first: CodeArray, second: CodeArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return whether two labels, whose hulls overlap, share a value; only labels of several ranges may not."""
+    pairs, numbers = np.unique(np.stack([first, second]), axis=1, return_inverse=True)
+    shared = np.ones(pairs.shape[1], dtype=np.bool_)
+    several = np.diff(cover.start, append=cover.start[-1]) > 1
+    for at in np.flatnonzero(several[pairs[0]] | several[pairs[1]]).tolist():
+        own = [slice(cover.start[label], cover.start[label + 1]) for label in pairs[:, at].tolist()]
+        (low, lows), (high, highs) = ([ends[one] for one in own] for ends in (cover.low, cover.high))
+        shared[at] = bool(((low[:, np.newaxis] < highs) & (lows < high[:, np.newaxis])).any())
+    return shared[numbers.reshape(-1)]
 
-    def sum_pairs(rows: SlicedRows, first: KeyArray, second: KeyArray) -> KeyArray:
-        pairs = first.copy()
-        fold_values(key, pairs, second)
-        return sum_boxes(key, rows.buckets, pairs, len(release.sizes))
 
-    for own, true in zip(pairwise(release.contents), pairwise(original.contents), strict=True):
-        expected = sum_pairs(original, *true)
-        linked = (sum_pairs(release, *own) == expected).all(axis=1)
-        by_chance = (sum_pairs(release, own[0], own[1][turned]) == expected).all(axis=1)
-        more, fewer = int((linked & ~by_chance).sum()), int((by_chance & ~linked).sum())
-        ahead = more - fewer
-        if ahead > 0 and ahead**2 > -2 * math.log(FALSE_ALARM) * (more + fewer):
-            return Check("permuted", False, f"in {int(linked.sum())} buckets rows still link the values of two parts")
+def _compare_source(slices: Slices) -> Iterator[Check]:
+    """Compare every bucket with the source rows that the witness puts there."""
+    engine, parts = slices.engine, range(len(slices.layout.parts))
+    located = [f"q{place} IS NULL" for place, part in enumerate(slices.layout.parts) if part.located]
+    if located:
+        homeless = engine.value(f"SELECT count(*) FROM true_slices WHERE {wrap(located, ' OR')}")
+        fault = homeless and f"{homeless} source rows lie in no region of some part, or in several"
+        yield Check.of("located", fault, "every published source row lies in one region of each part")
+    sums = wrap(["count(*) AS n", *(f"sum(x{place}) AS y{place}" for place in parts)])
+    for table in ("slices", "true_slices"):
+        engine.make(f"{table}_sums", f"SELECT bucket, {sums} FROM {table} GROUP BY bucket")
+    same = [f"sum(a.n) = sum(b.n) AND sum(a.y{place}) IS NOT DISTINCT FROM sum(b.y{place})" for place in parts]
+    differ = " OR ".join(f"a.{one} IS DISTINCT FROM b.{one}" for one in ["n", *(f"y{place}" for place in parts)])
+    wrong, *kept = engine.fetch_one(
+        f"SELECT count(*) FILTER ({differ}), {wrap(same)}\n"
+        "FROM slices_sums AS a FULL JOIN true_slices_sums AS b USING (bucket)"
+    )
+    changed = kept.count(False)
+    fault = changed and f"{changed} of {len(kept)} parts do not have exactly the values of the source"
+    yield Check.of("parts", fault, "every part has exactly its values")
+    fault = wrong and f"{wrong} buckets have other values than their source rows, by the witness"
+    yield Check.of("truth", fault, "every bucket has, part by part, the values of its source rows, by the witness")
+    yield _check_permuted(slices)
+    contents = wrap([f"x{place}" for place in parts])
+    own, true = (engine.read(f"SELECT bucket, {contents} FROM {one} ORDER BY row") for one in ("slices", "true_slices"))
+    published, source = (
+        (table["bucket"].to_numpy(), [column.to_numpy() for column in table.columns[1:]]) for table in (own, true)
+    )
+    yield check_bucket_order(published, source)
+
+
+def _check_permuted(slices: Slices) -> Check:
+    """Check that no two neighbouring parts are linked in far more buckets than chance links."""
+    engine, pairs = slices.engine, range(len(slices.layout.parts) - 1)
+    own = wrap([f"sum(hash(a.x{at}, a.x{at + 1})) AS y{at}" for at in pairs])
+    turned = wrap([f"sum(hash(a.x{at}, b.x{at + 1})) AS z{at}" for at in pairs])
+    places = "1 + hash(bucket, getvariable('salt')) % greatest(count(*) - 1, 1) AS places"
+    size = f"min(row) AS first, count(*) AS n, {places}"
+    turn = "b.row = first + (a.row - first + places) % n"
+    linked = [f"count(*) FILTER (s.y{at} = t.y{at})" for at in pairs]
+    more = [f"count(*) FILTER (s.y{at} = t.y{at} AND z{at} <> t.y{at})" for at in pairs]
+    fewer = [f"count(*) FILTER (s.y{at} <> t.y{at} AND z{at} = t.y{at})" for at in pairs]
+    found = engine.fetch_one(
+        f"SELECT {wrap([*linked, *more, *fewer])} FROM (SELECT a.bucket, {own}, {turned} FROM slices AS a\n"
+        f"JOIN (SELECT bucket, {size} FROM slices GROUP BY bucket) AS g USING (bucket) JOIN slices AS b ON {turn}\n"
+        f"GROUP BY a.bucket) AS s JOIN (SELECT bucket, {own} FROM true_slices AS a GROUP BY bucket) AS t USING (bucket)"
+    )
+    for link, ahead, behind in zip(*(found[len(pairs) * at : len(pairs) * (at + 1)] for at in range(3)), strict=True):
+        if ahead > behind and (ahead - behind) ** 2 > -2 * math.log(FALSE_ALARM) * (ahead + behind):
+            return Check("permuted", False, f"in {link} buckets rows still link the values of two parts")
     return Check("permuted", True, "no two parts are linked in more buckets than chance explains")
 
 
-def _compare_bounds(release: Release, original: Original, absent: int) -> Iterator[Check]:
-    """Compare every bucket with the source rows that may be there, and with those that can be nowhere else."""
-    interners = [Numbering(1) for _ in release.contents]
-    lists = Lists.of([one.ids([own]) for one, own in zip(interners, release.contents, strict=True)], release.buckets)
-    kinds, records = _count_distinct([one.ids([own]) for one, own in zip(interners, original.contents, strict=True)])
-    complete = absent == 0
-    changed = 0
-    for part, own in enumerate(kinds.T):
-        published = lists.totals(part)
-        held = np.bincount(own, records, len(published)).astype(np.int64)
-        different = held[: len(published)] != published if complete else held[: len(published)] < published
-        changed += bool(different.any()) or (complete and bool(held[len(published) :].any()))
-    yield _check_parts(changed, len(interners))
-    forced, available, lost = count_bounds(lists, kinds, records)
-    if lost > absent:
-        yield Check(
-            "truth", False, f"{lost} source rows are in no bucket, but only {absent} are declared as unpublished"
-        )
-        return
-    wrong = (lists.times > available) | (complete & (lists.times < forced))
-    places = len(np.unique(lists.bucket[wrong]))
-    yield report_unassigned()
-    stated = "by bounds, for no file tells each row's bucket"
-    bounds = (
-        "at most what rows that fit there allow (rows are withheld or were not drawn, so nothing demands to be there)"
-    )
-    if complete:
-        bounds = "at least what rows that fit in one bucket only demand, and at most what rows that fit there allow"
-    fault = places and f"{places} buckets hold values that no arrangement of the source permits, {stated}"
-    yield Check.of("truth", fault, f"every bucket holds {bounds}, {stated}")
-
-
-def count_bounds(lists: Lists, kinds: CodeArray, records: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Return for every entry the records that can be nowhere else, and those that may be in it; and those lost.
-
-    (n, n_parts) *kinds* are the contents of source rows, *records* how many rows there are of each.
-    """
-    forced, available = (np.zeros(lists.times.shape[0], dtype=np.int64) for _ in range(2))
-    lost = done = 0
-    for found in lists.match(kinds):
-        mine = records[done : done + len(found.times)]
-        done += len(found.times)
-        lost += int(mine[found.times == 0].sum())
-        only = found.select(found.times == 1)
-        for part in range(kinds.shape[1]):
-            np.add.at(available, found.entry[part], mine[found.owner])
-            np.add.at(forced, only.entry[part], mine[found.times == 1])
-    return forced, available, lost
-
-
-def check_tables(rows: PublishedRows, manifest: Manifest, quasi: PublishedRows, sensitive: PublishedRows) -> Check:
-    """Compare the table of quasi values and that of sensitive values with the rows, bucket by bucket."""
+def check_tables(release: Release, files: Mapping[str, tuple[Path, str]]) -> Check:
+    """Compare the table of quasi values and the table of sensitive values with the rows, bucket by bucket."""
+    manifest, engine = release.manifest, release.engine
     sensitive_names = {attribute.name for attribute in manifest.of_role("sensitive")}
     holders = [place for place, part in enumerate(manifest.parts) if sensitive_names & set(part)]
     if len(holders) != 1:
-        return Check("tables", False, "not one part has all sensitive attributes, so there are no two tables")
+        return Check("tables", False, "the sensitive attributes are in several parts, which two tables cannot show")
     theirs = manifest.part_columns[holders[0]]
-    ours = tuple(c for place, part in enumerate(manifest.part_columns) if place != holders[0] for c in part)
-    if quasi.columns != ("bucket", *ours):
-        return Check("tables", False, "the table of quasi values has other columns than the parts")
-    if sensitive.columns != ("bucket", *theirs, "count") or len(set(sensitive.columns)) != len(sensitive.columns):
-        return Check("tables", False, "the table of sensitive values has other columns than the part and 'count'")
-    for table, columns, what in ((quasi, ours, "quasi"), (sensitive, theirs, "sensitive")):
-        kinds = [common_type(rows.schema.field(name).type, table.schema.field(name).type) for name in columns]
-        contents = Contents(columns, kinds, manifest.missing_tokens)
-        try:
-            differ = _sum_buckets(rows, columns, contents, manifest) != _sum_buckets(table, columns, contents, manifest)
-        except BucketError as fault:
-            return Check("tables", False, f"the table of {what} values is not well formed: {fault}")
-        if differ.any():
-            return Check("tables", False, f"buckets of the table of {what} values differ from those of the data")
-        if table.list_unused():
-            return Check("tables", False, f"dictionaries of the table of {what} values hold values that no row has")
-    return Check("tables", True, "the tables of quasi and of sensitive values say what the data say")
+    ours = [c for place, part in enumerate(manifest.part_columns) if place != holders[0] for c in part]
+    if "count" in theirs:
+        return Check("tables", False, "a sensitive column has the name of the counts")
+    for what, own, counted in (("quasi", ours, []), ("sensitive", list(theirs), ["count"])):
+        path, file_format = files[what]
+        columns = ["bucket", *own, *counted]
+        if read_names(path, file_format) != columns:
+            return Check("tables", False, f"the table of {what} values does not have the columns of its parts")
+        view, names = f"table_{what}", name_columns(columns)
+        engine.run(read_file(str(path), file_format, columns, view).removeprefix(GUARD))
+        types = [str(row[1]) for row in engine.fetch(f"DESCRIBE {view}")]
+        kinds = {name: find_type(release.types[name], kind) for name, kind in zip(own, types[1:], strict=False)}
+        sums = [_sum_buckets("release", release.names, kinds, []), _sum_buckets(view, names, kinds, counted)]
+        differ = engine.value(
+            f"SELECT count(*) FROM {sums[0]} AS a FULL JOIN {sums[1]} AS b USING (bucket)"
+            " WHERE a.n IS DISTINCT FROM b.n OR a.h IS DISTINCT FROM b.h"
+        )
+        if differ:
+            return Check("tables", False, f"{differ} buckets of the table of {what} values differ from the data")
+    return Check("tables", True, "the tables of quasi and of sensitive values agree with the data")
 
 
-def _sum_buckets(rows: PublishedRows, columns: tuple[str, ...], contents: Contents, manifest: Manifest) -> KeyArray:
-    """Return sums over the rows of each bucket; a row with a count stands for as many."""
-    sums = np.zeros((manifest.buckets, 3), dtype=np.uint64)
-    counted = ("count",) if rows.columns[-1] == "count" and "count" not in manifest.columns else ()
-    for batch in rows.batches(["bucket", *columns, *counted]):
-        buckets, hashes = read_buckets(batch.column("bucket"), manifest.buckets), contents.hashes(batch)
-        if counted:
-            times = _read_counts(batch.column("count"), manifest.rows)
-            buckets, hashes = np.repeat(buckets, times), np.repeat(hashes, times)
-        sums += sum_boxes(contents.key, buckets, hashes, manifest.buckets)
-    return sums
-
-
-def _read_counts(column: pa.Array, most: int) -> IntArray:
-    values, places = encode(column)
-    if column.null_count or pa.types.is_floating(values.type):
-        raise BucketError("a count is absent or no whole number")
-    try:
-        times = np.asarray(values.cast(pa.int64()), dtype=np.int64)[places]
-    except pa.ArrowInvalid:
-        raise BucketError("a count is no whole number") from None
-    if (times < 1).any() or times.sum() > most:
-        raise BucketError("counts are not the rows of the release")
-    return np.asarray(times, dtype=np.int64)
+def _sum_buckets(view: str, names: Mapping[str, str], kinds: Mapping[str, str], counted: Sequence[str]) -> str:
+    """Return the query of sums over the rows of each bucket; a row with a count is as many rows."""
+    words = [write_word(place, names[name], kind) for place, (name, kind) in enumerate(kinds.items())]
+    times = "1"
+    if counted:
+        text = f"{names['count']}::VARCHAR"
+        number = f"try_cast({text} AS BIGINT)"
+        times = f"CASE WHEN {number} > 0 AND {number}::VARCHAR = {text} THEN {number} END"
+    hashed = f"SELECT {names['bucket']}::VARCHAR AS bucket, {times} AS times, {write_print([], words)} AS h FROM {view}"
+    sums = "CASE WHEN count(*) = count(times) THEN sum(times) END AS n, sum(h::HUGEINT * times) AS h"
+    return f"(SELECT bucket, {sums} FROM ({hashed}) GROUP BY bucket)"

@@ -1,62 +1,51 @@
-"""How the columns of a sliced release hang together, and its rows and those of its source as arrays.
+"""The parts of a sliced release and how they overlap, and its rows and those of its source as tables.
 
-A release has parts, some of which may share attributes. Of a row is read its bucket and, for every part, the number of
-its quasi values and a hash of all that is compared.
+``slices`` has the published rows, ``true_slices`` the source rows that the witness puts in buckets. Both have a row's
+place in its table, its ``bucket`` and fingerprints under a random salt. For parts 0, 1, ..., ``q0`` is the fingerprint
+of the quasi-identifiers and ``x0`` of everything that is compared. For separators of two parts, ``h0_0`` and ``h0_1``
+are the fingerprints of the shared quasi-identifiers in the first and in the second part, ``k0_0`` and ``k0_1`` of all
+shared values.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
-from shoal.core.arrays import BoolArray, CodeArray, IntArray, KeyArray
-from shoal.core.progress import Progress
-from shoal.verify.boxes import BoxTree, Spans
-from shoal.verify.coding import PointReader
-from shoal.verify.contents import Contents, fold_values, is_textual, sum_boxes
-from shoal.verify.covers import Covers
-from shoal.verify.form import LabelCounts, SourceRows, count_source
+from shoal.core.arrays import IntArray
+from shoal.verify.counting import ReleaseTables
+from shoal.verify.form import SourceCounts, count_source
 from shoal.verify.manifest import Manifest
-from shoal.verify.numbering import LabelReader, Numbering, ValueReader
-from shoal.verify.reading import PublishedRows, encode, prepare_ahead
-from shoal.verify.truth import Witness
+from shoal.verify.population import follow
+from shoal.verify.rows import Release, SourceRows, wrap
+from shoal.verify.truth import find_types, write_print, write_word
 
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
-
-Kinds = Mapping[str, pa.DataType]  # attribute -> the type in which its values are compared
-Arrays = dict[tuple[Any, ...], NDArray[Any]]  # what is read of rows -> (n_rows,)
+_JOINS = 16  # in a statement
 
 
-class OverlapError(Exception):
-    """Parts overlap in a way in which it is not known what an adversary learns; the message says where."""
+class FormError(Exception):
+    """The form of a release does not let it be judged; the arguments are the failed check's name and detail."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartLayout:
     """One part: its attributes by what an adversary knows of them, and their columns in the file."""
 
-    column_of: dict[str, str]  # attribute -> column, in the order of the file
+    column_of: Mapping[str, str]  # attribute -> column, in the order of the file
     quasi: tuple[str, ...]
     rest: tuple[str, ...]  # sensitive and insensitive attributes
     boxed: bool  # whether quasi values are published as labels
-    blurred: bool = False  # whether some quasi values do not follow from the source
-    compared: tuple[str, ...] = ()  # what rows of both tables are compared by, beside quasi values that all follow
-
-    @property
-    def located(self) -> bool:
-        """Whether each row of the source lies in a region of the part."""
-        return self.boxed and not self.blurred
+    blurred: bool  # whether some quasi values do not follow from the source
+    compared: tuple[str, ...]  # attributes by which both tables are compared, beside quasi values that all follow
+    located: bool  # whether each row of the source lies in a region of the part
 
 
-@dataclass(frozen=True, slots=True)
-class Separator:
+class Separator(NamedTuple):
     """Attributes that two parts share: an adversary joins the parts through them."""
 
     first: int
@@ -73,23 +62,23 @@ class Layout:
     shared: str | None  # the sensitive attribute, if several parts have it
 
     @property
-    def known(self) -> tuple[int, ...]:
-        """The parts with quasi attributes: only these tell an adversary where a person may be."""
-        return tuple(place for place, part in enumerate(self.parts) if part.quasi)
+    def known(self) -> list[int]:
+        """The parts with quasi-identifiers: only these show an adversary where a person may be."""
+        return [place for place, part in enumerate(self.parts) if part.quasi]
 
     @property
-    def blurred(self) -> bool:
-        """Whether an adversary's tuples are not those of the source: some quasi values were left to chance."""
-        return any(part.blurred for part in self.parts)
+    def joining(self) -> list[int]:
+        """The separators that share quasi-identifiers."""
+        return [number for number, one in enumerate(self.separators) if any(n != self.shared for n in one.names)]
 
     @property
-    def informed(self) -> tuple[int, ...]:
-        """The parts with the sensitive attribute, if several have it."""
-        return tuple(place for place, part in enumerate(self.parts) if self.shared in part.rest)
+    def columns(self) -> list[str]:
+        """The fingerprints that an adversary knows of a tuple: of known parts, then of separators."""
+        return [f"q{place}" for place in self.known] + [f"h{number}_0" for number in self.joining]
 
     @classmethod
     def of(cls, manifest: Manifest) -> Layout:
-        """Read the parts of a manifest; raise OverlapError if those that overlap form no tree."""
+        """Read the parts of a manifest; raise a FormError if those that overlap do not form a tree."""
         by_name = {attribute.name: attribute for attribute in manifest.attributes}
         parts = []
         for names, columns in zip(manifest.parts, manifest.part_columns, strict=True):
@@ -98,20 +87,19 @@ class Layout:
             boxed = bool(quasi) and by_name[quasi[0]].boxed
             exact = tuple(name for name in names if manifest.is_traced(by_name[name]))
             blurred = not set(quasi) <= set(exact)
-            compared = tuple(n for n in exact if n in rest or (blurred and not boxed))
-            column_of = dict(zip(names, columns, strict=True))
-            parts.append(PartLayout(column_of, quasi, rest, boxed, blurred, compared))
+            compared = tuple(name for name in exact if name in rest or (blurred and not boxed))
+            column_of, located = dict(zip(names, columns, strict=True)), boxed and not blurred
+            parts.append(PartLayout(column_of, quasi, rest, boxed, blurred, compared, located))
         named = [name for part in manifest.parts for name in part]
-        shared = next((a.name for a in manifest.of_role("sensitive") if named.count(a.name) > 1), None)
+        shared = next((one.name for one in manifest.of_role("sensitive") if named.count(one.name) > 1), None)
         links = [(*part.quasi, shared) if shared in part.rest else part.quasi for part in parts]
         return cls(tuple(parts), join_tree(links), shared)
 
 
 def join_tree(parts: Sequence[Sequence[str]]) -> tuple[Separator, ...]:
-    """Return the separators of a junction tree over overlapping parts, or raise OverlapError.
+    """Return the separators of a junction tree over overlapping parts, or raise a FormError.
 
-    A spanning tree with the most shared attributes is one if any is: then the parts of every attribute hang
-    together in it.
+    If a junction tree exists, any spanning tree with the most shared attributes is one.
 
     >>> [separator.names for separator in join_tree([("a", "b"), ("b", "c"), ("c", "d")])]
     [('b',), ('c',)]
@@ -131,285 +119,142 @@ def join_tree(parts: Sequence[Sequence[str]]) -> tuple[Separator, ...]:
     for name in dict.fromkeys(name for part in parts for name in part):
         links = sum(name in pair.names for pair in chosen)
         if links != sum(name in part for part in parts) - 1:
-            raise OverlapError(f"the parts that share {name!r} form no tree with the other parts that overlap")
+            raise FormError(
+                "parts",
+                f"cannot check: the parts that share {name!r} do not form a tree with the other parts that overlap",
+            )
     return tuple(chosen)
 
 
-class BucketError(Exception):
-    """The column of buckets is not what it should be; the message says what is wrong."""
+class Slices:
+    """The published rows and, if the witness fits, their source rows."""
 
+    def __init__(self, release: Release, tables: ReleaseTables, layout: Layout, source: SourceRows | None) -> None:
+        """Make the table ``slices``, or raise a FormError."""
+        self.layout, self.source = layout, source
+        self.engine, self.manifest = release.engine, release.manifest
+        self._places = {one.name: place for place, one in enumerate(self.manifest.attributes, 1)}
+        boxed = {one.name for one in self.manifest.labelled}
+        columns: dict[str, list[str]] = {}
+        for name, column in (pair for part in layout.parts for pair in part.column_of.items()):
+            columns.setdefault(name, []).append(column)
+        kinds = find_types(release, source, {name: own for name, own in columns.items() if name not in boxed})
+        self._kinds = kinds
+        self.kinds = {column: kinds[name] for name in kinds for column in columns[name]}  # of published columns
+        own = {column: f"c{place}" for place, column in enumerate(self.manifest.columns)}
+        # of each part: attribute -> column of ``slices``, if it is sensitive
+        self.columns = [{name: own[column] for name, column in part.column_of.items()} for part in layout.parts]
+        bucket = f"try_cast({release.names['bucket']}::VARCHAR AS INTEGER)"
+        bucket = f"CASE WHEN {bucket}::VARCHAR = {release.names['bucket']}::VARCHAR THEN {bucket} END AS bucket"
+        values = [f"{release.names[column]} AS {c}" for column, c in own.items() if column != "bucket"]
+        self.engine.run(f"SET VARIABLE salt = '{secrets.token_hex(32)}'")
+        self.engine.make("published", f"SELECT {wrap([bucket, *values])} FROM release")
+        self._demand_buckets()
+        fields, sensitive = [], {one.name for one in self.manifest.of_role("sensitive")}
+        for place, part in enumerate(layout.parts):
+            fields += [f"published.{self.columns[place][name]}" for name in part.rest if name in sensitive]
+            if part.boxed:
+                digits = [tables.labels.digit(name, f"published.{self.columns[place][name]}") for name in part.quasi]
+                fields += [f"{digit} AS {d}" for digit, d in zip(digits, self.list_digits(place), strict=True)]
+                fields.append(f"{write_print(digits, [])} AS q{place}")
+        self._print_rows("slices", "(SELECT rowid AS row, * FROM published) AS published", self.columns, fields)
 
-class PartCoder:
-    """Numbers the quasi values of one part, and hashes all that is compared, alike for both tables."""
+    def list_digits(self, place: int) -> list[str]:
+        """Return the columns of ``slices`` with the numbers of a part's labels."""
+        return [f"d{place}_{self._places[name]}" for name in self.layout.parts[place].quasi]
 
-    def __init__(self, part: PartLayout, manifest: Manifest, kinds: Kinds, *, with_source: bool) -> None:
-        self.part = part
-        self._quasi = _hasher(part.quasi, kinds, manifest)
-        self._rest = _hasher(part.compared if with_source else (), kinds, manifest)
-        by_name = {attribute.name: attribute for attribute in manifest.attributes}
-        self.labels = [LabelReader(by_name[name]) for name in part.quasi] if part.boxed else []
-        self.regions = Numbering(len(self.labels) or 1)  # or quasi values, where there are no labels
+    def _demand_buckets(self) -> None:
+        numbers = self.engine.read("SELECT bucket FROM published ORDER BY rowid")["bucket"]
+        if numbers.null_count:
+            raise FormError("buckets", "rows have no bucket, or one that is not a plain whole number")
+        buckets: IntArray = numbers.to_numpy()
+        steps = np.diff(buckets, prepend=0)
+        if ((steps < 0) | (steps > 1)).any() or buckets.min(initial=1) < 1:
+            raise FormError("buckets", "buckets are not numbered from 1 in ascending order, or their numbers have gaps")
+        n_buckets = int(buckets.max(initial=0))
+        if n_buckets != self.manifest.buckets or not n_buckets:
+            raise FormError("buckets", f"there are {n_buckets} buckets, the manifest says {self.manifest.buckets}")
 
-    @property
-    def key(self) -> KeyArray:
-        """The key that contents are hashed with."""
-        return self._rest.key
+    def _print_rows(
+        self, table: str, rows: str, columns: Sequence[Mapping[str, str]], fields: Sequence[str], joins: str = ""
+    ) -> None:
+        """Make a table of fingerprints of rows, given the columns of each part's attributes and more fields."""
+        name_of, words = rows.rpartition(" ")[2], {}
+        for name, column in dict.fromkeys(pair for own in columns for pair in own.items() if pair[0] in self._kinds):
+            words[column] = write_word(self._places[name], f"{name_of}.{column}", self._kinds[name])
+            # MD5 is slow, so each text of a column is hashed once; very many joins need too much memory.
+            if self._kinds[name] == "VARCHAR" and len(words) <= _JOINS:
+                listed = f"SELECT {name_of}.{column} AS v, {words[column]} AS w FROM"
+                self.engine.make(f"words_{column}", f"{listed} (SELECT DISTINCT {column} FROM {name_of}) AS {name_of}")
+                joins += f"\nLEFT JOIN words_{column} ON {name_of}.{column} = words_{column}.v"
+                words[column] = f"coalesce(words_{column}.w, 0)"
+        prints, contents = [f"{name_of}.row", f"{name_of}.bucket", *fields], []
 
-    def code(self, batch: pa.RecordBatch, *, published: bool = False) -> list[NDArray[Any]]:
-        """Return labels, or hashes of quasi values; any thread may ask."""
-        labels = [reader.read(batch.column(reader.name)) for reader in self.labels]
-        return labels or [self._quasi.hashes(batch, published=published)]
+        def add(names: Sequence[str], place: int, title: str) -> None:
+            own = [words[columns[place][name]] for name in names]
+            prints.append(f"{write_print([], own) if own else '0::UBIGINT'} AS {title}")
 
-    def hash_rest(self, batch: pa.RecordBatch, *, published: bool = False) -> KeyArray:
-        """Return (n_rows,) hashes of what is compared beside quasi values; any thread may ask."""
-        return self._rest.hashes(batch, published=published)
+        for place, part in enumerate(self.layout.parts):
+            if part.quasi and not part.boxed:
+                add(part.quasi, place, f"q{place}")
+            add(part.compared, place, f"r{place}")
+            whole = part.quasi and not part.blurred
+            contents.append(f"{f'hash(q{place}, r{place})' if whole else f'r{place}'} AS x{place}")
+        for number, one in enumerate(self.layout.separators):
+            for side, place in enumerate((one.first, one.second)):
+                add([name for name in one.names if name != self.layout.shared], place, f"h{number}_{side}")
+                add(one.names, place, f"k{number}_{side}")
+        inner = f"SELECT {wrap(prints)}\nFROM {rows}{joins}"
+        rests = ", ".join(f"r{place}" for place in range(len(contents)))
+        self.engine.make(table, f"SELECT * EXCLUDE ({rests}), {wrap(contents)} FROM ({inner})")
+        self.engine.run(f"DROP TABLE {name_of}")
 
-    def hash_contents(self, rest: KeyArray, values: CodeArray) -> KeyArray:
-        """Return (n_rows,) hashes of all that a row publishes in this part and that follows from the source."""
-        if not self.part.blurred:
-            fold_values(self.key, rest, values.astype(np.uint64))
-        return rest
+    def read_source(self, source: SourceRows) -> tuple[SourceCounts, str | None]:
+        """Return the counts of the source and, if its witness does not fit, why; if it fits, make ``true_slices``."""
+        manifest, engine, witness = self.manifest, self.engine, source.witness
+        if witness is not None and witness.n_columns != 1:
+            return count_source(0, 0, []), "it does not have one column"
+        dropping = manifest.complete if manifest.missing_policy == "drop" else ()
+        lacks = " OR ".join(f"{source.present(name)} IS NULL" for name in dropping) or "false"
+        moved = [f"count(*) FILTER ({source.places[name]} IS NULL)" for name in manifest.moved_complete]
+        names = [one.name for one in manifest.attributes]
+        fields = ["row", f"{'0' if witness is None else 'w1'} AS bucket", f"({lacks}) AS lacks"]
+        fields += [f"{source.present(name)} AS {source.places[name]}" for name in names]
+        try:
+            with source.reading(names):
+                engine.make("given", f"SELECT {wrap(fields)} FROM source")
+        except ValueError as fault:
+            return count_source(0, 0, []), str(fault)
+        strange = f"count(*) FILTER (bucket < 0 OR bucket > {manifest.buckets})"
+        figures = ["count(*)", "count(*) FILTER (lacks)", strange, "count(*) FILTER (lacks AND bucket > 0)", *moved]
+        rows, dropped, misfit, gone, *lacking = engine.fetch_one(f"SELECT {wrap(figures)} FROM given")
+        counts = count_source(rows, dropped, lacking)
+        if misfit or gone:
+            lost = "it puts rows in buckets that lack values and were dropped"
+            return counts, lost if gone else "it names buckets that the release does not have"
+        if witness is not None:
+            engine.run("DELETE FROM given WHERE bucket = 0")
+            located = [place for place, part in enumerate(self.layout.parts) if part.located]
+            joins, regions = (
+                "".join(self._locate(source, place) for place in located),
+                [f"home{p}.q AS q{p}" for p in located],
+            )
+            self._print_rows("true_slices", "given", [source.places] * len(self.layout.parts), regions, joins)
+        return counts, None
 
-
-def _hasher(names: Sequence[str], kinds: Kinds, manifest: Manifest) -> Contents:
-    return Contents(names, [kinds[name] for name in names], manifest.missing_tokens)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SlicedRows:
-    """Rows of the release, or those of its source that are published or may be."""
-
-    buckets: CodeArray  # (n_rows,) from 0 on; -1: in none
-    values: list[CodeArray]  # of each part (n_rows,) numbers of quasi values or regions; below 0: not in just one
-    contents: list[KeyArray]  # of each part (n_rows,) hashes of what is compared with the other table
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SharedValues:
-    """What two parts that overlap share."""
-
-    numbers: CodeArray  # (n_rows,) of the quasi values that the first part shares
-    of_first: CodeArray  # (n_values,) the number that each value of the first part shares
-    of_second: CodeArray
-    differs: BoolArray  # (n_buckets,) whether both parts do not hold the same shared values
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Release(SlicedRows):
-    """The rows of the release, and all that is judged of them alone."""
-
-    layout: Layout
-    coders: tuple[PartCoder, ...]
-    labels: LabelCounts
-    sizes: IntArray  # (n_buckets,)
-    shared: list[SharedValues]  # of each separator
-    codes: dict[str, CodeArray]  # sensitive column -> (n_rows,) numbers of values
-    texts: dict[str, tuple[str | None, ...]]  # sensitive attribute -> what the numbers stand for
-
-
-def read_release(
-    rows: PublishedRows, manifest: Manifest, layout: Layout, source: Source | None, progress: Progress
-) -> Release:
-    """Read the release once, or raise BucketError if its buckets are not as declared."""
-    kinds = _choose_kinds(layout, manifest, rows.schema, source)
-    coders = tuple(PartCoder(part, manifest, kinds, with_source=source is not None) for part in layout.parts)
-    names = [attribute.name for attribute in manifest.of_role("sensitive")]
-    readers = {name: ValueReader(kinds[name], manifest.missing_tokens) for name in names}
-    # Each sensitive attribute in its first column, and the one that parts share in all of them.
-    columns = {name: name for name in names}
-    columns |= {layout.parts[place].column_of[str(layout.shared)]: str(layout.shared) for place in layout.informed}
-    hashers = [_hash_shared(separator, layout, kinds, manifest) for separator in layout.separators]
-
-    def prepare(batch: pa.RecordBatch) -> tuple[Arrays, dict[str, tuple[pa.Array, CodeArray]]]:
-        found: Arrays = {("bucket",): read_buckets(batch.column("bucket"), manifest.buckets)}
-        parts = [batch.select([*one.column_of.values()]).rename_columns([*one.column_of]) for one in layout.parts]
-        for place, (coder, own) in enumerate(zip(coders, parts, strict=True)):
-            found["rest", place] = coder.hash_rest(own, published=True)
-            found |= {("quasi", place, number): each for number, each in enumerate(coder.code(own, published=True))}
-        for number, (separator, both) in enumerate(zip(layout.separators, hashers, strict=True)):
-            for side, place in enumerate((separator.first, separator.second)):
-                found |= {(what, number, side): one.hashes(parts[place]) for what, one in both.items()}
-        return found, {column: encode(batch.column(column)) for column in columns}
-
-    batches: list[Arrays] = []
-    with progress.step("reading the release", manifest.rows) as step:
-        for found, sensitive in prepare_ahead(rows.batches(manifest.columns), prepare):
-            codes = {("code", column): readers[name].read(*sensitive[column]) for column, name in columns.items()}
-            batches.append(found | codes)
-            step.advance(len(found["bucket",]))
-    arrays = _concatenate(batches)
-    buckets = arrays.get(("bucket",), np.zeros(0, dtype=np.int32))
-    sizes = _count_buckets(buckets, manifest.buckets)
-    values, contents = _number_parts(coders, arrays)
-    return Release(
-        buckets=buckets,
-        values=values,
-        contents=contents,
-        layout=layout,
-        coders=coders,
-        labels={
-            reader.name: reader.count(arrays["quasi", place, number])
-            for place, coder in enumerate(coders)
-            for number, reader in enumerate(coder.labels)
-        },
-        sizes=sizes,
-        shared=[
-            _share([values[separator.first], values[separator.second]], arrays, number, hashers[number], buckets)
-            for number, separator in enumerate(layout.separators)
-        ],
-        codes={column: arrays["code", column] for column in columns},
-        texts={name: tuple(reader.texts) for name, reader in readers.items()},
-    )
-
-
-def _choose_kinds(layout: Layout, manifest: Manifest, published: pa.Schema, source: Source | None) -> Kinds:
-    """Return the type in which each attribute is compared, in all its columns and in the source."""
-    found: dict[str, list[pa.DataType]] = {}
-    for part in layout.parts:
-        for name, column in part.column_of.items():
-            found.setdefault(name, []).append(published.field(column).type)
-    original = {} if source is None else {name: source.schema.field(name).type for name in found}
-    return {name: manifest.kind_of(name, *kinds, original.get(name, kinds[0])) for name, kinds in found.items()}
-
-
-def _hash_shared(separator: Separator, layout: Layout, kinds: Kinds, manifest: Manifest) -> dict[str, Contents]:
-    """Return what hashes the quasi values that two parts share, and what hashes all that they share."""
-    quasi = [name for name in separator.names if name != layout.shared]
-    return {"shared quasi": _hasher(quasi, kinds, manifest), "shared": _hasher(separator.names, kinds, manifest)}
-
-
-def read_buckets(column: pa.Array, n_buckets: int) -> CodeArray:
-    """Return (n_rows,) buckets from 0 on, or raise BucketError if they are not whole numbers from 1 to n.
-
-    >>> read_buckets(pa.array(["1", "2", "2"]), 2).tolist()
-    [0, 1, 1]
-    """
-    if column.null_count:
-        raise BucketError("rows have no bucket")
-    whole = pa.types.is_integer(column.type) and column.type != pa.uint64()
-    values, places = (column, slice(None)) if whole else encode(column)
-    try:
-        countable = is_textual(values.type) or pa.types.is_integer(values.type)
-        numbers = values.cast(pa.int64()) if countable else None
-    except pa.ArrowInvalid:
-        numbers = None
-    if numbers is None or not (whole or values.cast(pa.string()).equals(numbers.cast(pa.string()))):
-        raise BucketError("buckets are not plain whole numbers")
-    found = np.asarray(numbers, dtype=np.int64)
-    if found.min(initial=1) < 1 or found.max(initial=1) > n_buckets:
-        raise BucketError(f"buckets are not numbers from 1 to {n_buckets}, as the manifest says")
-    return (found - 1).astype(np.int32)[places]
-
-
-def _count_buckets(buckets: CodeArray, n_buckets: int) -> IntArray:
-    """Return (n_buckets,) the rows of each, or raise BucketError; without gaps they take no more memory than rows."""
-    steps = np.diff(buckets, prepend=np.int32(-1))
-    if ((steps < 0) | (steps > 1)).any():
-        raise BucketError("buckets are not in ascending order, or their numbers have gaps")
-    sizes = np.bincount(buckets)
-    if len(sizes) != n_buckets or not n_buckets:
-        raise BucketError(f"there are {len(sizes)} buckets, the manifest says {n_buckets}")
-    return sizes
-
-
-def _concatenate(batches: Sequence[Arrays]) -> Arrays:
-    return {key: np.concatenate([batch[key] for batch in batches]) for key in (batches[0] if batches else ())}
-
-
-def _number_parts(coders: Sequence[PartCoder], arrays: Arrays) -> tuple[list[CodeArray], list[KeyArray]]:
-    """Return of each part (n_rows,) numbers of quasi values or regions, and hashes of contents."""
-    values = []
-    for place, coder in enumerate(coders):
-        quasi = [array for key, array in arrays.items() if key[:2] == ("quasi", place)]
-        values.append(arrays["region", place] if ("region", place) in arrays else coder.regions.ids(quasi))
-    return values, [one.hash_contents(arrays["rest", place], values[place]) for place, one in enumerate(coders)]
-
-
-def _share(
-    values: Sequence[CodeArray], arrays: Arrays, number: int, hashers: Mapping[str, Contents], buckets: CodeArray
-) -> SharedValues:
-    """Number the quasi values that two parts share, and compare all that they share bucket by bucket."""
-    interner, of_value, sums = Numbering(1), [], []
-    numbers = [interner.ids([arrays["shared quasi", number, side]]) for side in (0, 1)]
-    for side, own in enumerate(values):
-        of_value.append(np.zeros(int(own.max()) + 1, dtype=np.int32))
-        of_value[side][own] = numbers[side]
-        sums.append(sum_boxes(hashers["shared"].key, buckets, arrays["shared", number, side], int(buckets[-1]) + 1))
-    return SharedValues(numbers[0], of_value[0], of_value[1], (sums[0] != sums[1]).any(axis=1))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Original(SlicedRows):
-    """The rows of the source that a witness puts in buckets; without one all that lack no value, in bucket 0."""
-
-    counts: SourceRows
-    fault: str | None  # why the witness is not to be used
-
-
-def read_source(
-    release: Release,
-    manifest: Manifest,
-    covers: Mapping[str, Covers],
-    source: Source,
-    witness: Witness | None,
-    progress: Progress,
-) -> Original:
-    """Read the source once; a *witness* tells the published bucket of each row, 0 if it is in none."""
-    complete, moved = manifest.complete, manifest.moved_complete
-    missing = PointReader((), manifest.missing_tokens)
-    trees: dict[int, tuple[PointReader, BoxTree]] = {}
-    for place, coder in enumerate(release.coders):
-        if coder.part.located:
-            own = [covers[name] for name in coder.part.quasi]
-            tree = BoxTree.of(Spans.of(own, coder.regions.tuples()))
-            trees[place] = PointReader(own, manifest.missing_tokens), tree
-
-    def prepare(batch: pa.RecordBatch) -> tuple[Arrays, IntArray]:
-        stays, lacking = np.ones(batch.num_rows, dtype=np.bool_), np.zeros(len(moved), dtype=np.int64)
-        if manifest.missing_policy == "drop":
-            lacking[:] = [missing.any_missing(batch, [name]).sum() for name in moved]
-            stays = ~missing.any_missing(batch, complete)
-            batch = batch if stays.all() else batch.filter(pa.array(stays))
-        found: Arrays = {("stays",): stays}
-        for place, coder in enumerate(release.coders):
-            found["rest", place] = coder.hash_rest(batch)
-            if place in trees:
-                points, tree = trees[place]
-                found["region", place] = tree.find(points.points(batch))
-            elif coder.part.boxed:
-                found["region", place] = np.zeros(batch.num_rows, dtype=np.int32)  # it does not follow from the source
-            else:
-                found["quasi", place, 0] = coder.code(batch)[0]
-        return found, lacking
-
-    batches, lacking = [], np.zeros(len(moved), dtype=np.int64)
-    with progress.step("comparing with the source", source.n_rows) as step:
-        names = [attribute.name for attribute in manifest.attributes]
-        for found, more in prepare_ahead(source.batches(names, dictionary=[*complete, *moved]), prepare):
-            batches.append(found)
-            lacking += more
-            step.advance(len(found["stays",]))
-    arrays = _concatenate(batches)
-    stays = arrays.pop(("stays",), np.zeros(0, dtype=np.bool_))
-    buckets, fault = np.zeros(int(stays.sum()), dtype=np.int32), None
-    if witness is not None:
-        buckets, fault = _read_witness(witness, stays, len(release.sizes))
-    inside = slice(None) if (buckets >= 0).all() else np.flatnonzero(buckets >= 0)
-    values, contents = _number_parts(release.coders, {key: array[inside] for key, array in arrays.items()})
-    counts = count_source(len(stays), int((~stays).sum()), lacking)
-    return Original(buckets[inside], values, contents, counts, fault)
-
-
-def _read_witness(witness: Witness, stays: BoolArray, n_buckets: int) -> tuple[CodeArray, str | None]:
-    """Return (n_stay,) the buckets from 0 on of source rows that are not dropped, -1 for none, and what is wrong."""
-    found = witness.read(0, len(stays))
-    if isinstance(found, str) or len(found) > 1 or found.min(initial=0) < 0 or found.max(initial=0) > n_buckets:
-        why = found if isinstance(found, str) else "it names buckets that the release does not have"
-        return np.full(int(stays.sum()), -1, dtype=np.int32), why
-    buckets = found[0].astype(np.int32) - np.int32(1)
-    fault = "it has more rows than the source" if witness.n_rows > len(stays) else None
-    if stays.all():
-        return buckets, fault
-    if (buckets[~stays] >= 0).any():
-        fault = "it puts rows in buckets that lack values and were dropped"
-    return buckets[stays], fault
+    def _locate(self, source: SourceRows, place: int) -> str:
+        """Make the table of regions in which the source rows lie, and return the join with it."""
+        engine, quasi, home = self.engine, self.layout.parts[place].quasi, f"home{place}"
+        own = wrap([source.places[name] for name in quasi])
+        engine.make("located", f"SELECT row_number() OVER () AS n, * FROM (SELECT DISTINCT {own} FROM given)")
+        by_name, digits = self.manifest.written.attributes, dict(zip(quasi, self.list_digits(place), strict=True))
+        ranked = sorted(quasi, key=lambda name: len(by_name[name].covers), reverse=True)
+        labels = ", ".join(f"{digits[name]} AS l{at}" for at, name in enumerate(ranked, 1))
+        tuples = ", ".join(f"{source.places[name]} AS t{at}" for at, name in enumerate(ranked, 1))
+        regions = f"SELECT DISTINCT q{place} AS class, {labels} FROM slices"
+        follow(source, [by_name[name] for name in ranked], regions, f"SELECT n, {tuples} FROM located", {})
+        leaves = f"reached JOIN tree ON node = n{len(ranked)}"
+        only = f"(SELECT n, any_value(class) AS q FROM {leaves} GROUP BY n HAVING count(*) = 1)"
+        engine.make(home, f"SELECT q, {own} FROM {only} JOIN located USING (n)")
+        same = (f"given.{source.places[name]} IS NOT DISTINCT FROM {home}.{source.places[name]}" for name in quasi)
+        return f"\nLEFT JOIN {home} ON {' AND '.join(same)}"

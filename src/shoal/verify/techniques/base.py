@@ -1,71 +1,127 @@
-"""What a manifest declares of a column that was changed before anything else, and the values that a column holds.
+"""The entry of a column that was changed before anything else, and the values that a column holds.
 
-Written for this purpose alone: the verifier shares no code with the techniques that changed the columns. A technique is
-a strict model of its entry in the manifest, which says how published values must look and what they follow from.
+The verifier shares no code with the techniques that changed the columns. A technique is a strict model of its entry in
+the manifest. It says how published values must look, and which values of the source they can come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from shoal.core.arrays import BoolArray, FloatArray, IntArray
+from shoal.core.arrays import FloatArray
 from shoal.manifest import StrictEntry
 from shoal.verify.covers import is_text
-from shoal.verify.reading import encode
+from shoal.verify.engine import Engine, quote_text
 
 MOST_DECIMALS = 9
 Decimals = Annotated[int, Field(ge=0, le=MOST_DECIMALS)]
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
-_MANY = 4_000_000  # values of several batches that are held before equal ones are joined
+_FLOATS = ("DOUBLE", "FLOAT")
+_NUMERIC = ("INT", "INTEGER", *_FLOATS)  # ends of the names of types in DuckDB
+Demands: TypeAlias = Mapping[str, Callable[[Any], bool]]  # the fault of an entry -> the condition that excludes it
+SAME_GAPS = "neither values nor missing values are more frequent than in the source"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColumnValues:
-    """What a column holds, in whatever order; memory is bounded by the distinct values."""
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The distinct values of a column: a table of each value v, its text t, its number x, and the n rows with it."""
 
-    values: pa.Array  # (n_values,) distinct, none missing
-    counts: IntArray  # (n_values,) rows, all > 0
+    engine: Engine
+    table: str
+    present: int  # rows that have a value
     missing: int
 
-    @property
-    def present(self) -> int:
-        """Rows that have a value."""
-        return int(self.counts.sum())
+    @classmethod
+    def count(cls, engine: Engine, table: str, query: str) -> Column:
+        """Count the values v that a query returns; NULL is missing."""
+        kind = find_kind(engine, f"SELECT v FROM {query}")
+        text = "regexp_replace(v::VARCHAR, '[.]0$', '')" if kind in _FLOATS else "v::VARCHAR"
+        counted = f"SELECT v, count(*) AS n FROM {query} GROUP BY 1"
+        engine.make(table, f"SELECT v, {text} AS t, {write_number('v', kind)} AS x, n FROM ({counted})")
+        return cls.of_table(engine, table)
 
-    def texts(self) -> pa.Array:
-        """Return (n_values,) the values as text."""
-        return as_texts(self.values)
+    @classmethod
+    def of_table(cls, engine: Engine, table: str) -> Column:
+        """Read a table of such columns, in which rows without a value count the missing values."""
+        sums = (f"coalesce(sum(n) FILTER (v IS {which}NULL), 0)" for which in ("NOT ", ""))
+        present, missing = engine.fetch_one(f"SELECT {', '.join(sums)} FROM {table}")
+        engine.run(f"DELETE FROM {table} WHERE v IS NULL")
+        return cls(engine, table, int(present), int(missing))
 
-    def numbers(self) -> tuple[FloatArray, IntArray] | None:
-        """Return the values as ascending numbers and how many rows have each; None if one is no finite number."""
-        return self.ascending(as_numbers(self.values))
+    def find(self, expressions: str) -> tuple[Any, ...]:
+        """Return the only row of aggregates of the table."""
+        return self.engine.fetch_one(f"SELECT {expressions} FROM {self.table}")
 
-    def ascending(self, found: FloatArray) -> tuple[FloatArray, IntArray] | None:
-        """Return (n_values,) what was read of the values, equal ones once, and how many rows have each; see above."""
-        if not bool(np.isfinite(found).all()):
-            return None
-        numbers, place = np.unique(found + 0.0, return_inverse=True)
-        return numbers, np.bincount(place, self.counts, len(numbers)).astype(np.int64)
+    def find_fault(self, *faults: tuple[str, str]) -> str | None:
+        """Return the sentence of the first condition in SQL that a value satisfies."""
+        return next((said for which, said in faults if self.find(f"count(*) FILTER ({which})")[0]), None)
+
+    def sum_extremes(self, term: str, n: int, total: str = "sum") -> tuple[Any, ...]:
+        """Return the totals of a term over the n smallest and over the n greatest numbers."""
+        first = "sum(n) OVER (ORDER BY x {} ROWS UNBOUNDED PRECEDING) - n AS {}".format
+        windows = f"(SELECT *, {first('ASC', 'below')}, {first('DESC', 'above')} FROM {self.table})"
+        sums = (f"coalesce({total}({term} * greatest(least(n, {n} - {end}), 0)), 0)" for end in ("below", "above"))
+        return self.engine.fetch_one(f"SELECT {', '.join(sums)} FROM {windows}")
+
+
+def find_kind(engine: Engine, query: str) -> str:
+    """Return the type of the only column of a query."""
+    return str(engine.fetch(f"DESCRIBE {query}")[0][1])
+
+
+def write_number(value: str, kind: str = "VARCHAR") -> str:
+    """Return a value of this type as a finite number in SQL, NULL if it is not one."""
+    number = f"{value}::DOUBLE"
+    if not kind.startswith("DECIMAL") and not kind.endswith(_NUMERIC):
+        text = f"{value}::VARCHAR"
+        number = f"CASE WHEN regexp_matches({text}, {quote_text(_NUMBER)}) THEN try_cast({text} AS DOUBLE) END"
+    return f"CASE WHEN isfinite({number}) THEN {number} + 0.0 END"
+
+
+def write_key(value: str, kind: str) -> str:
+    """Return a value in SQL as the text by which it is compared, if columns have a common type of this *kind*.
+
+    Whole numbers have one text, so another spelling is another value.
+    """
+    if kind in ("VARCHAR", "HUGEINT", "BOOLEAN"):
+        return f"{value}::VARCHAR"
+    zero = " + 0.0" if kind in _FLOATS else ""
+    return f"coalesce((try_cast({value} AS {kind}){zero})::VARCHAR, '?' || {value}::VARCHAR)"
+
+
+def write_list(texts: Sequence[str]) -> str:
+    """Return a list of texts in SQL, in which NULL equals NULL."""
+    return f"[{', '.join(texts)}]::VARCHAR[]"
 
 
 class Declared(StrictEntry):
-    """One column's technique: what its published values must look like, and what they follow from."""
+    """A column's technique: the form of its published values, and the values of the source that they come from."""
 
     moved: ClassVar[bool] = False  # whether rows have each other's values
-    numeric: ClassVar[bool] = False  # whether what is published are numbers, however they are spelled
+    numeric: ClassVar[bool] = False  # whether published values are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
-    agreement: ClassVar[str] = ""  # the result of ``compare`` if nothing is wrong
-    uncheckable: ClassVar[str] = "the random draw"  # no file shows it, unless values are determined
+    agreement: ClassVar[str] = ""  # the result of ``compare`` if it finds no fault
+    finding: ClassVar[str] = ""  # the result of ``find_fault`` if it finds no fault
+    uncheckable: ClassVar[str] = "the random draw"  # files do not show it, unless values are determined
+
+    demands: ClassVar[Demands] = {}  # of several fields together
 
     column: str  # the entry's key in the manifest
     technique: str
+
+    @model_validator(mode="after")
+    def _meet_demands(self) -> Self:
+        for otherwise, holds in self.demands.items():
+            if not holds(self):
+                raise ValueError(otherwise)
+        return self
 
     @property
     def determined(self) -> bool:
@@ -78,97 +134,36 @@ class Declared(StrictEntry):
         return not self.determined and not self.moved
 
     def recompute(self, values: pa.Array) -> pa.Array:
-        """Return what values of the source become, none of which is missing, if that is determined."""
+        """Return the published form of source values, none of which is missing, if it is determined."""
         raise NotImplementedError
 
-    def find_fault(self, published: ColumnValues) -> str | None:  # noqa: ARG002
-        """Return what is wrong with the published values by themselves, if something is."""
+    def find_fault(self, published: Column) -> str | None:  # noqa: ARG002
+        """Return a fault of the published values by themselves."""
         return None
 
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:  # noqa: ARG002
+    def compare(self, published: Column, original: Column) -> str | None:
         """Return why the published values cannot come from the source's, if they cannot."""
-        return None
-
-    @property
-    def finding(self) -> str:
-        """The result of ``find_fault`` if nothing is wrong."""
-        raise NotImplementedError
+        return compare_missing(published, original)
 
 
-SAME_GAPS = "neither values nor missing values are more frequent than in the source"
-
-
-def compare_missing(published: ColumnValues, original: ColumnValues) -> str | None:
+def compare_missing(published: Column, original: Column) -> str | None:
     """Return a fault unless values and missing values are both no more than the source has."""
     if published.missing > original.missing or published.present > original.present:
         return "has another number of missing values than the source"
     return None
 
 
-Counted = tuple[pa.Array, IntArray]  # distinct values, and how many rows have each
-
-
-def gather_values(
-    batches: Iterable[pa.RecordBatch], names: Sequence[str], missing: Sequence[str] = ()
-) -> dict[str, ColumnValues]:
-    """Return the values of columns.
-
-    *missing* are texts of a source. A release has none in their place, so that no text of it goes unchecked.
-    """
-    tokens = pa.array(list(missing), type=pa.string())
-    absent = dict.fromkeys(names, 0)
-    held: dict[str, list[Counted]] = {name: [] for name in names}
-    for batch in batches:
-        for name, pieces in held.items():
-            values, places = encode(batch.column(name))
-            counts = np.bincount(places, minlength=len(values) + 1).astype(np.int64)
-            gone = missing_values(values, tokens)
-            absent[name] += int(counts[-1] + counts[:-1][gone].sum())
-            used = ~gone & (counts[:-1] > 0)
-            if used.any():
-                pieces.append((values.filter(pa.array(used)), counts[:-1][used]))
-            if sum(len(own) for own, _ in pieces) > _MANY:
-                pieces[:] = [_join(pieces)]
-    return {name: ColumnValues(*_join(pieces), absent[name]) for name, pieces in held.items()}
-
-
-def _join(pieces: Sequence[Counted]) -> Counted:
-    """Return the values of several batches, equal ones once."""
-    if not pieces:
-        return pa.array([], pa.string()), np.zeros(0, dtype=np.int64)
-    joined = pa.concat_arrays([values for values, _ in pieces]).dictionary_encode()
-    weights = np.concatenate([counts for _, counts in pieces])
-    return joined.dictionary, np.bincount(np.asarray(joined.indices), weights, len(joined.dictionary)).astype(np.int64)
-
-
-def missing_values(values: pa.Array, tokens: pa.Array) -> BoolArray:
-    """Return (n,) which of some values, none of them null, mean missing."""
-    if pa.types.is_floating(values.type):
-        return np.isnan(np.asarray(values, dtype=np.float64))
-    if is_text(values.type):
-        return np.asarray(pc.is_in(values.cast(pa.string()), value_set=tokens), dtype=np.bool_)
-    return np.zeros(len(values), dtype=np.bool_)
-
-
-def as_texts(values: pa.Array) -> pa.Array:
-    """Return values as text, numbers in their shortest form."""
-    return values if pa.types.is_string(values.type) else values.cast(pa.string())
-
-
 def as_numbers(values: pa.Array) -> FloatArray:
-    """Return (n,) values as numbers, NaN for those that are none.
+    """Return (n,) values as numbers, NaN for other values.
 
     >>> as_numbers(pa.array(["17", "1.50", "x"])).tolist()
     [17.0, 1.5, nan]
     """
     if is_text(values.type):
         texts = values.cast(pa.string())
-        read = pc.if_else(pc.match_substring_regex(texts, pattern=_NUMBER), pc.utf8_trim_whitespace(texts), None)
-        numbers = read.cast(pa.float64())
-    elif pa.types.is_integer(values.type):
-        numbers = values.cast(pa.float64(), safe=False)
-    elif pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-        numbers = values.cast(pa.float64())
-    else:
-        numbers = pa.nulls(len(values), pa.float64())
-    return np.asarray(numbers.fill_null(float("nan")), dtype=np.float64)
+        values = pc.if_else(pc.match_substring_regex(texts, pattern=_NUMBER), pc.utf8_trim_whitespace(texts), None)
+    elif not (
+        pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
+    ):
+        values = pa.nulls(len(values), pa.float64())
+    return np.asarray(values.cast(pa.float64(), safe=False).fill_null(float("nan")), dtype=np.float64)

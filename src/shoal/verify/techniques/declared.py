@@ -12,16 +12,14 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from shoal.core.arrays import FloatArray
 from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
 from shoal.manifest import Attribute, Listed, ManifestError, read_entry
-from shoal.verify.techniques.base import SAME_GAPS, ColumnValues, Declared, as_texts, compare_missing
-from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Microaggregation, Noise, Rounding
+from shoal.verify.engine import quote_text
+from shoal.verify.techniques.base import SAME_GAPS, Column, Declared, Demands
+from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Microaggregation, Noise, Rounding, has_once
 from shoal.verify.techniques.pram import Pram
 
 Length = Annotated[int, Field(ge=16, le=51)]  # characters of a token that its key does not take back
@@ -32,31 +30,18 @@ _LETTERS_OF_BLOCK = 8 * 16 / 5  # base-32 characters of a block of 16 bytes
 class Moved(Declared):
     """Rows have each other's values, within groups of rows that agreed in some columns of the source."""
 
-    moved: ClassVar[bool] = True
-    agreement: ClassVar[str] = "no value is more frequent than in the source"
-    uncheckable: ClassVar[str] = "the random assignment of values to rows"
+    moved = True
+    agreement = "no value is more frequent than in the source"
+    uncheckable = "the random assignment of values to rows"
+    demands: ClassVar[Demands] = {
+        "names a column twice in within, or the column itself": lambda own: has_once(own.column, *own.within),
+    }
 
     within: Listed[str]
 
-    @model_validator(mode="after")
-    def _fits(self) -> Moved:
-        if self.column in self.within or len(set(self.within)) != len(self.within):
-            raise ValueError("names a column twice in within, or the column itself")
-        return self
-
-    @property
-    def together(self) -> tuple[str, ...]:
-        """Columns whose values moved as one, that of the entry too."""
-        return (self.column,)
-
-    def find_fault(self, published: ColumnValues) -> str | None:
-        """What moved are numbers where they have to be."""
-        return "has values that are no numbers" if self.numeric and published.numbers() is None else None
-
-    @property
-    def finding(self) -> str:
-        """Numbers where they have to be; other values may be any."""
-        return "values are numbers" if self.numeric else ""
+    def find_fault(self, published: Column) -> str | None:
+        """Moved values are numbers if they have to be."""
+        return published.find_fault(("x IS NULL", "has values that are no numbers")) if self.numeric else None
 
 
 class Permutation(Moved):
@@ -72,10 +57,15 @@ class Swapping(Moved):
 class RecordSwapping(Moved):
     """Records, or households, have each other's areas, together with all areas above."""
 
-    agreement: ClassVar[str] = (
+    agreement = (
         "areas, together with the columns in which households had to agree, are no more frequent than in the source"
     )
-    uncheckable: ClassVar[str] = "whether households moved as a whole"
+    uncheckable = "whether households moved as a whole"
+    demands: ClassVar[Demands] = {
+        "has a hierarchy without the column, or names a column twice": lambda own: (
+            own.column in own.hierarchy and has_once(*own.hierarchy, *own.within)
+        ),
+    }
 
     hierarchy: Listed[str]
     risk: Listed[str]
@@ -84,177 +74,141 @@ class RecordSwapping(Moved):
     swapped: Annotated[float, Field(ge=0, le=1)]
     k: Annotated[int, Field(ge=2)]
 
-    @model_validator(mode="after")
-    def _names_levels(self) -> RecordSwapping:
-        named = [*self.hierarchy, *self.within]
-        if self.column not in self.hierarchy or len(set(named)) != len(named):
-            raise ValueError("has a hierarchy without the column, or names a column twice")
-        return self
-
-    @property
-    def together(self) -> tuple[str, ...]:
-        """All levels of the hierarchy."""
-        return self.hierarchy
-
 
 class RankSwapping(Moved):
     """Numbers were exchanged in pairs of records whose ranks are near."""
 
-    numeric: ClassVar[bool] = True
+    numeric = True
+    finding = "values are numbers"
     compared: ClassVar[bool] = True
-    agreement: ClassVar[str] = (
+    agreement = (
         "no number is more frequent than in the source or, if other columns identify the row, farther from its own "
         "rank than the window"
     )
-    uncheckable: ClassVar[str] = "the random choice of pairs"
+    uncheckable = "the random choice of pairs"
 
     window: Annotated[float, Field(gt=0, lt=1)]
     distance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
-        """No row lost or got a number; those half a window apart are as far from each other as declared.
+    def compare(self, published: Column, original: Column) -> str | None:
+        """No row lost or got a number; numbers half a window apart are as far from each other as declared.
 
-        Of a sample, or if rows were withheld, which numbers were ranked is not known.
+        Of a sample, or if rows were withheld, the release does not show which numbers were ranked.
         """
-        if fault := compare_missing(published, original):
+        no_numbers = "x IS NULL", "has values that are no numbers in the source"
+        if fault := super().compare(published, original) or original.find_fault(no_numbers):
             return fault
-        found = original.numbers()
-        if found is None:
-            return "has values that are no numbers in the source"
-        numbers = np.repeat(*found)
-        half = max(1, math.floor(self.window * len(numbers)) // 2)
-        if published.present < len(numbers) or half >= len(numbers):
+        n = original.present
+        half = max(1, math.floor(self.window * n) // 2)
+        if published.present < n or half >= n:
             return None
-        apart = float(np.mean(numbers[half:] - numbers[:-half]))
+        least, most = original.sum_extremes("x", half, "fsum")  # all others are subtracted from themselves
+        apart = (most - least) / (n - half)
         return None if abs(apart - self.distance) <= 1e-5 * apart else "has another distance than the source's numbers"
-
-    def find_far(self, published: FloatArray, original: FloatArray) -> bool:
-        """Whether the ranks of two numbers of (n_rows,) pairs differ by more than the window; NaN are missing ones.
-
-        Ranks are among all numbers of the source. Equal numbers have several ranks, of which the nearest count.
-        """
-        known = np.isfinite(original)
-        if not bool((known == np.isfinite(published)).all()):
-            return True
-        ranked, mine, own = np.sort(original[known]), published[known], original[known]
-        low, high = np.minimum(mine, own), np.maximum(mine, own)
-        apart = np.searchsorted(ranked, high, side="left") - np.searchsorted(ranked, low, side="right") + 1
-        return bool((apart > math.floor(self.window * len(ranked))).any())
 
 
 class Shuffling(Moved):
-    """Numbers were dealt anew, by what other columns say of rows."""
+    """Numbers were assigned again, by other columns of the rows."""
 
-    numeric: ClassVar[bool] = True
+    numeric = True
+    finding = "values are numbers"
 
     given: Listed[str]
 
 
-class Tokens(Declared):
-    """Texts that stand for values, equal ones for equal values."""
+class Formed(Declared):
+    """Texts of a declared form."""
 
-    roles: ClassVar[tuple[str, ...]] = ("quasi", "insensitive")
-    finding: ClassVar[str] = "tokens have the declared form"
-    agreement: ClassVar[str] = "there are no more tokens than values in the source, and none is such a value"
+    malformed: ClassVar[str] = "has texts that are no tokens of the declared form"
+
+    def write_pattern(self) -> str:
+        """Return the regular expression of a text."""
+        raise NotImplementedError
+
+    def find_fault(self, published: Column) -> str | None:
+        """Texts have the declared form."""
+        return published.find_fault((f"NOT regexp_full_match(t, {quote_text(self.write_pattern())})", self.malformed))
+
+
+class Tokens(Formed):
+    """Texts in place of values, equal ones for equal values."""
+
+    roles = ("quasi", "insensitive")
+    finding = "tokens have the declared form"
+    agreement = "there are no more tokens than values in the source, and none is such a value"
 
     of: Literal["identifier"] | None = None
 
-    @property
-    def pattern(self) -> str:
-        """The regular expression of a token."""
-        raise NotImplementedError
-
-    def find_fault(self, published: ColumnValues) -> str | None:
-        """Tokens have the declared form."""
-        formed = pc.match_substring_regex(published.texts(), pattern=f"^({self.pattern})$")
-        fine = bool(pc.all(formed, min_count=0).as_py())
-        return None if fine else "has texts that are no tokens of the declared form"
-
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
+    def compare(self, published: Column, original: Column) -> str | None:
         """Numbers of equal tokens fit numbers of equal values, and no token is a value.
 
-        Each token stands for a value of its own and in no more rows: sorted from the largest, no number of the release
-        is above that of the source.
+        Each token is the token of one value and in no more rows: sorted from the largest, no number of the release is
+        above the source's number at the same place.
         """
-        if fault := compare_missing(published, original):
-            return fault
-        mine, theirs = np.sort(published.counts)[::-1], np.sort(original.counts)[::-1]
-        if len(mine) > len(theirs) or bool((mine > theirs[: len(mine)]).any()):
-            return "has other numbers of equal tokens than the source has of equal values"
-        return self.compare_texts(published, original)
+        ranked = "(SELECT n, row_number() OVER (ORDER BY n DESC) AS place FROM {})".format
+        both = f"{ranked(published.table)} AS a LEFT JOIN {ranked(original.table)} AS b USING (place)"
+        fault = super().compare(published, original)
+        if not fault and published.engine.value(f"SELECT count(*) FROM {both} WHERE b.n IS NULL OR a.n > b.n"):
+            fault = "has other numbers of equal tokens than the source has of equal values"
+        return fault or self.compare_texts(published, original)
 
-    def compare_texts(self, published: ColumnValues, original: ColumnValues) -> str | None:
-        """Return a fault if there are more tokens than values of the source, or if they tell whose they are."""
-        if len(published.values) > len(original.values):
+    def compare_texts(self, published: Column, original: Column) -> str | None:
+        """Return a fault if there are more tokens than values of the source, or if they show whose they are."""
+        if published.find("count(*)") > original.find("count(*)"):
             return "has more tokens than the source has values"
-        if self.are_among(published.texts(), original.values):
-            return "has values of the source, or their bare hashes, in place of tokens"
-        return None
-
-    def are_among(self, tokens: pa.Array, values: pa.Array) -> bool:
-        """Whether tokens are values of the source."""
-        return _are_among(tokens, as_texts(values))
-
-
-def _are_among(texts: pa.Array, others: pa.Array) -> bool:
-    return bool(pc.any(pc.is_in(texts, value_set=others), min_count=0).as_py())
+        forms = "unnest([t, sha256(t)])" if isinstance(self, Hash) else "t"
+        among = f"t IN (SELECT {forms} FROM {original.table})"
+        return published.find_fault((among, "has values of the source, or their bare hashes, in place of tokens"))
 
 
 class Hash(Tokens):
     """SHA-256 of values; without a salt it can be recomputed."""
 
-    pattern: ClassVar[str] = "[0-9a-f]{64}"
-    uncheckable: ClassVar[str] = "the random salt"
+    uncheckable = "the random salt"
 
     salt: Literal["random", "none"]
 
+    def write_pattern(self) -> str:
+        """Return the pattern of 32 bytes in hexadecimal digits."""
+        return "[0-9a-f]{64}"
+
     @property
     def determined(self) -> bool:
-        """A bare hash follows from the value."""
+        """Whether the hashes are bare, so that they follow from the values."""
         return self.salt == "none"
 
     def recompute(self, values: pa.Array) -> pa.Array:
         """Return the bare hashes."""
-        texts = as_texts(values).to_pylist()
+        texts = values.cast(pa.string()).to_pylist()
         return pa.array([hashlib.sha256(text.encode()).hexdigest() for text in texts], pa.string())
-
-    def are_among(self, tokens: pa.Array, values: pa.Array) -> bool:
-        """Whether tokens are values, or bare hashes that are said to be salted."""
-        bare = not self.determined and _are_among(tokens, self.recompute(values))
-        return bare or _are_among(tokens, as_texts(values))
 
 
 class Token(Tokens):
-    """Tokens of one run: nobody can compute them again."""
+    """Tokens of one run, which no one can compute again."""
 
-    uncheckable: ClassVar[str] = "the secret of the run"
+    uncheckable = "the secret of the run"
 
     length: Length
 
-    @property
-    def pattern(self) -> str:
-        """Characters of base 32."""
+    def write_pattern(self) -> str:
+        """Return the pattern of characters of base 32."""
         return f"{_BASE32}{{{self.length}}}"
 
 
 class Pseudonym(Tokens):
     """Tokens of a key file; reversible ones can be taken back, and are as long as their values need."""
 
-    uncheckable: ClassVar[str] = "the key"
+    uncheckable = "the key"
+    demands: ClassVar[Demands] = {
+        "is reversible and has a length, or is not and has none": lambda own: own.reversible is (own.length is None),
+    }
 
     reversible: bool
     domain: str
     length: Length | None = None
 
-    @model_validator(mode="after")
-    def _fits(self) -> Pseudonym:
-        if self.reversible is (self.length is not None):
-            raise ValueError("is reversible and has a length, or is not and has none")
-        return self
-
-    @property
-    def pattern(self) -> str:
-        """Characters of base 32; of reversible ones those of 32, 48, 64 ... bytes."""
+    def write_pattern(self) -> str:
+        """Return the pattern of characters of base 32; reversible tokens have those of 32, 48, 64 ... bytes."""
         if self.length is not None:
             return f"{_BASE32}{{{self.length}}}"
         # Five blocks are 128 characters.
@@ -262,25 +216,24 @@ class Pseudonym(Tokens):
         return f"({_BASE32}{{128}})*({ends})"
 
 
-class Masking(Declared):
+class Masking(Formed):
     """Made-up values of a public form, one for each row."""
 
-    roles: ClassVar[tuple[str, ...]] = ("insensitive",)
-    finding: ClassVar[str] = "values have the declared public form"
-    agreement: ClassVar[str] = SAME_GAPS
+    roles = ("insensitive",)
+    malformed = "has values that are not of the declared form"
+    finding = "values have the declared public form"
+    agreement = SAME_GAPS
+    demands: ClassVar[Demands] = {
+        "has a length and is no number, or the other way round": lambda own: (
+            (own.kind == "number") == (own.length is not None)
+        ),
+    }
 
     kind: Literal["name", "email", "phone", "number"]
     length: Annotated[int, Field(ge=1, le=12)] | None = None
 
-    @model_validator(mode="after")
-    def _fits(self) -> Masking:
-        if (self.kind == "number") != (self.length is not None):
-            raise ValueError("has a length and is no number, or the other way round")
-        return self
-
-    @property
-    def pattern(self) -> str:
-        """The regular expression of a value."""
+    def write_pattern(self) -> str:
+        """Return the regular expression of a value."""
         given, family = "|".join(GIVEN_NAMES), "|".join(FAMILY_NAMES)
         patterns = {
             "name": f"({given}) ({family})",
@@ -289,15 +242,6 @@ class Masking(Declared):
             "number": f"[1-9][0-9]{{{(self.length or 1) - 1}}}",
         }
         return patterns[self.kind]
-
-    def find_fault(self, published: ColumnValues) -> str | None:
-        """Values have the public form."""
-        fine = pc.match_substring_regex(published.texts(), pattern=f"^({self.pattern})$")
-        return None if bool(pc.all(fine, min_count=0).as_py()) else "has values that are not of the declared form"
-
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
-        """No row got or lost a value."""
-        return compare_missing(published, original)
 
 
 GROUP = "shoal.declared"  # of entry points
@@ -321,18 +265,15 @@ TECHNIQUES: dict[str, type[Declared]] = {
 
 
 def find_technique(name: object) -> type[Declared] | None:
-    """Return a technique of this verifier or, if another package registered one, of that; None if nobody knows it."""
+    """Return a technique of this verifier, or one that another package registered; None if it is unknown."""
     if not isinstance(name, str) or name in TECHNIQUES:
         return TECHNIQUES.get(str(name))
-    for entry in entry_points(group=GROUP, name=name):
-        found = entry.load()
-        if isinstance(found, type) and issubclass(found, Declared):
-            return found
-    return None
+    loaded = (entry.load() for entry in entry_points(group=GROUP, name=name))
+    return next((found for found in loaded if isinstance(found, type) and issubclass(found, Declared)), None)
 
 
 def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequence[Attribute]) -> dict[str, Declared]:
-    """Return what is declared of every changed column, or raise a ManifestError."""
+    """Return the entry of every changed column, or raise a ManifestError."""
     by_name = {attribute.name: attribute for attribute in attributes}
     found: dict[str, Declared] = {}
     for column, entry in entries.items():
@@ -349,6 +290,6 @@ def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequen
             raise ManifestError(f"{where} is a technique that no {attribute.role} attribute can have")
         person = isinstance(declared, Tokens) and declared.of is not None
         if person and (attribute.role, attribute.kind) != ("insensitive", "category"):
-            raise ManifestError(f"{where} stands for an identifier, and yet is not an insensitive category")
+            raise ManifestError(f"{where} replaces an identifier, and yet is not an insensitive category")
         found[column] = declared
     return found

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +11,15 @@ from pydantic import Field, model_validator
 
 from shoal.core.arrays import FloatArray
 from shoal.manifest import Listed, StrictEntry
-from shoal.verify.numbering import number_rows
-from shoal.verify.reading import encode
-from shoal.verify.techniques.base import ColumnValues, Declared, compare_missing, missing_values
-from shoal.verify.techniques.numbers import exact
+from shoal.verify.engine import Engine
+from shoal.verify.techniques.base import Column, Declared, Demands, write_key, write_list, write_number
+from shoal.verify.techniques.numbers import exact, has_once
 
-_STEP = 1e-9  # probabilities are stated to so much
-Key = tuple[str | None, ...]  # the texts of some columns
+_STEP = 1e-9  # probabilities are rounded to this step
 
 
 class Transitions(StrictEntry):
-    """Of one stratum: row by row what its values become."""
+    """The matrix of one stratum: a row of probabilities for each of its values."""
 
     stratum: Listed[str | None]
     values: Listed[str]
@@ -31,7 +28,7 @@ class Transitions(StrictEntry):
     @model_validator(mode="after")
     def _fits(self) -> Transitions:
         n = len(self.values)
-        if not n or len(set(self.values)) != n or len(self.matrix) != n or any(len(row) != n for row in self.matrix):
+        if not n or not has_once(*self.values) or len(self.matrix) != n or any(len(row) != n for row in self.matrix):
             raise ValueError("has no square matrix of different values")
         if any(not 0 <= share <= 1 for row in self.matrix for share in row):
             raise ValueError("has a probability that is not between 0 and 1")
@@ -48,27 +45,31 @@ class Transitions(StrictEntry):
 class Pram(Declared):
     """Each value became one of those that its row of the matrix leads to."""
 
-    finding: ClassVar[str] = "values are those of the transition matrix"
-    agreement: ClassVar[str] = "the matrix can lead from the source's frequencies to these"
-    uncheckable: ClassVar[str] = "the random draw by the matrix"
+    finding = "values are those of the transition matrix"
+    agreement = "the matrix can lead from the source's frequencies to these"
+    uncheckable = "the random draw by the matrix"
+    demands: ClassVar[Demands] = {
+        "names a column twice in strata, or the column itself": lambda own: has_once(own.column, *own.strata),
+        "has not one matrix of every stratum": lambda own: own.has_all_strata,
+        "has strata and is not invariant": lambda own: own.invariant or not own.strata,
+        "has a matrix that does not keep values with the stated probability": lambda own: own.is_mixed,
+    }
 
     invariant: bool
     strata: Listed[str]
     applied: Listed[Transitions]
     keep: Annotated[float, Field(gt=0, lt=1)] | None = None
 
-    @model_validator(mode="after")
-    def _states_matrices(self) -> Pram:
-        if self.column in self.strata or len(set(self.strata)) != len(self.strata):
-            raise ValueError("names a column twice in strata, or the column itself")
+    @property
+    def has_all_strata(self) -> bool:
+        """Whether each stratum has one matrix."""
         strata = {one.stratum for one in self.applied}
-        if not strata or len(strata) != len(self.applied) or any(len(one) != len(self.strata) for one in strata):
-            raise ValueError("has not one matrix of every stratum")
-        if self.strata and not self.invariant:
-            raise ValueError("has strata and is not invariant")
-        if self.keep is not None and not all(self._is_mixture(one.array) for one in self.applied):
-            raise ValueError("has a matrix that does not keep values with the stated probability")
-        return self
+        return 0 < len(strata) == len(self.applied) and all(len(one) == len(self.strata) for one in strata)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether every matrix keeps values with the stated probability."""
+        return self.keep is None or all(self._is_mixture(one.array) for one in self.applied)
 
     def _is_mixture(self, matrix: FloatArray) -> bool:
         """Whether a value is kept with the probability or drawn, from the same shares whatever it is."""
@@ -79,102 +80,66 @@ class Pram(Declared):
         shares = np.full(n, 1 / n) if not self.invariant else np.median(drawn, axis=0) / (1 - keep)
         return n == 1 or bool((np.abs(drawn - (1 - keep) * shares) <= (n + 2) * _STEP).all())
 
-    def find_fault(self, published: ColumnValues) -> str | None:
-        """All values are those of a matrix."""
-        known = {value for one in self.applied for value in one.values}
-        shown = published.texts().to_pylist()
-        # Numbers may be written in another way in the file.
-        strange = {_plain(text) for text in shown} - {_plain(value) for value in known}
-        return f"has {len(strange)} values that the transition matrix does not have" if strange else None
+    def find_fault(self, published: Column) -> str | None:
+        """All values are in a matrix; the file may have another spelling of their numbers."""
+        known = sorted({value for one in self.applied for value in one.values})
+        published.engine.put("matrix_values", {"v": pa.array(known, pa.string())})
+        listed = f"SELECT coalesce(({write_number('v')})::VARCHAR, v) FROM matrix_values"
+        plain = "coalesce(x::VARCHAR, t)"
+        (strange,) = published.find(f"count(DISTINCT {plain}) FILTER ({plain} NOT IN ({listed}))")
+        return f"has {strange} values that the transition matrix does not have" if strange else None
 
-    def compare(self, published: ColumnValues, original: ColumnValues) -> str | None:
-        """Missing stays missing."""
-        return compare_missing(published, original)
+    def put_matrices(self, engine: Engine, kinds: Sequence[str]) -> None:
+        """Make the table ``moves`` of all cells; *kinds* are the types of the strata and of the values."""
+        columns: dict[str, list[Any]] = {name: [] for name in ("stratum", "value", "target", "p")}
+        for one in self.applied:
+            n = len(one.values)
+            columns["stratum"] += [list(one.stratum)] * n**2
+            columns["value"] += np.repeat(one.values, n).tolist()
+            columns["target"] += [*one.values] * n
+            columns["p"] += one.array.ravel().tolist()
+        types = (pa.list_(pa.string()), pa.string(), pa.string(), pa.float64())
+        arrays = [pa.array(own, kind) for own, kind in zip(columns.values(), types, strict=True)]
+        engine.put("matrix_cells", pa.table(arrays, names=list(columns)))
+        strata = write_list([write_key(f"stratum[{place}]", kind) for place, kind in enumerate(kinds[:-1], 1)])
+        value, target = (write_key(name, kinds[-1]) for name in ("value", "target"))
+        engine.make("moves", f"SELECT {strata} AS stratum, {value} AS value, {target} AS target, p FROM matrix_cells")
 
-    def read_as(self, kinds: Sequence[pa.DataType]) -> list[Transitions]:
-        """Return the matrices with strata and values as texts of these types, as ``count_texts`` has them."""
-        strata = [
-            texts_as(pa.array([one.stratum[place] for one in self.applied], pa.string()), kind)
-            for place, kind in enumerate(kinds[:-1])
-        ]
-        values = [tuple(texts_as(pa.array(one.values, pa.string()), kinds[-1])) for one in self.applied]
-        return [
-            one.model_copy(update={"stratum": tuple(own[number] for own in strata), "values": values[number]})
-            for number, one in enumerate(self.applied)
-        ]
+    def compare_counts(self, engine: Engine, kept: Sequence[int], *, whole: bool) -> str | None:
+        """Return why the counts of ``published_cells`` cannot come from those of ``source_cells``, if they cannot.
 
-    def compare_counts(
-        self,
-        published: Counter[Key],
-        original: Counter[Key],
-        applied: Sequence[Transitions],
-        kept: Sequence[int],
-        *,
-        whole: bool,
-    ) -> str | None:
-        """Return why published counts cannot come from the source's, if they cannot.
-
-        Keys of the source are a stratum and a value, published ones those places of it that are *kept* and a value.
-        *whole* says that all rows of the source were treated, and not a sample of them.
+        Both have the n rows of each value in a stratum. The places *kept* of the source's strata are published.
+        *whole* says that all rows of the source were treated, not a sample of them.
         """
-        left = {key: n for key, n in original.items() if key[-1] is not None}
-        rows: Counter[Key] = Counter()  # of the source, by what is kept of the stratum
-        for key, n in left.items():
-            rows[tuple(key[place] for place in kept)] += n
-        cells: dict[Key, FloatArray] = {}  # the smallest and the greatest possible count of each published value
-        for one in applied:
-            matrix = one.array
-            counts = np.array([left.pop((*one.stratum, value), 0) for value in one.values], dtype=np.int64)
-            if whole and self.invariant:
-                slack = (len(counts) + 2) * _STEP * counts.sum()
-                if not counts.all() or bool((np.abs(counts @ matrix - counts) > slack).any()):
-                    return "has a matrix that does not keep the frequencies of the source, and is said to be invariant"
-            bounds = np.stack([counts @ (matrix == 1), counts @ (matrix > 0)], axis=1)
-            for value, own in zip(one.values, bounds, strict=True):
-                cell = (*(one.stratum[place] for place in kept), value)
-                cells[cell] = cells.get(cell, np.zeros(2)) + own
-        if whole and left:
-            return "has no transition for some values of the source"
-        shown = {key: n for key, n in published.items() if key[-1] is not None}
-        withheld = rows.copy()
-        for key, n in shown.items():
-            withheld[key[:-1]] -= n
-        if any(n > cells.get(key, np.zeros(2))[1] for key, n in shown.items()):
-            return "has values that no value of the source leads to"
-        if any(shown.get(key, 0) < own[0] - withheld[key[:-1]] for key, own in cells.items()):
-            return "lacks values that the matrix always keeps"
-        return "has more values in a stratum than the source" if min(withheld.values(), default=0) < 0 else None
-
-
-def texts_as(values: pa.Array, kind: pa.DataType) -> list[str | None]:
-    """Return values as texts in the form that numbers, days and the like of this type have."""
-    return list(values.cast(kind).cast(pa.string()).to_pylist())
-
-
-def _plain(text: str) -> str:
-    """Return a text, or a number in one form of all in which it may be written."""
-    try:
-        return repr(float(text))
-    except ValueError:
-        return text
-
-
-def count_texts(
-    batches: Iterable[pa.RecordBatch], kinds: Sequence[pa.DataType], missing: Sequence[str] = ()
-) -> Counter[Key]:
-    """Return how often each combination of texts occurs, each column read as one of the kinds."""
-    tokens = pa.array(list(missing), type=pa.string())
-    found: Counter[Key] = Counter()
-    for batch in batches:
-        texts, places = [], []
-        for column, kind in zip(batch.columns, kinds, strict=True):
-            values, place = encode(column)
-            gone = missing_values(values, tokens)
-            own = texts_as(values.filter(pa.array(~gone)), kind)
-            texts.append([*own, None])
-            place = np.append(np.where(gone, len(own), np.cumsum(~gone) - 1), len(own))[place]
-            places.append(place.astype(np.int64))
-        distinct, numbers = number_rows(np.stack(places))
-        for key, n in zip(distinct.T.tolist(), np.bincount(numbers, minlength=distinct.shape[1]).tolist(), strict=True):
-            found[tuple(own[place] for own, place in zip(texts, key, strict=True))] += n
-    return found
+        held = "(SELECT * FROM source_cells WHERE value IS NOT NULL)"
+        shown = "(SELECT stratum AS kept, value, n FROM published_cells WHERE value IS NOT NULL)"
+        places = write_list([f"stratum[{place + 1}]" for place in kept])
+        moved = f"(SELECT *, {places} AS kept FROM moves LEFT JOIN {held} USING (stratum, value))"
+        after = (
+            "(SELECT sum(n * p) AS after, sum(n) AS total, sum(n) FILTER (value = target) AS own, count(*) AS size,"
+            f" count(n) AS met FROM {moved} GROUP BY stratum, target)"
+        )
+        changed = f"{after} WHERE met < size OR abs(after - own) > (size + 2) * {_STEP} * total"
+        bounds = "coalesce(sum(n) FILTER (p = 1), 0) AS least, coalesce(sum(n) FILTER (p > 0), 0) AS most"
+        cells = f"(SELECT kept, target AS value, {bounds} FROM {moved} GROUP BY kept, target)"
+        both = f"(SELECT {places} AS kept, n FROM {held} UNION ALL SELECT kept, -n FROM {shown})"
+        hidden = f"(SELECT kept, sum(n) AS hidden FROM {both} GROUP BY kept)"
+        lacking = (
+            f"{cells} AS c LEFT JOIN {shown} AS s USING (kept, value) JOIN {hidden} USING (kept)"
+            " WHERE coalesce(s.n, 0) < least - hidden"
+        )
+        faults = [
+            (
+                "has values that no value of the source leads to",
+                f"{shown} LEFT JOIN {cells} USING (kept, value) WHERE n > coalesce(most, 0)",
+            ),
+            ("lacks values that the matrix always keeps", lacking),
+            ("has more values in a stratum than the source", f"{hidden} WHERE hidden < 0"),
+        ]
+        if whole:
+            lost = f"{held} ANTI JOIN moves USING (stratum, value)"
+            faults.insert(0, ("has no transition for some values of the source", lost))
+        if whole and self.invariant:
+            said = "has a matrix that does not keep the frequencies of the source, and is said to be invariant"
+            faults.insert(0, (said, changed))
+        return next((fault for fault, rows in faults if engine.value(f"SELECT count(*) FROM {rows}")), None)
