@@ -125,7 +125,7 @@ class Draft:
 
     def trim(self) -> None:
         """Leave out everything that verification can do without, and that other versions of shoal write differently."""
-        for key in ("readme", "report", "utility"):
+        for key in ("readme", "report"):
             self.manifest.pop(key, None)
         self.manifest["shoal_version"] = VERSION
         for name in ("README.md", "report.html"):

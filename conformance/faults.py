@@ -126,21 +126,19 @@ def repeat_row(draft: Draft) -> None:
 
 def narrow_label(draft: Draft) -> None:
     entry = draft.manifest["attributes"]["age"]
-    del entry["labels"]["[20, 39]"], entry["domain"]
+    del entry["labels"]["[20, 39]"]
     entry["labels"]["[20, 29]"] = {"from": 20, "below": 30}
     replace_values(draft, 0, "[20, 39]", "[20, 29]")
 
 
 def mix_levels(draft: Draft) -> None:
     entry = draft.manifest["attributes"]["age"]
-    del entry["domain"]
     entry["labels"]["[20, 29]"] = {"from": 20, "below": 30}
     replace_values(draft, 0, "[20, 39]", "[20, 29]", [2, "f"])
 
 
 def add_label(draft: Draft) -> None:
     entry = draft.manifest["attributes"]["age"]
-    del entry["domain"]
     entry["labels"]["[0, 19]"] = {"from": 0, "below": 20}
 
 
@@ -159,7 +157,6 @@ def pack_labels(shift: int = 0) -> Spoil:
         packed = {label: [end + shift for end in ends] for label, ends in runs.items() if label in entry["labels"]}
         entry["labels"] |= packed
         entry["values"] = TOWNS
-        entry["domain"]["labels"] = list(entry["domain"]["labels"].values())
 
     return spoil
 
@@ -275,7 +272,6 @@ def widen_class(moved: int) -> Spoil:
 
     def spoil(draft: Draft) -> None:
         draft.manifest["attributes"]["group"]["labels"] = {"a": {"values": ["a"]}, "*": {"any": True}}
-        draft.manifest["attributes"]["group"].pop("domain", None)
         first = draft.read_source()[0]
         with draft.edit_lines() as lines:
             own = lines.index([first["group"], first["illness"]])

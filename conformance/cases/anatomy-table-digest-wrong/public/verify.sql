@@ -4,58 +4,43 @@
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
 
 CREATE TEMP MACRO all_hold(h) AS CASE WHEN bool_or(NOT h) THEN false WHEN bool_or(h IS NULL) THEN NULL ELSE true END;
-CREATE TEMP MACRO agrees(found, stated) AS
-  found = stated OR abs(found - stated) <= 1e-9 * greatest(abs(found), abs(stated), 1);
-CREATE TEMP MACRO power(b, e) AS
-  list_reduce(list_transform(range(e::BIGINT), lambda i: b::HUGEINT), lambda x, y: x * y);
+CREATE TEMP MACRO agrees(found, stated) AS found = stated OR abs(found - stated) <= 1e-9 * greatest(abs(found), abs(stated), 1);
 -- Spellings of one value count as one value.
 CREATE TEMP MACRO folded(t) AS
   trim(regexp_replace(lower(replace(nfc_normalize(t), 'İ', 'i' || chr(775))), '[\t-\r ]+', ' ', 'g'));
 
 -- A quotation mark protects spreadsheets from texts that look like formulas. It is not part of the value.
-CREATE TEMP MACRO text_of(t) AS
-  CASE WHEN regexp_matches(t, '^''+([=@\t\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
-
+CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
+  WHEN regexp_matches(t, '^''+([=@\t\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
 CREATE TEMP VIEW release AS
-SELECT * FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"',
-  columns = {'bucket': 'VARCHAR', 'age': 'VARCHAR', 'sex': 'VARCHAR', 'illness': 'VARCHAR'});
+SELECT text_of(c1) AS "bucket", text_of(c2) AS "age", text_of(c3) AS "sex", text_of(c4) AS "illness"
+FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
+    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR'});
 
 -- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
 CREATE TEMP TABLE counted AS
-SELECT "bucket" AS q1, "illness" AS s1, count(*) AS c
+SELECT "bucket"::VARCHAR AS class, "illness" AS s1, count(*) AS c
 FROM release GROUP BY ALL;
-CREATE TEMP TABLE classes AS SELECT row_number() OVER () AS class, *
-FROM (SELECT q1, sum(c) AS n FROM counted GROUP BY ALL);
-CREATE TEMP TABLE cells AS SELECT class, n, r.* EXCLUDE (q1)
-FROM counted AS r JOIN classes AS k ON k.q1 IS NOT DISTINCT FROM r.q1;
-
-CREATE TEMP TABLE texts1 AS SELECT s, CASE WHEN text_of(s) NOT IN ('') THEN folded(text_of(s)) END AS value
-FROM (SELECT DISTINCT s1 AS s FROM cells);
+CREATE TEMP TABLE classes AS SELECT class, sum(c) AS n FROM counted GROUP BY class;
+CREATE TEMP TABLE texts1 AS SELECT s, CASE WHEN s::VARCHAR NOT IN ('') THEN folded(s::VARCHAR) END AS value
+FROM (SELECT DISTINCT s1 AS s FROM counted);
 
 -- SQL cannot compare the spellings of values with letters outside this list, and decides nothing then.
 CREATE TEMP MACRO decided(h) AS CASE WHEN (SELECT count(*) FROM (FROM texts1) WHERE NOT regexp_full_match(value,
   '[\t-\r -~¿-Þà-įŊ-žΣ-ρЀ-ҁҊ-ԯ\x{5D0}-\x{5EA}\x{620}-\x{64A}ก-าぁ-ゖァ-ヺ一-鿿가-힣Ḁ-ẙẠ-ỹ]*')) = 0 THEN h END;
-
 CREATE TEMP TABLE v1 AS SELECT class, n, texts1.value AS value, sum(c) AS c
-FROM cells JOIN texts1 ON cells.s1 IS NOT DISTINCT FROM texts1.s
-GROUP BY ALL;
-
+FROM counted JOIN classes USING (class) JOIN texts1 ON counted.s1 IS NOT DISTINCT FROM texts1.s GROUP BY ALL;
 CREATE TEMP TABLE checks AS
-SELECT 'rows' AS promise, '40' AS required, count(*)::VARCHAR AS achieved, count(*) = 40 AND count(*) > 0 AS holds
-FROM release
-UNION ALL
-SELECT 'columns', '4', NULL, line = 'bucket,age,sex,illness'
+SELECT 'rows' AS promise, '40' AS required, count(*)::VARCHAR AS achieved, count(*) = 40 AND count(*) > 0 AS holds FROM release
+UNION ALL SELECT 'columns', '4', NULL, line = 'bucket,age,sex,illness'
 FROM (FROM read_csv('data.csv', header = false, auto_detect = false, delim = chr(1), quote = '', escape = '', columns = {'line': 'VARCHAR'}) LIMIT 1)
-UNION ALL
-SELECT 'buckets', '13', count(*)::VARCHAR, min(b) = 1 AND max(b) = 13 AND count(*) = 13
+UNION ALL SELECT 'buckets', '13', count(*)::VARCHAR, min(b) = 1 AND max(b) = 13 AND count(*) = 13
 FROM (SELECT DISTINCT bucket::BIGINT AS b FROM release)
-UNION ALL
-SELECT 'simple-l-diversity', required, achieved, CASE WHEN holds THEN true END
+UNION ALL SELECT 'simple-l-diversity', required, achieved, CASE WHEN holds THEN true END
 FROM (SELECT 'simple-l-diversity', 'l = 3.0', achieved::DOUBLE::VARCHAR, decided(holds)
 FROM (SELECT min(CASE WHEN largest > 0 THEN n / largest ELSE (SELECT sum(n) FROM classes) END) AS achieved,
     all_hold(largest * 3 <= n * 1) AS holds
-  FROM (SELECT n, coalesce(max(c) FILTER (true), 0) AS largest FROM v1 GROUP BY class, n))) AS t(promise, required, achieved, holds);
-
+  FROM (SELECT class, n, coalesce(max(c) FILTER (true), 0) AS largest FROM v1 GROUP BY class, n))) AS t(promise, required, achieved, holds);
 SELECT * FROM checks;
 SELECT CASE WHEN all_hold(holds) THEN 'verified' WHEN all_hold(holds) IS NULL THEN 'incomplete'
   ELSE error('failed: ' || string_agg(promise, ', ') FILTER (NOT holds)) END AS verdict

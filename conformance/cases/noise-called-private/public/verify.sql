@@ -4,29 +4,19 @@
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
 
 CREATE TEMP MACRO all_hold(h) AS CASE WHEN bool_or(NOT h) THEN false WHEN bool_or(h IS NULL) THEN NULL ELSE true END;
-CREATE TEMP MACRO agrees(found, stated) AS
-  found = stated OR abs(found - stated) <= 1e-9 * greatest(abs(found), abs(stated), 1);
-CREATE TEMP MACRO power(b, e) AS
-  list_reduce(list_transform(range(e::BIGINT), lambda i: b::HUGEINT), lambda x, y: x * y);
--- Spellings of one value count as one value.
-CREATE TEMP MACRO folded(t) AS
-  trim(regexp_replace(lower(replace(nfc_normalize(t), 'İ', 'i' || chr(775))), '[\t-\r ]+', ' ', 'g'));
+CREATE TEMP MACRO agrees(found, stated) AS found = stated OR abs(found - stated) <= 1e-9 * greatest(abs(found), abs(stated), 1);
 
 -- A quotation mark protects spreadsheets from texts that look like formulas. It is not part of the value.
-CREATE TEMP MACRO text_of(t) AS
-  CASE WHEN regexp_matches(t, '^''+([=@\t\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
-
+CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
+  WHEN regexp_matches(t, '^''+([=@\t\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
 CREATE TEMP VIEW release AS
-SELECT * FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"',
-  columns = {'age': 'VARCHAR', 'sex': 'VARCHAR', 'illness': 'VARCHAR', 'wage': 'VARCHAR'});
-
+SELECT text_of(c1) AS "age", text_of(c2) AS "sex", text_of(c3) AS "illness", text_of(c4) AS "wage"
+FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
+    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR'});
 CREATE TEMP TABLE checks AS
-SELECT 'rows' AS promise, '40' AS required, count(*)::VARCHAR AS achieved, count(*) = 40 AND count(*) > 0 AS holds
-FROM release
-UNION ALL
-SELECT 'columns', '4', NULL, line = 'age,sex,illness,wage'
+SELECT 'rows' AS promise, '40' AS required, count(*)::VARCHAR AS achieved, count(*) = 40 AND count(*) > 0 AS holds FROM release
+UNION ALL SELECT 'columns', '4', NULL, line = 'age,sex,illness,wage'
 FROM (FROM read_csv('data.csv', header = false, auto_detect = false, delim = chr(1), quote = '', escape = '', columns = {'line': 'VARCHAR'}) LIMIT 1);
-
 SELECT * FROM checks;
 SELECT CASE WHEN all_hold(holds) THEN 'verified' WHEN all_hold(holds) IS NULL THEN 'incomplete'
   ELSE error('failed: ' || string_agg(promise, ', ') FILTER (NOT holds)) END AS verdict
