@@ -80,6 +80,7 @@ def techniques(_: Path) -> Iterator[Measured]:
 def techniques_of_offices(_: Path) -> Iterator[Measured]:
     """PRAM and record swapping of a generated census: the technique alone, and its check with the source."""
     import pyarrow as pa
+    from shoal.verify.reading import MemoryRows
 
     from shoal import anonymize
     from shoal.columns.base import list_changed, treat
@@ -88,7 +89,6 @@ def techniques_of_offices(_: Path) -> Iterator[Measured]:
     from shoal.core.randomness import Chance
     from shoal.sources.opening import open_source
     from shoal.verify.manifest import read_manifest
-    from shoal.verify.reading import MemoryRows
     from shoal.verify.techniques.checking import check_techniques
 
     rng = np.random.default_rng(5)

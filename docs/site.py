@@ -125,12 +125,7 @@ def describe_names() -> Iterator[str]:
     """Yield the public names with their signatures and what they say of themselves."""
     import shoal
 
-    elsewhere = "`shoal.sklearn.ReleaseTransformer` is in [pipelines](../pipelines.md#scikit-learn)"
-    yield from [
-        "# Python",
-        "",
-        f"Everything that `import shoal` offers; {elsewhere}; other names may change without notice.",
-    ]
+    yield from ["# Python", "", "Everything that `import shoal` offers; other names may change without notice."]
     for name in shoal.__all__:
         found = getattr(shoal, name)
         yield from ["", f"## shoal.{name}", "", *_describe(name, found)]

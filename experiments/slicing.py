@@ -354,7 +354,7 @@ def cluster_attributes(table: Table, n_columns: int) -> Parts:
     counted = LocalEngine().count(open_source(table.rows), tuple(names), Silent())
     problem = encode(counted, Policy.load(table.policy(1, {"mondrian": {}}))).problem
     of_place = [attribute.name for attribute in (*problem.quasi, *problem.sensitive)]
-    columns = partition_attributes(problem, n_columns, None, "phi2")
+    columns = partition_attributes(problem, n_columns, None)
     return [[of_place[place] for place in column] for column in columns.places]
 
 

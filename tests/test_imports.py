@@ -12,15 +12,15 @@ import shoal
 
 ROOT = Path(shoal.__file__).parent
 HEAVY = ("numpy", "numba", "pyarrow", "pydantic", "pandas", "polars", "duckdb", "rich")
-# Packages of extras, and jinja2, which takes a while to load: imported where they are used, but for programs of
-# their own and the transformer, which stand on them.
+# Packages of extras, and jinja2, which takes a while to load: imported where they are used, except in the programs that
+# are built on them.
 LATER = {
     *("pandas", "polars", "duckdb", "pyspark", "sklearn", "scipy", "matplotlib", "cryptography", "opendp"),
     *("fastapi", "sqlalchemy", "alembic", "uvicorn", "prometheus_client", "psycopg", "starlette", "jinja2"),
     *("IPython", "ipykernel", "nbclient", "nbformat", "playwright"),
     *("adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite", "pyreadstat", "python_calamine"),
 }
-PROGRAMS = {"agency/service": LATER, "studio": {"starlette", "jinja2"}, "sklearn.py": {"sklearn"}}
+PROGRAMS = {"agency/service": LATER, "studio": {"starlette", "jinja2"}, "verify/engine.py": {"duckdb"}}
 
 RUN = (
     "import pyarrow, shoal",

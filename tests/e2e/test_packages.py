@@ -20,8 +20,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PYTHON = "Programming Language :: Python :: "
 IMPORTS = {  # by extra: what it is for
     "agency": "shoal.agency.service.application",
+    "attacks": "sklearn",
     "databases": "shoal.sources.databases.tables",
-    "duckdb": "duckdb",
     "files": "pyreadstat",
     "frames": "polars",
     "pandas": "pandas",
@@ -29,7 +29,6 @@ IMPORTS = {  # by extra: what it is for
     "polars": "polars",
     "postgresql": "psycopg",
     "pseudonyms": "cryptography",
-    "sklearn": "shoal.sklearn",
     "spark": "pyspark",
     "studio": "shoal.studio.application",
     "synthetic": "opendp",

@@ -52,12 +52,9 @@ DECLARED = (
     "attributes.*.description",
     "attributes.illness.defended",
     "attributes.zip.length",
-    "attributes.*.labels.*.values.*",  # of groups, whose names the policy gave
-    "attributes.*.domain",  # left out: then the figures are told as not recomputed
-    "attributes.town.domain.leaves",
+    "attributes.*.labels.*.values*",  # of groups, whose names the policy gave
     "techniques*",
     "readme",  # left out
-    "utility",  # left out
 )
 
 

@@ -1,5 +1,7 @@
 """Mutants of the verifier's formulas: each changes one operator, number or answer, and some test must notice.
 
+The operators, functions and numbers of statements in SQL, which are strings, are changed as well.
+
     python tests/mutants/run.py shoal.verify.promises tests/verify/test_promises.py
 
 The tests are functions without arguments. They run in this process: the code of a mutant is put into the functions of
@@ -16,6 +18,7 @@ import functools
 import importlib
 import importlib.util
 import io
+import re
 import signal
 import sys
 import types
@@ -29,6 +32,17 @@ COMPARED |= {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn:
 COUNTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 COUNTED |= {ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Mod: ast.Mult, ast.Pow: ast.Mult}
 COUNTED |= {ast.LShift: ast.RShift, ast.RShift: ast.LShift}
+IS_SQL = re.compile(r"\b(SELECT|FROM|WHERE|JOIN|CASE|WHEN|OVER|AND|OR|NULL)\b|[a-z_]\(| [<>]=? | <> |::|^(true|false|[<>]=?)$")
+TOKENS = re.compile(
+    r"(?<![<>=])(<=|>=|<>|<|>|=)(?![<>=])|(?<= )[+-](?= )|(?<![\w'.{}])\d+(?![\w'.])"
+    r"|\b(min|max|sum|count|bool_and|bool_or|greatest|least)(?=\()(?!\(\*)|\b(IS NOT|IS|NOT IN) (?=NULL|DISTINCT|\()"
+    r"|\bNOT (?!NULL|DISTINCT|IN|MATER)|\b(AND(?! 1 PREC)|OR|DESC|ASC|ANTI|SEMI|LEFT JOIN|true|false)\b|(?<=\bSELECT )DISTINCT |(?<=\()DISTINCT "
+)
+SWAPPED = {"<=": "<", "<": "<=", ">=": ">", ">": ">=", "=": "<>", "<>": "=", "+": "-", "-": "+", "AND": "OR", "OR": "AND"}
+SWAPPED |= {"min": "max", "max": "min", "sum": "count", "count": "sum", "bool_and": "bool_or", "bool_or": "bool_and"}
+SWAPPED |= {"greatest": "least", "least": "greatest", "IS ": "IS NOT ", "IS NOT ": "IS ", "NOT IN ": "IN ", "NOT ": ""}
+SWAPPED |= {"DESC": "ASC", "ASC": "DESC", "ANTI": "SEMI", "SEMI": "ANTI", "LEFT JOIN": "JOIN", "DISTINCT ": ""}
+SWAPPED |= {"true": "false", "false": "true"}
 SECONDS = 300  # for the tests of one mutant; one that never ends is noticed too
 
 
@@ -59,11 +73,30 @@ def _skipped(tree: ast.Module) -> Iterator[int]:
             parts = [node]
         elif isinstance(node, ast.ClassDef):
             parts = [*node.decorator_list]
-        elif isinstance(node, ast.JoinedStr | ast.Raise | ast.Import | ast.ImportFrom):
+        elif isinstance(node, ast.Raise | ast.Import | ast.ImportFrom) or (
+            isinstance(node, ast.JoinedStr) and not IS_SQL.search(_join(node))
+        ):
             parts = [node]
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):  # a docstring
+            parts = [node.value]
         for part in parts:
             if part is not None:
                 yield from (id(inner) for inner in ast.walk(part))
+
+
+def _join(text: ast.JoinedStr) -> str:
+    return "".join(one.value if isinstance(one, ast.Constant) else "x" for one in text.values)
+
+
+def _change_sql(text: str) -> Iterator[tuple[str, str]]:
+    """Yield what is changed, and the changed text, for each token of a statement or of a part of one."""
+    for match in TOKENS.finditer(text):
+        begin, end = match.span()
+        if text[text.rfind("\n", 0, begin) + 1 :].startswith("--"):  # a comment
+            continue
+        new = str(int(match[0]) + 1) if match[0].isdigit() else SWAPPED[match[0]]
+        around = text[max(0, begin - 25) : end + 25].replace("\n", " ")
+        yield f"{match[0]} -> {new} in {around!r}", text[:begin] + new + text[end:]
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], None]]]:
@@ -82,6 +115,9 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], None]]]:
         yield f"{node.value} -> {not node.value}", lambda one: setattr(one, "value", not one.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         yield f"{node.value} -> {node.value + 1}", lambda one: setattr(one, "value", one.value + 1)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        for what, text in _change_sql(node.value):
+            yield what, lambda one, text=text: setattr(one, "value", text)
     elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
         yield "return None", lambda one: setattr(one, "value", ast.Constant(None))
     elif isinstance(node, ast.IfExp):
@@ -98,7 +134,7 @@ def _functions(owner: Any) -> dict[str, types.FunctionType]:
     """Return the functions of a module or class, under their paths, whatever wraps them."""
     found = {}
     for name, thing in vars(owner).items():
-        inner = thing.fget if isinstance(thing, property) else getattr(thing, "__func__", thing)
+        inner = thing.fget if isinstance(thing, property) else getattr(thing, "__func__", getattr(thing, "func", thing))
         inner = getattr(inner, "__wrapped__", inner)
         if isinstance(inner, types.FunctionType) and inner.__module__ == owner.__dict__.get(
             "__module__", owner.__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def ranges(kind: Any, *covers: dict[str, Any], values: pa.Array, **more: Any) ->
     """Return the codes that each label covers, and the codes of values."""
     found = read_covers(column(kind, *covers, **more))
     assert found.missing == found.width - 1
-    return [np.flatnonzero(row).tolist() for row in found.members()], found.places(values).tolist()
+    codes = [list(range(low, high)) for low, high in zip(found.low.tolist(), found.high.tolist(), strict=True)]
+    labels = [list(chain(*codes[start:stop])) for start, stop in pairwise(found.start.tolist())]
+    return labels, found.places(values).tolist()
 
 
 def test_covers_of_numbers_share_their_edges() -> None:

@@ -181,7 +181,7 @@ def test_columns_are_compared_in_the_type_that_both_can_have() -> None:
         (("BOOLEAN", "BIGINT"), "VARCHAR"),
         (("DATE", "BIGINT"), "VARCHAR"),
         (("DECIMAL(5,2)", "VARCHAR"), "VARCHAR"),
-        (("TIME", "TIME_NS"), "TIME"),
+        (("TIME", "TIME_NS"), "TIME_NS"),
     ):
         assert truth.find_type(*types) == truth.find_type(*types[::-1]) == wanted, types
 

@@ -99,8 +99,11 @@ def refuse_other_release(
     """
     found = [*_compare_fields(policy, method, manifest), *_compare_caps(policy, manifest, generalized)]
     promised = Counter((one["model"], _freeze(one["parameters"]), one.get("counts")) for one in manifest["guarantees"])
+    people: list[str | None] = [*policy.counted_units] or [None]
+    models = [(model.name, _freeze(model.model_dump(mode="json", exclude_none=True))) for model in policy.privacy]
+    asked = Counter((*model, counts) for model in models for counts in people)
     checked = [(one.model, one.counts) for one in verification.guarantees]
-    if promised != _list_models(policy) or checked != [(o["model"], o.get("counts")) for o in manifest["guarantees"]]:
+    if promised != asked or checked != [(o["model"], o.get("counts")) for o in manifest["guarantees"]]:
         found.insert(0, "privacy")
     if found:
         raise VerificationError(
@@ -114,13 +117,6 @@ def _freeze(value: object) -> object:
     if isinstance(value, Mapping):
         return frozenset((key, _freeze(one)) for key, one in value.items())
     return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value
-
-
-def _list_models(policy: Policy) -> Counter[object]:
-    """Return every model of the policy, for each kind of people that it counts."""
-    people: list[str | None] = [*policy.counted_units] or [None]
-    models = [(model.name, _freeze(model.model_dump(mode="json", exclude_none=True))) for model in policy.privacy]
-    return Counter((*model, counts) for model in models for counts in people)
 
 
 def _list_roles(policy: Policy) -> dict[str, str]:

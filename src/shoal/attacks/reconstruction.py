@@ -38,7 +38,7 @@ class ReconstructionAttack(LearnedAttack):
         try:
             import sklearn  # noqa: F401
         except ImportError:
-            return "it learns with scikit-learn, which is not installed; install shoal[sklearn]"
+            return "it learns with scikit-learn, which is not installed; install shoal[attacks]"
         if view.sliced is not None:
             return "no row shows all values of one record; definetti learns from buckets"
         if view.form.by_plan:

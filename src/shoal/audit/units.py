@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -107,7 +106,7 @@ def person_risk(unit: str, found: Appearances) -> PersonRisk:
     )
 
 
-def people_risks(counts: str, class_of: AnyIntArray, person: AnyIntArray, records: IntArray) -> dict[str, Any]:
+def people_risks(counts: str, class_of: AnyIntArray, person: AnyIntArray, records: IntArray) -> dict[str, object]:
     """Return how easily people are found by the classes of their records, in the words of ``class_risks``.
 
     All figures are of people, whom *counts* names; who is alone in several classes counts once among the unique ones.
@@ -177,7 +176,7 @@ def _pairs(major: AnyIntArray, minor: AnyIntArray, width: int) -> IntArray:
     return np.asarray(major, dtype=np.int64) * width + np.asarray(minor, dtype=np.int64)
 
 
-def class_risks(sizes: IntArray, times: IntArray | None = None) -> dict[str, Any]:
+def class_risks(sizes: IntArray, times: IntArray | None = None) -> dict[str, object]:
     """Return how easily records are found by their class, for two kinds of searchers.
 
     With *times*, so many classes have each of the *sizes*.
@@ -202,7 +201,7 @@ def class_risks(sizes: IntArray, times: IntArray | None = None) -> dict[str, Any
     }
 
 
-def bucket_risks(sizes: IntArray) -> dict[str, Any]:
+def bucket_risks(sizes: IntArray) -> dict[str, object]:
     """Return among how many records the parts of a record hide.
 
     >>> found = bucket_risks(np.array([4, 6]))

@@ -82,7 +82,6 @@ def _discover(package: str, base: Hashable) -> dict[str, type[object]]:
 
 
 def _classes_in(module: ModuleType, base: Hashable) -> dict[str, type[object]]:
-    """Return the concrete subclasses of *base* that a module defines, by their names."""
     return {
         member.name: member  # type: ignore[attr-defined]
         for _, member in inspect.getmembers(module, inspect.isclass)

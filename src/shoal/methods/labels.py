@@ -49,7 +49,9 @@ class Trees(NamedTuple):
             lo=_lay_out(tree.lo for tree in trees),
             hi=_lay_out(tree.hi for tree in trees),
             level=_lay_out(tree.level for tree in trees),
-            width=np.concatenate([one.weight * relative_widths(one.taxonomy, *_nodes(one)) for one in quasi]),
+            width=np.concatenate(
+                [one.weight * relative_widths(tree, tree.lo, tree.hi) for one, tree in zip(quasi, trees, strict=True)]
+            ),
             first_node=_firsts([tree.n_nodes for tree in trees]),
             ancestor=_lay_out(above),
             first_ancestor=_firsts([len(nodes) for nodes in above]),
@@ -68,10 +70,6 @@ def _lay_out(arrays: Iterable[AnyIntArray]) -> CodeArray:
 
 def _firsts(lengths: list[int]) -> IntArray:
     return np.cumsum([0, *lengths[:-1]]).astype(np.int64)
-
-
-def _nodes(attribute: Attribute) -> tuple[CodeArray, CodeArray]:
-    return attribute.taxonomy.lo, attribute.taxonomy.hi
 
 
 def _places(attribute: Attribute) -> FloatArray:

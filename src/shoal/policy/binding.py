@@ -183,5 +183,4 @@ def _look_up_weights(requirement: Requirement, seen: SeenValues, sensitive: tupl
 
 
 def _some(listed: list[str]) -> str:
-    """Name at most five of them."""
     return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")

@@ -144,14 +144,6 @@ class Covers:
         """Return (n_labels,) the smallest range around each label, and whether it is wider than the label itself."""
         return self.low[self.start[:-1]], self.high[self.start[1:] - 1], np.diff(self.start) > 1
 
-    def members(self) -> BoolArray:
-        """Return (n_labels, n_codes) which codes each label covers."""
-        found = np.zeros((len(self.start) - 1, self.width + 1), dtype=np.int8)
-        owner = np.repeat(np.arange(len(found)), np.diff(self.start))
-        np.add.at(found, (owner, self.low), 1)
-        np.add.at(found, (owner, self.high), -1)
-        return np.cumsum(found[:, :-1], axis=1) > 0
-
 
 def read_covers(column: LabelColumn) -> Covers:
     """Return the labels of a column as ranges of codes.

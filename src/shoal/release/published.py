@@ -1,6 +1,6 @@
 """A published release, read back: the one place where rows and a manifest become typed columns, classes and parts.
 
-Attacks, linking, audits, reports, the receiving side, agencies and scikit-learn start from a ``PublishedRelease``. It
+Attacks, linking, audits, reports, the receiving side and agencies start from a ``PublishedRelease``. It
 believes what the manifest says; ``shoal verify`` reads the same files by itself, with code that is not shared.
 """
 

@@ -18,6 +18,7 @@ from shoal.verify.verifier import Populations
 if TYPE_CHECKING:
     from shoal.release.release import Release
 
+SAME_PAGES = "the README and the report say what the manifest says"
 # Scripts, embedded documents, event handlers, and references to other files or addresses.
 _ACTIVE = re.compile(
     r"<\s*(script|iframe|object|embed|link|base|form)\b|<[^>]*\s(on\w+|src|href)\s*=(?!\s*[\"']?#)", re.IGNORECASE
@@ -106,7 +107,7 @@ def check_pages(public: Path, *, recorded: bool = False) -> Check:
     """
     manifest = unpack_labels(parse_json((public / "manifest.json").read_text(encoding="utf-8")))
     if recorded and all(key in manifest for key in PAGES):
-        return Check("pages", True, "the README and the report are the ones that were written")
+        return Check("pages", True, SAME_PAGES)
     pages = {name: (public / name).read_bytes() if (public / name).is_file() else b"" for name in PAGES.values()}
     if manifest["shoal_version"] != shoal.__version__:
         active = [name for name, page in pages.items() if _ACTIVE.search(page.decode("utf-8", "replace"))]
@@ -122,4 +123,4 @@ def check_pages(public: Path, *, recorded: bool = False) -> Check:
         return Check("pages", False, f"no pages can be made from this manifest ({type(error).__name__})")
     other = [name for name, text in made.items() if pages[name] != text.encode()]
     fault = other and f"not made from this manifest: {' and '.join(other)}"
-    return Check.of("pages", fault, "the README and the report say what the manifest says")
+    return Check.of("pages", fault, SAME_PAGES)

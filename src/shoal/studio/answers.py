@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +21,8 @@ from starlette.routing import Route
 from shoal.core.errors import ShoalError
 from shoal.studio.project import Project, StaleError
 from shoal.studio.studio import Studio
+
+Content: TypeAlias = dict[str, Any]  # what a template shows, or a part of a policy document
 
 _MOST_FIELDS = 20_000
 _STALE = 409

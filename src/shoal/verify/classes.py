@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from shoal.core.errors import InputError
-from shoal.verify import form, people
+from shoal.verify import form
 from shoal.verify.counting import ReleaseTables
 from shoal.verify.covering import put_covers
 from shoal.verify.covers import Covers, check_readings, read_covers
@@ -18,12 +18,9 @@ from shoal.verify.engine import CannotCheckError
 from shoal.verify.guarantees import NO_POPULATION, Judgement, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.models import find_model
-from shoal.verify.people import TrueRows, put_texts
-from shoal.verify.population import count_covered
 from shoal.verify.promises import Counts, Promise
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows
-from shoal.verify.truth import Comparison
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
@@ -100,6 +97,8 @@ class Classes:
         if manifest.written.synthetic is not None:
             checks.append(Check("truth", True, "the rows were drawn at random, so they are not compared with people"))
         elif source is not None:
+            from shoal.verify.truth import Comparison
+
             true = Comparison(self.release, self.tables, source).check()
             checks += true
             if source.witness is None:
@@ -125,6 +124,8 @@ class Classes:
         """Judge a promise by the published rows."""
         manifest, engine = self.release.manifest, self.release.engine
         if promise.counts is not None:
+            from shoal.verify import people
+
             weaker = people.weaken(promise)
             return people.judge_records(promise, None if weaker is None else self._judge_records(weaker))
         model, uncovered = find_model(promise.model), 0
@@ -162,6 +163,8 @@ class Classes:
         return judge(self.release.engine, promise, tables)
 
     def _count_values(self, promise: Promise, subject: Sequence[str]) -> Counts:
+        from shoal.verify.people import put_texts
+
         model, tables, engine = find_model(promise.model), self.tables, self.release.engine
         boxed = [name for name in subject if tables.sensitive[name][1].boxed]
         if boxed and len(subject) == 1 and not (model is not None and model.labels):
@@ -198,6 +201,8 @@ class Classes:
         keys = ["class"] if len(numbers.bounds) == 1 else [f"class[{n}]" for n in range(1, len(numbers.bounds) + 1)]
         digits = ", ".join(f"{numbers.unpack(at, keys)} AS l{at + 1}" for at in range(len(quasi)))
         engine.run(f"CREATE OR REPLACE TEMP TABLE class_labels AS SELECT class, n, {digits} FROM classes")
+        from shoal.verify.population import count_covered  # few guarantees are about populations
+
         uncovered = count_covered(engine, manifest, given, "class_labels", f"covered_{place}")
         table = f"population{place}"
         engine.run(
@@ -210,11 +215,13 @@ class Classes:
         self, source: SourceRows, guarantees: Sequence[CheckedGuarantee]
     ) -> tuple[list[Check], list[CheckedGuarantee]]:
         """Return the checks and guarantees that the source decides, once the witness was shown to be true."""
+        from shoal.verify import people
+
         manifest, engine, checks = self.release.manifest, self.release.engine, []
         counted = [promise for promise in manifest.promises if promise.counts is not None and not promise.obstacle]
         changed = people.find_changed(manifest)
         if counted or changed:
-            rows = TrueRows(engine, manifest, source, people=bool(counted))
+            rows = people.TrueRows(engine, manifest, source, people=bool(counted))
             n_classes = int(engine.value("SELECT count(*) FROM classes"))
             if changed:
                 checks.append(people.check_true_values(rows, n_classes))

@@ -106,7 +106,7 @@ def _spell(attribute: Attribute, values: pa.Array) -> pa.Array:
     if attribute.kind == "prefix" and number and attribute.length:
         filled = pc.utf8_lpad(texts, attribute.length, "0")
         texts = pc.if_else(pc.utf8_is_digit(texts), filled, texts)
-    zero = any("0" in cover.get("values", ()) for cover in attribute.covers.values())
+    zero = not attribute.boxed or any("0" in cover.get("values", ()) for cover in attribute.covers.values())
     if attribute.kind == "category" and pa.types.is_floating(values.type) and zero:
         texts = pc.if_else(pc.equal(texts, "-0"), "0", texts)  # two spellings of one number
     return texts

@@ -14,8 +14,25 @@ import duckdb
 import pyarrow as pa
 
 _BASE = 200 << 20  # bytes of the interpreter, its libraries and the batches that are being read
-_LEAST, _USUAL, _ROW = 96 << 20, 256 << 20, 16  # bytes that DuckDB may use: at least, for any table, and for each row
+_LEAST = 96 << 20  # bytes that DuckDB needs
+_USUAL, _ROW, _COLUMN = 256 << 20, 16, 4 << 20  # bytes that it may use for any table, each row and each column
 MOST_THREADS = 8
+
+_DAY, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d([.]\d{1,6})?"
+_NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?|[-+]?inf"
+_MOMENT = f"{_DAY}( {_CLOCK})?"
+_FORMS = {  # type -> the texts that are read as it: DuckDB rounds others, or leaves out a part of them
+    "HUGEINT": r"[-+]?\d+",
+    "DOUBLE": _NUMBER,
+    "FLOAT": _NUMBER,
+    "BOOLEAN": "true|false",
+    "DATE": _DAY,
+    "TIME": _CLOCK,
+    "TIME_NS": _CLOCK.replace("6", "9"),
+    "TIMESTAMP": _MOMENT,
+    "TIMESTAMP_NS": _MOMENT.replace("6", "9"),
+    "TIMESTAMP WITH TIME ZONE": rf"{_MOMENT}(Z|[-+]\d\d(:?\d\d)?)",
+}
 
 Error = duckdb.Error
 T = TypeVar("T")
@@ -49,6 +66,13 @@ def _demand_text(text: str) -> str:
     return text
 
 
+def read_as(value: str, kind: str, *, text: bool = True) -> str:
+    """Return a value as a type in SQL, and NULL for a *text* that is not all of such a value."""
+    read = f"try_cast({value} AS {kind})"
+    form = quote_text(_FORMS[kind]) if text and kind in _FORMS else None
+    return read if form is None else f"CASE WHEN regexp_full_match({value}::VARCHAR, {form}) THEN {read} END"
+
+
 def name_columns(names: Sequence[str]) -> dict[str, str]:
     """Return each column's name in SQL, where upper and lower case are the same.
 
@@ -69,9 +93,11 @@ def name_columns(names: Sequence[str]) -> dict[str, str]:
 class Engine:
     """A private database in memory that spills into its own temporary folder."""
 
-    def __init__(self, files: Sequence[Path] = (), *, memory: int | None = None, rows: int = 0) -> None:
+    def __init__(
+        self, files: Sequence[Path] = (), *, memory: int | None = None, rows: int = 0, columns: int = 0
+    ) -> None:
         """Allow DuckDB to read *files*; *memory* is the limit of the whole process, in bytes."""
-        limit = _USUAL + _ROW * rows
+        limit = _USUAL + _ROW * rows + _COLUMN * columns
         if memory is not None:
             limit = min(limit, max(memory - _BASE, _LEAST))
         self._folder = tempfile.TemporaryDirectory(prefix="shoal-verify-")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from shoal.manifest import Attribute, DataFile, ManifestError, StrictEntry, read_entry
 from shoal.manifest import Manifest as Written
-from shoal.verify.account import check_asked, read_claims
 from shoal.verify.models import read_promise
 from shoal.verify.promises import Promise
 from shoal.verify.result import Claim
-from shoal.verify.techniques.base import Decimals, Declared
-from shoal.verify.techniques.declared import read_techniques
+
+if TYPE_CHECKING:
+    from shoal.verify.techniques.base import Declared
 
 SLICED = ("slicing", "anatomy")
 AVERAGED, PLAIN, AGREED = "microaggregation", "plain", "agreed"
@@ -30,7 +30,7 @@ class Averaging(StrictEntry):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
     numbers: Literal["mean", "median"]
-    decimals: Decimals
+    decimals: Annotated[int, Field(ge=0, le=9)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +124,8 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         check(written)
     _check_agreed(written, with_file=with_file)
     if written.synthetic is not None:
+        from shoal.verify.account import check_asked  # few releases need it
+
         check_asked(written.synthetic, tuple(columns), written.method_parameters)
     people = written.people.model_dump(exclude_none=True)
     sample = written.sample
@@ -143,7 +145,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         parts=written.parts,
         buckets=written.buckets or 0,
         tables=tables,
-        techniques=read_techniques(written.techniques, attributes),
+        techniques=_read_techniques(written, attributes),
         sample=None if sample is None else sample.share,
         one_per=None if sample is None else sample.one_per,
         people=people,
@@ -152,7 +154,7 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
             if written.method == AVERAGED
             else None
         ),
-        claims=read_claims(written.claims, written.synthetic),
+        claims=_read_claims(written),
     )
     demand(
         not manifest.sliced or len(set(manifest.columns)) == len(manifest.columns),
@@ -165,6 +167,22 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         "sample takes one row of each of whom 'people' does not name the column",
     )
     return manifest
+
+
+def _read_techniques(written: Written, attributes: Sequence[Attribute]) -> Mapping[str, Declared]:
+    if not written.techniques:
+        return {}
+    from shoal.verify.techniques.declared import read_techniques
+
+    return read_techniques(written.techniques, attributes)
+
+
+def _read_claims(written: Written) -> tuple[Claim, ...]:
+    if not written.claims and written.synthetic is None:
+        return ()
+    from shoal.verify.account import read_claims
+
+    return read_claims(written.claims, written.synthetic)
 
 
 def demand(holds: bool, otherwise: str) -> None:

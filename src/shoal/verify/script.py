@@ -15,12 +15,11 @@ from shoal.verify.counting import PLAIN, SPELLING, ReleaseTables
 from shoal.verify.engine import CannotCheckError, quote_name, quote_text
 from shoal.verify.manifest import Manifest
 from shoal.verify.models import find_model, worst_of
-from shoal.verify.people import weaken
 from shoal.verify.promises import Counts, Promise
 from shoal.verify.result import Check
 from shoal.verify.rows import WIDTH, read_file
 
-SCRIPT = "verify.sql"
+SCRIPT, SOURCE_SCRIPT = "verify.sql", "verify-source.sql"
 _LONGEST = 1 << 22  # characters
 _HEAD = """\
 -- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
@@ -162,6 +161,8 @@ def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, 
         return _state(promise, tables, made) or _leave_open(promise)
     shown, decided = None, "WHEN holds THEN true"
     if promise.counts is not None:
+        from shoal.verify.people import weaken
+
         weaker, decided = weaken(promise), "WHEN NOT holds THEN false"
         shown = _state(weaker, tables, made, claimed=False) if weaker is not None and not manifest.sliced else None
     elif model.about == "values" and model.mixes:

@@ -23,7 +23,6 @@ from shoal.verify.rows import read_file, wrap
 from shoal.verify.script import ALL_HOLD, END, join_checks, leave_undecided
 from shoal.verify.truth import write_print, write_word
 
-SOURCE_SCRIPT = "verify-source.sql"
 _HEAD = """\
 -- Shows that the published rows are rows of the source. Run it in the folder "internal", with DuckDB 1.4 or later.
 -- The source is a view; read every value of a CSV file as text:

@@ -21,7 +21,7 @@ from shoal.core.wording import count_noun
 from shoal.manifest import Attribute
 from shoal.verify.counting import ClassNumbers, ReleaseTables
 from shoal.verify.covering import count_uncovered, put_values
-from shoal.verify.engine import quote_text
+from shoal.verify.engine import quote_text, read_as
 from shoal.verify.form import check_source_counts, count_source
 from shoal.verify.manifest import Manifest
 from shoal.verify.order import check_order, find_share
@@ -37,7 +37,8 @@ _TYPES: Sequence[tuple[str, Sequence[str]]] = (  # the type in which values are 
     ("FLOAT", ("FLOAT",)),
     ("BOOLEAN", ("BOOLEAN",)),
     ("DATE", ("DATE",)),
-    ("TIME", ("TIME", "TIME_NS")),
+    ("TIME", ("TIME",)),
+    ("TIME_NS", ("TIME_NS",)),
     ("TIMESTAMP", ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS")),
     ("TIMESTAMP_NS", ("TIMESTAMP_NS",)),
     ("TIMESTAMP WITH TIME ZONE", ("TIMESTAMP WITH TIME ZONE",)),
@@ -57,6 +58,8 @@ def find_type(*types: str) -> str:
         return plain.pop()
     if plain and plain <= _NUMBERS:
         return "DOUBLE"
+    if plain == {"TIME", "TIME_NS"}:
+        return "TIME_NS"
     if plain and plain <= _MOMENTS:
         return "TIMESTAMP_NS" if "TIMESTAMP_NS" in plain else "TIMESTAMP"
     return "VARCHAR"
@@ -81,9 +84,13 @@ def find_types(release: Release, source: SourceRows | None, columns: Mapping[str
 def check_spelling(release: Release, kinds: Mapping[str, str]) -> list[Check]:
     """Check that texts of numbers and days are the canonical ones: another spelling could mark records."""
     for column, kind in kinds.items():
-        if release.types[column] != "VARCHAR" or kind == "VARCHAR" or kind.startswith("TIME"):
+        if release.types[column] != "VARCHAR" or kind == "VARCHAR":
             continue
         text = release.names[column]
+        if kind.startswith("TIME"):  # all are written to the same fraction of a second
+            if release.engine.value(f"SELECT count(DISTINCT length({text})) > 1 FROM release"):
+                return [Check("spelling", False, f"values of {column} are not written in their canonical form")]
+            continue
         again = f"regexp_replace(try_cast({text} AS {kind})::VARCHAR, '[.]0$', '')"
         odd = release.engine.read(f"SELECT DISTINCT {text} AS v FROM release WHERE {again} <> {text}")["v"]
         arrow = {"HUGEINT": pa.int64(), "DOUBLE": pa.float64(), "FLOAT": pa.float32()}.get(kind)
@@ -92,8 +99,8 @@ def check_spelling(release: Release, kinds: Mapping[str, str]) -> list[Check]:
     return []
 
 
-def write_word(column: int, value: str, kind: str, coded: str = "NULL") -> str:
-    """Return the word of a value in SQL; equal values of one column have the same, however they are stored.
+def write_word(column: int, value: str, kind: str, coded: str = "NULL", *, text: bool = True) -> str:
+    """Return the word of a value, perhaps a *text*, in SQL; equal values have the same, however they are stored.
 
     Texts go through MD5, because DuckDB's own hash has no key and texts with equal hashes can be found. The places of
     frequent texts, *coded*, are enough for these, and much faster.
@@ -103,10 +110,11 @@ def write_word(column: int, value: str, kind: str, coded: str = "NULL") -> str:
     if kind == "VARCHAR":
         frequent = "" if coded == "NULL" else f" WHEN {coded} IS NOT NULL THEN hash(xor(hash({coded}), {key}))"
         return f"CASE{frequent} WHEN {value} IS NULL THEN 0 ELSE {digest} END"
-    read = f"try_cast({value} AS {kind})"
+    read = read_as(value, kind, text=text)
     if kind in ("DOUBLE", "FLOAT"):
         read = f"nullif({read}::DOUBLE + 0.0, 'nan')"
-    keyed = f"hash(xor(hash({read}), {key}))"
+    bits = f"xor({read}, {key}::HUGEINT)" if kind == "HUGEINT" else read  # only wide numbers could collide without key
+    keyed = f"hash(xor(hash({bits}), {key}))"
     return f"CASE WHEN {value} IS NULL THEN 0 WHEN {read} IS NULL THEN {digest} ELSE {keyed} END"
 
 
@@ -186,7 +194,8 @@ class Comparison:
             [f"{own} < 0 OR {own} > {bound}" for own, bound in zip(self._own, self._numbers.bounds, strict=True)]
             + [f"({own} > 0) <> ({self._own[0]} > 0)" for own in self._own[1:]]
         )
-        print_ = write_print(self._own, self._write_words(source.present, source.places))
+        texts = {name for name, kind in source.types.items() if not pa.types.is_primitive(kind)}
+        print_ = write_print(self._own, self._write_words(source.present, source.places, texts))
         places = [source.places[one.name] for one in self._traced]
         digits = [f"d{at}" for at in range(len(places))]
         moved = [f"m{at}" for at in range(len(manifest.moved_complete))]
@@ -222,12 +231,12 @@ class Comparison:
         tokens = [_flatten(one) for one in engine.read(f"SELECT tokens {rows} AND inside")["tokens"].chunks]
         return counts, Totals(counts["inside"], digest, np.concatenate([np.zeros(0, dtype=np.uint64), *tokens]))
 
-    def _write_words(self, value: Callable[[str], str], raw: Mapping[str, str]) -> list[str]:
+    def _write_words(self, value: Callable[[str], str], raw: Mapping[str, str], texts: set[str]) -> list[str]:
         """Return the words of a row's contents; frequent texts are those at the beginning of the release."""
         words = []
         for at, (name, kind) in enumerate(self._contents.items(), 1):
             coded = f"enum_code(try_cast({raw[name]}::VARCHAR AS text{at}))" if kind == "VARCHAR" else "NULL"
-            words.append(write_word(at, value(name), kind, coded))
+            words.append(write_word(at, value(name), kind, coded, text=name in texts))
         return words
 
     def _list_texts(self) -> None:
@@ -264,7 +273,8 @@ class Comparison:
         """Read the published rows: their number, the sum of fingerprints, and those whose order is compared."""
         manifest, names = self._manifest, self._release.names
         digits = [self._tables.labels.digit(one.name, names[one.name]) for one in manifest.labelled]
-        print_ = write_print(self._numbers.pack(digits), self._write_words(names.__getitem__, names))
+        texts = {name for name, kind in self._release.types.items() if kind == "VARCHAR"}
+        print_ = write_print(self._numbers.pack(digits), self._write_words(names.__getitem__, names, texts))
         self._engine.make("prints", f"SELECT {print_} AS h FROM release")
         tokens = self._engine.read(f"SELECT h FROM prints WHERE mod(h, {find_share(manifest.rows)}) = 0")["h"]
         rows, digest = self._engine.fetch_one("SELECT count(*), sum(h)::HUGEINT FROM prints")

@@ -26,13 +26,11 @@ from shoal.verify.engine import CannotCheckError, Engine, Error
 from shoal.verify.files import find_public as find_public
 from shoal.verify.guarantees import leave_unchecked
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
-from shoal.verify.people import check_one_each, find_changed
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.rows import Release, SourceRows, Witness
 from shoal.verify.script import SCRIPT as SCRIPT
+from shoal.verify.script import SOURCE_SCRIPT as SOURCE_SCRIPT
 from shoal.verify.script import check_script, write_script
-from shoal.verify.source_script import SOURCE_SCRIPT as SOURCE_SCRIPT
-from shoal.verify.source_script import write_source_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +113,8 @@ def verify(
 
 def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, str]:
     """Return the texts of the public and of the internal script, for a release in files and its source's columns."""
+    from shoal.verify.source_script import write_source_script
+
     try:
         read = read_manifest(manifest, with_file=True)
     except ManifestError:
@@ -146,7 +146,7 @@ def verify_table(
     stated = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
     given = Given(source, stated, populations, labelled, progress, memory)
     form = Check("manifest", True, "the manifest is well formed")
-    with Engine(memory=memory, rows=read.rows) as engine:
+    with Engine(memory=memory, rows=read.rows, columns=len(read.columns)) as engine:
         columns = _check_columns(table.schema.names, read)
         if not columns.ok:
             return _answer(read, (form, columns))
@@ -186,7 +186,7 @@ def _verify_files(public: Path, manifest: Manifest, written: Sequence[DataFile],
         except ManifestError as fault:
             return _answer(manifest, (Check("plan", False, f"plan.json: {fault}"),))
     paths = [(public / file.file).resolve() for file in written]
-    with Engine(paths, memory=given.memory, rows=manifest.rows) as engine:
+    with Engine(paths, memory=given.memory, rows=manifest.rows, columns=len(manifest.columns)) as engine:
         try:
             for path, file in zip(paths, written, strict=True):
                 checks += files.check_hygiene(engine, path, file, manifest.missing_tokens)
@@ -288,6 +288,7 @@ class _Verifier:
             checks.append(Check("plan", True, "the plan is the declared one, and it is consistent"))
             found = verify_agreed(release, self._plan, expected)
         elif manifest.sliced:
+            from shoal.verify.people import find_changed
             from shoal.verify.sliced.checking import verify_sliced
 
             found = verify_sliced(release, tables, covers, expected)
@@ -337,6 +338,8 @@ class _Verifier:
             original, expected = (unfold_source(manifest, one) for one in (original, expected))
         rows = [SourceRows(engine, manifest, one, witness, self._progress) for one in (original, expected)]
         if manifest.one_per is not None:
+            from shoal.verify.people import check_one_each
+
             checks.append(check_one_each(manifest, rows[0]))
         return rows[0], rows[1]
 

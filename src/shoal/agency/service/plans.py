@@ -22,7 +22,7 @@ from shoal.agency.service.visits import SentPlan, Visit
 routes = Routes("plans")
 ATTEMPTS = 5
 _CHANGED = "changed"
-_PLAN_ANSWERS: dict[int | str, dict[str, Any]] = {
+_PLAN_ANSWERS: dict[int | str, dict[str, object]] = {
     200: {
         "description": "The plan, as shoal agency apply reads it.",
         "content": {"application/json": {"schema": {"type": "object"}}},
@@ -81,7 +81,7 @@ def _read_needed(connection: Connection, campaign: int) -> int:
     return int(connection.execute(found).scalar_one())
 
 
-def compare_records(records: int, needed: int) -> dict[str, Any]:
+def compare_records(records: int, needed: int) -> dict[str, object]:
     """Compare what an owner has with what the plan demands.
 
     >>> compare_records(3, 5)

@@ -60,7 +60,9 @@ def settings(environment: Mapping[str, str] | None = None, **given: Any) -> Sett
     20
     """
     known = os.environ if environment is None else environment
-    found: dict[str, Any] = {name: text for name in Settings.model_fields if (text := known.get(PREFIX + name.upper()))}
+    found: dict[str, object] = {
+        name: text for name in Settings.model_fields if (text := known.get(PREFIX + name.upper()))
+    }
     found |= {name: value for name, value in given.items() if value is not None}
     try:
         return Settings(**found)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anyio import CapacityLimiter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -272,7 +272,7 @@ class Visit:
         """Return a connection to read from."""
         return self.service.database.reading()
 
-    def owner_columns(self, campaign: int) -> dict[str, Any]:
+    def owner_columns(self, campaign: int) -> dict[str, object]:
         """Return the columns that say who adds a row to a campaign, and when."""
         return {"campaign_id": campaign, "owner": self.holder.name, "token_id": self.holder.id, "at": now()}
 

@@ -132,7 +132,8 @@ class _Cutting:
             proposals += self._propose_cuts(node, cells, j)
         proposals.sort(key=lambda proposal: (proposal[0], -proposal[1], proposal[2]))
         for *_, attribute, cut in proposals:
-            if self._both_hold(attribute, cut, cells):
+            below = self._problem.quasi_codes[attribute][cells] <= cut
+            if self._holds(cells[below]) and self._holds(cells[~below]):
                 return attribute, cut
         if proposals and not node.closed:
             return proposals[0][-2], proposals[0][-1]
@@ -167,10 +168,6 @@ class _Cutting:
         cuts = np.zeros(hi - lo - 1, dtype=np.bool_)
         cuts[starts[(starts > lo) & (starts < hi)] - lo - 1] = True
         return cuts
-
-    def _both_hold(self, attribute: int, cut: int, cells: IntArray) -> bool:
-        below = self._problem.quasi_codes[attribute][cells] <= cut
-        return all(self._holds(side) for side in (cells[below], cells[~below]))
 
     def _holds(self, cells: IntArray) -> bool:
         counts = self._scale(self._problem.cells.counts[cells])

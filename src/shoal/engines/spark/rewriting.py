@@ -324,15 +324,11 @@ def _draw_places(
     while len(active):
         here = remaining[place[active]]
         behind[active] -= here
-        drawn = _hypergeometric(here, behind[active], wanted[active], rng)
+        if int(behind[active].max()) >= _MOST_RECORDS:
+            raise UsageError("a cell has a thousand million records or more; publish the table in parts")
+        drawn = rng.hypergeometric(here, behind[active], wanted[active])
         taken[place[active]] = drawn
         wanted[active] -= drawn
         place[active] += 1
         active = active[wanted[active] > 0]
     return taken
-
-
-def _hypergeometric(good: IntArray, bad: IntArray, drawn: IntArray, rng: np.random.Generator) -> IntArray:
-    if len(bad) and int(bad.max()) >= _MOST_RECORDS:
-        raise UsageError("a cell has a thousand million records or more; publish the table in parts")
-    return rng.hypergeometric(good, bad, drawn)

@@ -23,7 +23,7 @@ from shoal.policy.policy import WrittenRole
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import sentence
 from shoal.reports.plots import Plot, histogram
-from shoal.studio.answers import Form, Place, Visit, page
+from shoal.studio.answers import Content, Form, Place, Visit, page
 from shoal.studio.pages.guarantees import list_parameters, read_number, read_values, show_values
 from shoal.studio.project import Project
 from shoal.taxonomies.parse import days, decimal_numbers, texts
@@ -76,7 +76,7 @@ ROLES: tuple[tuple[WrittenRole, str, str], ...] = (
     ),
     ("drop", "Left out", "Is not needed, such as remarks in free text; it is not published."),
 )
-PutAway = dict[str, dict[str, Any]]  # by column: the taxonomy and the models that a role had no use for
+PutAway = dict[str, Content]  # by column: the taxonomy and the models that a role had no use for
 
 
 _LONGEST = 500  # characters of a description
@@ -147,7 +147,7 @@ def _name_technique(entry: Mapping[str, Any]) -> str:
     return given if isinstance(given, str) else str(next(iter(given), "")) if isinstance(given, Mapping) else ""
 
 
-def _describe_technique(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_technique(entry: Mapping[str, Any]) -> Content:
     """Return the technique of a column, its fields, and those that a column of its role may have."""
     known, name = discover("shoal.columns", Technique), _name_technique(entry)
     fields = list_parameters(known[name]) if name in known else ()
@@ -225,7 +225,7 @@ def change(visit: Visit) -> Response:
     return visit.to(visit.at("/columns"))
 
 
-def _describe(project: Project, number: int, *, drawn: bool = True) -> dict[str, Any]:
+def _describe(project: Project, number: int, *, drawn: bool = True) -> Content:
     """Return what is shown of a column; its plot is drawn once."""
     profile = project.profile[number]
     plots: dict[int, Plot | None] = project.memory.setdefault("columns", {})
@@ -297,7 +297,7 @@ def _interval_text(kind: str, start: float, stop: float) -> str:
 
 def with_role(
     document: Mapping[str, Any], column: ColumnProfile, role: WrittenRole, put_away: PutAway
-) -> tuple[dict[str, Any], str]:
+) -> tuple[Content, str]:
     """Return the policy with another role for one column, and what else was changed for that, in words.
 
     A quasi attribute gets the taxonomy that a draft would give it, a sensitive one the guarantee; guarantees about a
@@ -310,7 +310,7 @@ def with_role(
         own["taxonomy"] = entry["taxonomy"]
     without = ("role", "taxonomy", "items", *(("technique", "publish") if role == "drop" else ()))
     kept = {key: value for key, value in entry.items() if key not in without}
-    changed: dict[str, Any] = {"role": role}
+    changed: Content = {"role": role}
     if role == "quasi" or (role == "sensitive" and "taxonomy" in entry):
         guessed = guess_quasi_taxonomy(column)
         taxonomy = own.get("taxonomy") or (guessed and guessed.choice)
@@ -326,9 +326,7 @@ def with_role(
     return result, said
 
 
-def _privacy(
-    given: Any, column: ColumnProfile, role: WrittenRole, put_away: dict[str, Any]
-) -> tuple[list[Any] | None, str]:
+def _privacy(given: Any, column: ColumnProfile, role: WrittenRole, put_away: Content) -> tuple[list[Any] | None, str]:
     """Return the models with those that the role needs, or None if they stay as they are."""
     if not isinstance(given, list):
         return None, ""
@@ -358,7 +356,7 @@ def _attributes_of(model: Any) -> tuple[str, ...]:
     return tuple(map(str, named)) if isinstance(named, list) else ()
 
 
-def _with_details(document: Mapping[str, Any], name: str, form: Form) -> dict[str, Any]:
+def _with_details(document: Mapping[str, Any], name: str, form: Form) -> Content:
     """Return the policy with how much a quasi attribute matters, or with how a survey weight is published."""
     entry = entry_of(document, name)
     if entry.get("role") == "quasi" and (text := form.get("weight").strip()):
@@ -371,7 +369,7 @@ def _with_details(document: Mapping[str, Any], name: str, form: Form) -> dict[st
     return {**document, "attributes": {**_mapping(document.get("attributes")), name: entry}}
 
 
-def with_description(document: Mapping[str, Any], name: str, description: str) -> dict[str, Any]:
+def with_description(document: Mapping[str, Any], name: str, description: str) -> Content:
     """Return the policy with another description of a column; an empty one goes.
 
     >>> with_description({"attributes": {"age": {"role": "quasi"}}}, "age", " in years ")
@@ -386,12 +384,12 @@ def with_description(document: Mapping[str, Any], name: str, description: str) -
     return {**document, "attributes": attributes}
 
 
-def entry_of(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+def entry_of(document: Mapping[str, Any], name: str) -> Content:
     """Return what a policy says of a column, its role and description among it; empty if nothing."""
     return _mapping(_mapping(document.get("attributes")).get(name))
 
 
-def _mapping(given: Any) -> dict[str, Any]:
+def _mapping(given: Any) -> Content:
     return dict(given) if isinstance(given, Mapping) else {}
 
 

@@ -18,7 +18,7 @@ from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow
 from shoal.policy.policy import Policy
 from shoal.reports.frontier import Point, frontier
-from shoal.studio.answers import Form, Place, Visit, page, require_policy
+from shoal.studio.answers import Content, Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
 from shoal.studio.pages import run as runs
 from shoal.studio.pages.guarantees import list_parameters, start_of
@@ -73,7 +73,7 @@ def show(visit: Visit) -> Response:
     )
 
 
-def rank_rows(job: Job) -> list[dict[str, Any]]:
+def rank_rows(job: Job) -> list[Content]:
     """Return the rows of a comparison, the best first; those that were not made come last."""
     rows = [
         {**row, "place": place, "promises": runs.describe_promises(row)}
@@ -140,7 +140,7 @@ def start(visit: Visit) -> Response:
     command: list[str | Path] = ["compare", project.source, "-p", project.write_policy(), *chosen]
     seed = str(secrets.randbits(32))
     command += ["--seed", seed]
-    kept: dict[str, Any] = {
+    kept: Content = {
         "form": {**dict(visit.form.multi_items()), "seed": seed},
         "methods": visit.form.getlist("method"),
         "document": project.document,

@@ -20,7 +20,7 @@ from shoal.core.registry import discover
 from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow
-from shoal.studio.answers import Form, Place, Visit, page
+from shoal.studio.answers import Content, Form, Place, Visit, page
 from shoal.studio.feasibility import Forecast
 from shoal.studio.project import Project
 
@@ -45,7 +45,7 @@ def _attributes(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _split_entry(entry: Any) -> tuple[str, dict[str, Any]]:
+def _split_entry(entry: Any) -> tuple[str, Content]:
     """Return the name and the parameters of a model or method as a policy writes it."""
     if isinstance(entry, str):
         return entry, {}
@@ -55,7 +55,7 @@ def _split_entry(entry: Any) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
-def _promises(document: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _promises(document: Mapping[str, Any]) -> list[tuple[str, Content]]:
     given = document.get("privacy")
     if isinstance(given, Mapping):
         given = [{name: entry} for name, entry in given.items()]
@@ -103,13 +103,13 @@ def show(visit: Visit) -> Response:
     )
 
 
-def _describe(name: str, given: Mapping[str, Any], known: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+def _describe(name: str, given: Mapping[str, Any], known: Mapping[str, type[BaseModel]]) -> Content:
     """Return a model or method of a policy with its fields and what these show."""
     fields = list_parameters(known[name]) if name in known else ()
     return {"name": name, "fields": fields, "given": show_values(fields, given)}
 
 
-def _forecast(project: Project) -> dict[str, Any]:
+def _forecast(project: Project) -> Content:
     return {"forecast": Forecast.of(project).ask(project), "verdicts": _VERDICTS}
 
 
@@ -152,13 +152,13 @@ def _place(form: Form, n_promises: int) -> int:
     return int(text)
 
 
-def _read(form: Form, fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+def _read(form: Form, fields: tuple[Parameter, ...], given: Mapping[str, Any]) -> Content:
     """Return what a form gives, in the order in which the policy had it."""
     found = read_values(fields, {field.name: form.getlist(field.name) for field in fields})
     return {name: found[name] for name in (*(key for key in given if key in found), *found)}
 
 
-def _change_promises(visit: Visit, promises: list[tuple[str, dict[str, Any]]]) -> Response:
+def _change_promises(visit: Visit, promises: list[tuple[str, Content]]) -> Response:
     document = visit.project.document
     document["privacy"] = [{name: given} if given else name for name, given in promises]
     return _keep(visit, document)
@@ -290,13 +290,13 @@ def _format(shape: Shape, value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def read_values(fields: tuple[Parameter, ...], form: Mapping[str, Sequence[str]]) -> Content:
     """Return the parameters that a form gives; empty fields are left to their defaults.
 
     Limits are not judged here: the policy does that when it is loaded. What is not even of the right shape is kept as
     it was typed, so that the policy's message tells it.
     """
-    found: dict[str, Any] = {}
+    found: Content = {}
     for field in fields:
         texts = [text for text in form.get(field.name, ()) if text.strip()]
         if field.shape == "truth":
@@ -356,7 +356,7 @@ def list_models() -> tuple[type[PrivacyModel], ...]:
     return tuple(known[name] for name in dict.fromkeys([*(name for name in _SIMPLEST if name in known), *known]))
 
 
-def start_of(kind: type[PrivacyModel | Method], fields: Iterable[Parameter]) -> dict[str, Any]:
+def start_of(kind: type[PrivacyModel | Method], fields: Iterable[Parameter]) -> Content:
     """Return parameters for a model or method that was just chosen: what must be given, with a usual value."""
     return {field.name: kind.usual.get(field.name, field.least or 1) for field in fields if field.required}
 

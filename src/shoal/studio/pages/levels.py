@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from starlette.responses import Response
 
@@ -20,7 +19,7 @@ from shoal.reports.frontier import Point as Release
 from shoal.reports.frontier import frontier
 from shoal.reports.plots import Plot, draw
 from shoal.reports.svg import TEXT, WIDTH, Scale, diamond, element, line, place_text, text, tooltip
-from shoal.studio.answers import Place, Visit, page, require_policy
+from shoal.studio.answers import Content, Place, Visit, page, require_policy
 from shoal.studio.levels import Explorer, Lattices, Point, full_domain
 from shoal.studio.pages.compare import KIND as COMPARED
 from shoal.studio.pages.compare import list_points, list_settings, rank_rows
@@ -52,7 +51,7 @@ def show_part(visit: Visit) -> Response:
     return visit.render("levels_part.html", **_describe(visit, 0.1))
 
 
-def _describe(visit: Visit, patience: float) -> dict[str, Any]:
+def _describe(visit: Visit, patience: float) -> Content:
     refusal = _ready(visit.project)
     explorer = None
     try:
@@ -118,7 +117,7 @@ def show_lattice(visit: Visit) -> Response:
     return visit.render("levels_lattice.html", **_describe_lattice(explorer))
 
 
-def _describe_node(explorer: Explorer, levels: Levels) -> dict[str, Any]:
+def _describe_node(explorer: Explorer, levels: Levels) -> Content:
     node = explorer.look(levels)
     side = node.published if node.holds and node.published else node.everything
     x, y = _scales(explorer)
@@ -138,7 +137,7 @@ def _describe_node(explorer: Explorer, levels: Levels) -> dict[str, Any]:
     }
 
 
-def _describe_lattice(explorer: Explorer) -> dict[str, Any]:
+def _describe_lattice(explorer: Explorer) -> Content:
     survey, sign = explorer.survey, -1 if explorer.judge.measure.name == "um" else 1
     holding = [one for one in survey.points.values() if one.holds]
     holding.sort(key=lambda one: (one.levels != survey.optimum, sign * one.loss, sum(one.levels)))
@@ -226,7 +225,7 @@ def run(visit: Visit) -> Response:
     return visit.to(visit.at("/run"))
 
 
-def _describe_frontier(project: Project) -> dict[str, Any]:
+def _describe_frontier(project: Project) -> Content:
     """Return the frontier of the newest comparison, with the levels that were measured since as points of it."""
     jobs = project.jobs_of(_KIND)
     compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)

@@ -13,7 +13,7 @@ from shoal.core.errors import UsageError
 from shoal.policy.guessing import TYPES as KNOWN
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import is_delimited
-from shoal.studio.answers import Form, Place, Visit, page
+from shoal.studio.answers import Content, Form, Place, Visit, page
 from shoal.studio.pages.columns import TYPES, entry_of, put_away, with_role
 from shoal.studio.project import Project
 from shoal.taxonomies.parse import texts
@@ -116,7 +116,7 @@ def read_options(given: Mapping[str, Any]) -> SourceOptions:
         raise UsageError(f"{problem['loc'][0] if problem['loc'] else 'reading'}: {said}") from None
 
 
-def _follow(project: Project) -> dict[str, Any]:
+def _follow(project: Project) -> Content:
     """Return the policy after a reading: columns that are of another type get the role and taxonomy of the draft."""
     document = project.document
     for profile, drafted in zip(project.profile, project.draft.columns, strict=True):

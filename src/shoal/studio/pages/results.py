@@ -19,7 +19,7 @@ from shoal.reports.plots import Plot, column_changes, plot_style, release_plots
 from shoal.reports.templates import mark
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.studio.answers import Place, Visit, page
+from shoal.studio.answers import Content, Place, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.pages import run as runs
 from shoal.studio.studio import OpenedTable, TableCache, first_rows, open_released
@@ -106,12 +106,12 @@ def _read_sides(run: Job) -> BeforeAfter:
     return found
 
 
-def _describe_compared(run: Job) -> dict[str, Any]:
+def _describe_compared(run: Job) -> Content:
     """Return a verdict and what is kept of every column, those that lose most first; and the first of all choices."""
     sides, evidence = _read_sides(run), runs.evidence_of(run)
     attributes, losses = sides.form.manifest.attributes, list_losses(sides.form, evidence)
     changes = evidence.get("columns", {})
-    found: list[dict[str, Any]] = [
+    found: list[Content] = [
         {
             "name": name,
             "role": attributes[name].role,
@@ -158,7 +158,7 @@ def _draw_plots(run: Job, *, of_risk: bool) -> list[Plot]:
     return [plot for plot in release_plots(runs.evidence_of(run)) if _OF_RISK.get(plot.title, False) is of_risk]
 
 
-def _describe_column(sides: BeforeAfter, name: str) -> dict[str, Any]:
+def _describe_column(sides: BeforeAfter, name: str) -> Content:
     known = name in sides.names
     return {
         "column_names": sides.names,
@@ -168,13 +168,13 @@ def _describe_column(sides: BeforeAfter, name: str) -> dict[str, Any]:
     }
 
 
-def _describe_pair(sides: BeforeAfter, first: str, second: str) -> dict[str, Any]:
+def _describe_pair(sides: BeforeAfter, first: str, second: str) -> Content:
     known = first in sides.names and second in sides.names and first != second
     pair = sides.cross(first, second) if known else None
     return {"column_names": sides.names, "first": first, "second": second, "pair": pair}
 
 
-def _describe_classes(sides: BeforeAfter, number: int) -> dict[str, Any]:
+def _describe_classes(sides: BeforeAfter, number: int) -> Content:
     found = sides.risky_classes
     start = number * _CLASSES
     return {
@@ -187,7 +187,7 @@ def _describe_classes(sides: BeforeAfter, number: int) -> dict[str, Any]:
     }
 
 
-def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> dict[str, Any]:
+def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> Content:
     """Return rows of the table and of the release, and the columns that both have."""
     source, released = _open_sides(run)
     find = tables.take if filters else tables.find  # the first rows of all are soon read

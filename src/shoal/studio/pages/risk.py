@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shoal.core.errors import UsageError
 from shoal.policy.policy import FINDINGS
-from shoal.studio.answers import Place, Visit, page, require_policy
+from shoal.studio.answers import Content, Place, Visit, page, require_policy
 from shoal.studio.pages.run import describe_jobs, refuse_problems
 
 _HERE = "/risk"
@@ -58,7 +58,7 @@ def start(visit: Visit) -> Response:
     return visit.to(visit.at(_HERE))
 
 
-def describe_findings(findings: Any, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def describe_findings(findings: Any, document: Mapping[str, Any]) -> list[Content]:
     """Return findings with what the policy now says of each, and where it can be fixed."""
     accepted = [entry for entry in document.get("accept") or () if isinstance(entry, Mapping)]
     found = []

@@ -24,7 +24,7 @@ from shoal.core.errors import UsageError
 from shoal.core.wording import parameters_text
 from shoal.policy.policy import ReleaseOptions
 from shoal.release.release import INTERNAL, PUBLIC
-from shoal.studio.answers import Form, Place, Visit, page, require_policy
+from shoal.studio.answers import Content, Form, Place, Visit, page, require_policy
 from shoal.studio.jobs import Job
 from shoal.studio.project import Project
 from shoal.utility.base import list_figures
@@ -82,7 +82,7 @@ def show(visit: Visit) -> Response:
 def describe_release(visit: Visit) -> Response:
     """Keep in the policy what the reports say about the release; an empty field says nothing."""
     document, given = visit.project.document, {name: visit.form.get(name) for name in ReleaseOptions.model_fields}
-    said: dict[str, Any] = {name: " ".join(text.split()) for name, text in given.items() if text.strip()}
+    said: Content = {name: " ".join(text.split()) for name, text in given.items() if text.strip()}
     if "threshold" in said:
         with suppress(ValueError):
             said["threshold"] = float(said["threshold"])
@@ -199,7 +199,7 @@ def show_solution(visit: Visit, template: str, title: str, describe: Callable[[J
     return visit.render(template, run=run, name=name_of(run), others=others, **describe(run))
 
 
-def describe_jobs(jobs: Sequence[Job]) -> dict[str, Any]:
+def describe_jobs(jobs: Sequence[Job]) -> Content:
     """Return the runs to watch, and the newest one if nothing came of it; *jobs* has the newest first."""
     newest = jobs[0] if jobs else None
     ended = newest is not None and newest.state in ("failed", "cancelled")
@@ -248,7 +248,7 @@ def describe_promises(manifest: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def describe_solution(job: Job) -> dict[str, Any]:
+def describe_solution(job: Job) -> Content:
     """Return the figures of a run that made a release, and the policy it was made by."""
     evidence, decision = evidence_of(job), decision_of(job)
     return {

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shoal.core.registry import discover
-from shoal.studio.answers import Place, Visit, page, upload
+from shoal.studio.answers import Content, Place, Visit, page, upload
 from shoal.studio.project import Project, StaleError, is_plain, write_document
 from shoal.studio.taxonomies import editing
 from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, list_taxonomies, with_taxonomy
@@ -79,7 +79,7 @@ def _take(visit: Visit, content: bytes) -> Response:
         raise StaleError
     taxonomy = editing.read_tree(name, content)
     if visit.request.query_params.get("keep") == "file":
-        made: dict[str, Any] = {"file": _attach(visit.project, name, content)}
+        made: Content = {"file": _attach(visit.project, name, content)}
     else:
         made = editing.tree_in_policy(taxonomy)
     _keep(visit.project, int(revision), entry, made)
@@ -289,7 +289,7 @@ def _fresh(entry: ColumnTaxonomy) -> TaxonomyBuilder | None:
 def _values(kind: str, builder: TaxonomyBuilder | None) -> dict[str, object]:
     """Return what the fields of the form of a kind show: what its builder has, if there is one."""
     known = discover("shoal.taxonomies.builders", TaxonomyBuilder).get(kind)
-    shown: dict[str, Any] = {} if known is None else {"cut": "widths", **dict.fromkeys(known.model_fields, "")}
+    shown: Content = {} if known is None else {"cut": "widths", **dict.fromkeys(known.model_fields, "")}
     for field in () if builder is None else type(builder).model_fields:
         given = getattr(builder, field)
         if given is None:

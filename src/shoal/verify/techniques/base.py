@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from shoal.core.arrays import FloatArray
 from shoal.manifest import StrictEntry
 from shoal.verify.covers import is_text
-from shoal.verify.engine import Engine, quote_text
+from shoal.verify.engine import Engine, quote_text, read_as
 
 MOST_DECIMALS = 9
 Decimals = Annotated[int, Field(ge=0, le=MOST_DECIMALS)]
@@ -93,7 +93,7 @@ def write_key(value: str, kind: str) -> str:
     if kind in ("VARCHAR", "HUGEINT", "BOOLEAN"):
         return f"{value}::VARCHAR"
     zero = " + 0.0" if kind in _FLOATS else ""
-    return f"coalesce((try_cast({value} AS {kind}){zero})::VARCHAR, '?' || {value}::VARCHAR)"
+    return f"coalesce(({read_as(value, kind)}{zero})::VARCHAR, '?' || {value}::VARCHAR)"
 
 
 def write_list(texts: Sequence[str]) -> str:

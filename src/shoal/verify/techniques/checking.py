@@ -191,7 +191,7 @@ class _Columns:
         lost = engine.value(f"SELECT count(*) FROM {joined} WHERE needed > held OR held IS NULL")
         checks = []
         if attribute.role == "sensitive":  # a value that does not occur would make records look more diverse
-            points = f"(SELECT DISTINCT t FROM points WHERE attribute = {quote_text(name)})"
+            points = f"(SELECT DISTINCT t FROM listed_values WHERE attribute = {quote_text(name)})"
             absent = engine.value(f"SELECT count(*) FROM {points} AS p ANTI JOIN {values} AS s ON p.t = s.t")
             if any("missing" in cover for cover in attribute.covers.values()):
                 absent += not engine.value(f"SELECT bool_or(absent) FROM {values}")
