@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,22 @@ SPELLINGS: dict[str, tuple[list[Any], list[Any]]] = {
     "texts that mean missing": (["NA", None, "", "NA"], [None, "NA", None, "NA"]),
     "missing numbers": ([None, None, None, None], [None, float("nan"), None, float("nan")]),
     "numbers that only whole ones tell apart": ([2.0**53] * 4, [2**53, 2**53 + 1, 2**53, 2**53 + 1]),
+}
+# what the source holds, and what a release holds in its place: DuckDB would read both as the same value
+DAY, MOMENT = date(2024, 2, 29), datetime(2024, 2, 29, 13, 45)
+MISREAD: dict[str, tuple[list[Any], list[Any]]] = {
+    "a fraction rounded": (["1.7", "3"], [2, 3]),
+    "a whole number with an exponent": (["1e3", "3"], [1000, 3]),
+    "a number with an underscore": (["1_0.5", "3"], [10.5, 3.0]),
+    "a moment as its day": (["2024-02-29 13:45:00", "2024-02-28"], [DAY, date(2024, 2, 28)]),
+    "a moment without its zone": (["2024-02-29 13:45:00+02", "2024-02-29 13:45:01"], [MOMENT, MOMENT]),
+    "a zone that the source lacks": ([MOMENT] * 2, ["2024-02-29 13:45:00+02", "2024-02-29 13:45:00"]),
+    "digits that the source lacks": ([MOMENT] * 2, ["2024-02-29 13:45:00.0000001", "2024-02-29 13:45:00"]),
+    "a time of more digits": ([time(1, 2)] * 2, ["01:02:00.0000004", "01:02:00.0000000"]),
+    "times of two lengths": ([time(1, 2)] * 2, ["01:02:00.000", "01:02:00"]),
+    "nanoseconds": (pa.array([60_000_000_001, 60_000_000_000], pa.time64("ns")), [time(0, 1)] * 2),
+    "a truth value in another language": (["yes", "no"], [True, False]),
+    "numbers with one hash": ([10**18 + 7, 3], [-2788143289250261420, 3]),
 }
 
 
@@ -45,6 +62,15 @@ def released(spelled: list[Any], *, sliced: bool) -> tuple[pa.Table, dict[str, A
         manifest["attributes"]["sex"]["labels"] = {"F": {"values": ["F"]}}
         return rows, manifest
     return rows.add_column(0, "bucket", pa.array([1] * 4)), {**manifest, "buckets": 1}
+
+
+@pytest.mark.parametrize("sliced", [False, True])
+@pytest.mark.parametrize(("original", "published"), MISREAD.values(), ids=MISREAD)
+def test_values_that_are_only_read_alike(original, published, sliced):
+    table, manifest = released([*published] * 2, sliced=sliced)
+    source = pa.table({"sex": ["F"] * 4, "illness": pa.concat_arrays([pa.array(original)] * 2)})
+    found = verify_table(table, manifest, source=open_source(source), witness=np.ones(4, dtype=np.int64))
+    assert {check.name for check in found.checks if not check.ok} & {"truth", "parts", "spelling"}
 
 
 def judged(original: list[Any], spelled: list[Any], *, sliced: bool) -> Verification:

@@ -140,6 +140,29 @@ def test_a_spoiled_witness_is_refused(release: Path, spoiled: str) -> None:
     assert failed(found) == expected
 
 
+MOVED = {"cost": {"role": "insensitive", "technique": "permutation"}}
+FOLLOWED: dict[str, dict[str, Any]] = {  # releases whose columns or people are also compared by the witness
+    "averages": {"method": {"microaggregation": {}}, "privacy": [K]},
+    "a row of each person": {"privacy": [K], "unit": "name", "sample": {"one_per": "unit"}},
+    "values of other rows": {
+        "privacy": [K],
+        "attributes": {"cost": {"role": "insensitive", "technique": "permutation"}},
+    },
+}
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_a_witness_that_does_not_fit_is_named_in_every_form_of_release(case: str, tmp_path: Path) -> None:
+    table = people().append_column("name", pa.array([f"person {n}" for n in range(N)]))
+    attributes = tables.attributes("age sex illness cost") | {"name": {"role": "identifier"}}
+    document = FOLLOWED[case] | {"attributes": attributes | FOLLOWED[case].get("attributes", {})}
+    shoal.anonymize(table, document, out=tmp_path / "out", seed=5)
+    numbers = read_numbers(tmp_path / "out")
+    for spoiled in (numbers[:-1], np.append(numbers, 0), pa.array(numbers, mask=np.arange(N) == 7)):
+        write_numbers(tmp_path / "out", spoiled)
+        assert "witness" in failed(judge(tmp_path / "out", table))
+
+
 def test_a_row_more_is_published_than_there_is(release: Path) -> None:
     numbers = read_numbers(release)
     hidden = np.flatnonzero(numbers == 0)

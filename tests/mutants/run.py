@@ -32,17 +32,19 @@ COMPARED |= {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn:
 COUNTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 COUNTED |= {ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Mod: ast.Mult, ast.Pow: ast.Mult}
 COUNTED |= {ast.LShift: ast.RShift, ast.RShift: ast.LShift}
-IS_SQL = re.compile(r"\b(SELECT|FROM|WHERE|JOIN|CASE|WHEN|OVER|AND|OR|NULL)\b|[a-z_]\(| [<>]=? | <> |::|^(true|false|[<>]=?)$")
+IS_SQL = re.compile(
+    r"\b(SELECT|FROM|WHERE|JOIN|CASE|WHEN|OVER|AND|OR|NULL)\b|[a-z_]\(| [<>]=? | <> |::|^(true|false|[<>]=?)$"
+)
 TOKENS = re.compile(
     r"(?<![<>=])(<=|>=|<>|<|>|=)(?![<>=])|(?<= )[+-](?= )|(?<![\w'.{}])\d+(?![\w'.])"
-    r"|\b(min|max|sum|count|bool_and|bool_or|greatest|least)(?=\()(?!\(\*)|\b(IS NOT|IS|NOT IN) (?=NULL|DISTINCT|\()"
-    r"|\bNOT (?!NULL|DISTINCT|IN|MATER)|\b(AND(?! 1 PREC)|OR|DESC|ASC|ANTI|SEMI|LEFT JOIN|true|false)\b|(?<=\bSELECT )DISTINCT |(?<=\()DISTINCT "
+    r"|\b(min|max|sum|count|bool_and|bool_or|greatest|least)(?=\()(?!\(\*)"
+    r"|\b(IS NOT|IS|NOT IN) (?=NULL|DISTINCT|\()|\bNOT (?!NULL|DISTINCT|IN|MATER)"
+    r"|(?<=SELECT )DISTINCT |(?<=count\()DISTINCT |\b(AND(?! 1 PREC)|OR|DESC|ASC|ANTI|SEMI|LEFT JOIN|true|false)\b"
 )
-SWAPPED = {"<=": "<", "<": "<=", ">=": ">", ">": ">=", "=": "<>", "<>": "=", "+": "-", "-": "+", "AND": "OR", "OR": "AND"}
-SWAPPED |= {"min": "max", "max": "min", "sum": "count", "count": "sum", "bool_and": "bool_or", "bool_or": "bool_and"}
-SWAPPED |= {"greatest": "least", "least": "greatest", "IS ": "IS NOT ", "IS NOT ": "IS ", "NOT IN ": "IN ", "NOT ": ""}
-SWAPPED |= {"DESC": "ASC", "ASC": "DESC", "ANTI": "SEMI", "SEMI": "ANTI", "LEFT JOIN": "JOIN", "DISTINCT ": ""}
-SWAPPED |= {"true": "false", "false": "true"}
+PAIRS = (("<=", "<"), (">=", ">"), ("=", "<>"), ("+", "-"), ("AND", "OR"), ("min", "max"), ("sum", "count"))
+PAIRS += (("bool_and", "bool_or"), ("greatest", "least"), ("IS ", "IS NOT "), ("DESC", "ASC"), ("ANTI", "SEMI"))
+SWAPPED = {one: other for pair in (*PAIRS, ("true", "false")) for one, other in (pair, pair[::-1])}
+SWAPPED |= {"NOT IN ": "IN ", "NOT ": "", "LEFT JOIN": "JOIN", "DISTINCT ": ""}
 SECONDS = 300  # for the tests of one mutant; one that never ends is noticed too
 
 

@@ -19,6 +19,7 @@ from shoal.core.errors import InputError
 from shoal.core.wording import count_noun
 from shoal.verify.counting import ClassNumbers, as_one
 from shoal.verify.engine import CannotCheckError, Engine
+from shoal.verify.form import demand_columns
 from shoal.verify.guarantees import Judgement, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.models import find_model, worst_of
@@ -231,6 +232,7 @@ def check_true_values(rows: TrueRows, n_classes: int) -> Check:
 def check_one_each(manifest: Manifest, source: SourceRows) -> Check:
     """Check that as many rows were drawn as the source has people and, by the witness, that none has two of them."""
     column, drawn = manifest.people[str(manifest.one_per)], manifest.rows + manifest.withheld + manifest.dropped
+    demand_columns(source.source, [column])
     shown = (
         "NULL" if source.witness is None else "count(p_unit) FILTER (w1 > 0) - count(DISTINCT p_unit) FILTER (w1 > 0)"
     )

@@ -102,6 +102,10 @@ class Release:
         return cls(engine, manifest, columns)
 
 
+class WitnessError(ValueError):
+    """The witness does not fit the source."""
+
+
 class Witness:
     """The numbers of classes or buckets, in memory or in a file that is read as far as it is asked for."""
 
@@ -132,9 +136,9 @@ class Witness:
         return int(self._first[-1])
 
     def read(self, begin: int, n_rows: int) -> IntArray:
-        """Return (n_columns, n_rows) the numbers of some source rows, or raise a ValueError if there are none."""
+        """Return (n_columns, n_rows) the numbers of some source rows, or raise a WitnessError if there are none."""
         if begin + n_rows > self.n_rows:
-            raise ValueError("the witness has fewer rows than the source")
+            raise WitnessError("the witness has fewer rows than the source")
         found, end = [np.zeros((self.n_columns, 0), dtype=np.int64)], begin + n_rows
         while begin < end:
             group = int(np.searchsorted(self._first, begin, side="right")) - 1
@@ -148,7 +152,7 @@ class Witness:
             with pq.ParquetFile(self._path) as file:
                 table = file.read_row_group(group)
             if any(column.null_count for column in table.columns):
-                raise ValueError("the witness lacks numbers of some rows")
+                raise WitnessError("the witness lacks numbers of some rows")
             self._group = group, np.stack([column.cast(pa.int64()).to_numpy() for column in table.columns])
         return self._group[1]
 
@@ -210,7 +214,7 @@ class SourceRows:
                 begin += n
                 step.advance(n)
             if self.witness is not None and self.witness.n_rows > begin:
-                raise ValueError("the witness has more rows than the source")
+                raise WitnessError("the witness has more rows than the source")
 
         with (
             self._progress.step("comparing with the source", self.source.n_rows) as step,

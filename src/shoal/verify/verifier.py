@@ -27,7 +27,7 @@ from shoal.verify.files import find_public as find_public
 from shoal.verify.guarantees import leave_unchecked
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
 from shoal.verify.result import Check, CheckedGuarantee, Verification
-from shoal.verify.rows import Release, SourceRows, Witness
+from shoal.verify.rows import Release, SourceRows, Witness, WitnessError
 from shoal.verify.script import SCRIPT as SCRIPT
 from shoal.verify.script import SOURCE_SCRIPT as SOURCE_SCRIPT
 from shoal.verify.script import check_script, write_script
@@ -260,6 +260,9 @@ class _Verifier:
             checks.append(Check("labels", False, str(fault)))
         except CannotCheckError as fault:
             checks.append(Check("labels", False, f"cannot check: {fault}"))
+        except WitnessError as fault:
+            if all(check.name != "witness" for check in checks):
+                checks.append(Check("witness", False, f"{fault}; or the source file or its row order differs"))
         return _answer(manifest, checks, guarantees)
 
     def _check(self, checks: list[Check]) -> Sequence[CheckedGuarantee] | None:
