@@ -62,7 +62,7 @@ MODELS: dict[str, list[dict[str, Any]]] = {
     "confidence-bounding": [
         {"most": 0.55},
         {"most": 0.5, "harmless": ["angina", "clerk"]},
-        {"most": 0.6, "harmless": ["flu"], "separator": "i", "attribute": "illness"},
+        {"most": 0.6, "harmless": ["flu"], "separator": " ", "attribute": "illness"},
     ],
     "k-map": [{"k": 9, "population": "people.csv"}],
     "delta-presence": [{"min": 0.1, "max": 0.6, "population": "people.csv"}],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.faults.conftest import Release, release_manifest
 
 from shoal.core.errors import InputError
 from shoal.sources.opening import open_source
-from shoal.verify.verifier import verify
+from shoal.verify.verifier import verify, verify_table
 
 TWENTIES, OLDER, ANY = "[20, 29]", ">= 30", "*"
 
@@ -205,6 +206,32 @@ def test_promise_that_cannot_be_checked(release, tmp_path, promise):
     verification = verify(release.write(tmp_path))
     assert release.failed(verification) == {promise["model"]}
     assert verification.guarantees[-1].detail.startswith("cannot check")
+
+
+@pytest.mark.parametrize("columns", [["town"], ["town", "sex"]])
+def test_people_whose_quasi_identifiers_are_missing_are_a_class(columns):
+    """As they are everywhere in releases without labels, of averages or of values as they are."""
+    rows = pa.table({"town": ["Ulm"] * 2 + [None], "sex": ["F"] * 2 + [None], "illness": ["flu", "hiv", "flu"]})
+    for model, parameters in (
+        ("k-anonymity", {"k": 2}),
+        ("distinct-l-diversity", {"l": 2}),
+        ("t-closeness", {"t": 0.2}),
+    ):
+        for achieved in (2.0, 1.0, 1 / 3, 1 / 6):
+            manifest = {
+                **release_manifest(),
+                "method": "plain",
+                "guarantees": [{"model": model, "parameters": parameters, "achieved": achieved}],
+                "parts": [[*columns, "illness"]],
+                "rows": 3,
+                "attributes": {
+                    **{name: {"role": "quasi", "kind": "category"} for name in columns},
+                    "illness": {"role": "sensitive", "kind": "category"},
+                },
+            }
+            found = verify_table(rows.select([*columns, "illness"]), manifest)
+            assert Release.failed(found) == {model}
+            assert "1 of 2 classes" in found.guarantees[0].detail
 
 
 def test_guarantee_about_a_population_is_open_without_it(release, tmp_path):

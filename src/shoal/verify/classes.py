@@ -89,7 +89,7 @@ class Classes:
         checks = [form.check_rows(n_rows, manifest)]
         if self.covers:
             checks.append(check_labels(self.release, self.tables))
-        if manifest.written.levels:
+        if _find_levels(manifest):
             checks.append(_check_levels(manifest, self.covers))
         if n_rows:
             checks += [_check_population(name, manifest, given) for name, given in self._asked.items()]
@@ -174,9 +174,8 @@ class Classes:
             place = tables.sensitive[name][0]
             if f"texts{place}" not in known:
                 source = None if self.source is None else self.source.types[name]
-                numeric = source is not None and (pa.types.is_integer(source) or pa.types.is_floating(source))
                 distinct = f"SELECT DISTINCT s{place} AS s FROM counted"
-                put_texts(engine, self.release.manifest, name, distinct, f"texts{place}", numeric=numeric)
+                put_texts(engine, self.release.manifest, name, distinct, f"texts{place}", source)
         places = [tables.sensitive[name][0] for name in subject]
         several = any(
             engine.value(f"SELECT count(*) > count(DISTINCT coalesce('_' || value, '')) FROM texts{place}")
@@ -250,16 +249,30 @@ class Classes:
         return replace(found, done=False, partly=False, detail="not checked: people are counted with the witness")
 
 
+def _find_levels(manifest: Manifest) -> Mapping[str, object]:
+    stated = manifest.written.levels or manifest.written.method_parameters.get("levels")
+    return stated if isinstance(stated, dict) else {}
+
+
 def _check_levels(manifest: Manifest, covers: Mapping[str, Covers]) -> Check:
-    """Check that labels of an attribute do not overlap, as at one level, and cover one value at level 0."""
+    """Check that labels of an attribute do not overlap, as at one level, and are their only value at level 0.
+
+    If single values are suppressed, labels overlap with the label of all values, which is at no level.
+    """
+    levels, full = _find_levels(manifest), manifest.written.levels is not None
     for attribute in manifest.of_role("quasi"):
         cover = covers[attribute.name]
         order = np.argsort(cover.low, kind="stable")
-        if (cover.low[order][1:] < cover.high[order][:-1]).any():
+        if full and (cover.low[order][1:] < cover.high[order][:-1]).any():
             return Check("levels", False, f"labels of {attribute.name} overlap, so they are not of one level")
-        original = (manifest.written.levels or {})[attribute.name] == 0 and attribute.kind == "category"
-        if original and any(len(entry.get("values", ())) > 1 or "any" in entry for entry in cover.entries()):
-            return Check("levels", False, f"{attribute.name} is at level 0, but a label of it covers several values")
+        if levels.get(attribute.name) != 0 or attribute.kind != "category":
+            continue
+        for label, entry in attribute.covers.items():
+            several = [value.strip('"') for value in entry.get("values", ())] != [label.strip('"')]
+            if several if "values" in entry else full and "any" in entry:
+                return Check(
+                    "levels", False, f"{attribute.name} is at level 0, but a label of it is not its only value"
+                )
     return Check("levels", True, "every quasi-identifier has labels of one level")
 
 

@@ -81,6 +81,11 @@ def as_one(columns: Sequence[str]) -> str:
     return columns[0] if len(columns) == 1 else f"row({', '.join(columns)})"
 
 
+def as_class(columns: Sequence[str]) -> str:
+    """Return the class of a row by its values in SQL: never NULL, although a value may be missing."""
+    return f"row({', '.join(f'{column}::VARCHAR' for column in columns)})"
+
+
 class Labels:
     """The types of labels: label1 has those of the first attribute with labels, and so on."""
 
@@ -147,7 +152,7 @@ class ReleaseTables:
         if numbers is not None:
             own = numbers.pack([self.labels.digit(name, names[name]) for name in self.keys])
         else:  # readers see -0.0 and 0.0, which numbers do not tell apart
-            own = [f"{names[name]}::VARCHAR" for name in self.keys]
+            own = [as_class([names[name] for name in self.keys])]
         values = [f"{names[name]} AS s{place}" for name, (place, _) in self.sensitive.items()]
         title = "-- Rows with equal quasi-identifiers are an equivalence class; c of its n records have the values (s)."
         if self.manifest.sliced:

@@ -20,7 +20,7 @@ MOST_THREADS = 8
 
 _DAY, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d([.]\d{1,6})?"
 _NUMBER = r"[-+]?(\d+[.]?\d*|[.]\d+)([eE][-+]?\d+)?|[-+]?inf"
-_MOMENT = f"{_DAY}( {_CLOCK})?"
+_MOMENT, _ZONE = f"{_DAY}( {_CLOCK})?", r"(Z|[-+]\d\d(:?\d\d)?)"
 _FORMS = {  # type -> the texts that are read as it: DuckDB rounds others, or leaves out a part of them
     "HUGEINT": r"[-+]?\d+",
     "DOUBLE": _NUMBER,
@@ -31,7 +31,8 @@ _FORMS = {  # type -> the texts that are read as it: DuckDB rounds others, or le
     "TIME_NS": _CLOCK.replace("6", "9"),
     "TIMESTAMP": _MOMENT,
     "TIMESTAMP_NS": _MOMENT.replace("6", "9"),
-    "TIMESTAMP WITH TIME ZONE": rf"{_MOMENT}(Z|[-+]\d\d(:?\d\d)?)",
+    "TIMESTAMP WITH TIME ZONE": _MOMENT + _ZONE,
+    "TIMESTAMPTZ_NS": _MOMENT.replace("6", "9") + _ZONE,
 }
 
 Error = duckdb.Error

@@ -17,7 +17,7 @@ import pyarrow as pa
 from shoal.core.dictionaries import fold_text
 from shoal.core.errors import InputError
 from shoal.core.wording import count_noun
-from shoal.verify.counting import ClassNumbers, as_one
+from shoal.verify.counting import ClassNumbers, as_class, as_one
 from shoal.verify.engine import CannotCheckError, Engine
 from shoal.verify.form import demand_columns
 from shoal.verify.guarantees import Judgement, judge
@@ -63,8 +63,10 @@ def judge_records(promise: Promise, judgement: Judgement | None) -> CheckedGuara
     return CheckedGuarantee(*own, promise.counts, partly=True)
 
 
-def fold_values(values: pa.Array, missing: Sequence[str], *, numeric: bool) -> pa.Array:
+def fold_values(values: pa.Array, missing: Sequence[str], *, numeric: bool, whole: bool = False) -> pa.Array:
     """Return the normal form of values, null for missing ones; numbers are equal however they are written.
+
+    If numbers are *whole* ones, all of their digits count.
 
     >>> fold_values(pa.array(["Flu ", "flu", "?", "7", "07"]), ["?"], numeric=True).to_pylist()
     ['flu', 'flu', None, '7', '7']
@@ -75,7 +77,8 @@ def fold_values(values: pa.Array, missing: Sequence[str], *, numeric: bool) -> p
     numbers: dict[str, str] = {}
     for text in texts if numeric else ():
         try:
-            numbers[text] = repr(float(text) + 0.0).removesuffix(".0")
+            exact = whole and text is not None and text.lstrip("-").isdecimal()
+            numbers[text] = str(int(text)) if exact else repr(float(text) + 0.0).removesuffix(".0")
         except (TypeError, ValueError):
             continue
     absent = {None, "nan", *missing} if numeric else {None, *missing}
@@ -109,7 +112,7 @@ class TrueRows:
         """Return the class of a source row: the number of its quasi labels, or its values."""
         manifest, quasi = self.manifest, self.manifest.of_role("quasi")
         if not all(one.boxed for one in quasi):
-            return as_one([f"{self._source.places[one.name]}::VARCHAR" for one in quasi])
+            return as_class([self._source.places[one.name] for one in quasi])
         every, labelled = ClassNumbers.of(manifest.labelled), list(manifest.labelled)
         numbers = [f"w{place + 1}" for place in range(len(every.bounds))]
         if len(labelled) == len(quasi):
@@ -188,17 +191,19 @@ class TrueRows:
 
 
 def put_texts(
-    engine: Engine, manifest: Manifest, name: str, distinct: str, table: str, *, numeric: bool = False
+    engine: Engine, manifest: Manifest, name: str, distinct: str, table: str, kind: pa.DataType | None = None
 ) -> None:
-    """Make a table of an attribute's distinct values s, and their normal form."""
+    """Make a table of an attribute's distinct values s, and their normal form; *kind* is their type in the source."""
     found, one = engine.read(distinct), manifest.written.attributes[name]
     values = found["s"].combine_chunks()
     texts = values.cast(pa.string())
     if not one.boxed:
         declared = manifest.techniques.get(name)
-        numeric = numeric or (declared is not None and declared.numeric)
-        is_number = numeric or one.kind == "number" or pa.types.is_floating(values.type)
-        texts = fold_values(values, manifest.missing_tokens, numeric=is_number)
+        types = [values.type] if kind is None else [values.type, kind]
+        fraction = any(map(pa.types.is_floating, types))
+        whole = not fraction and any(map(pa.types.is_integer, types))
+        numeric = fraction or whole or one.kind == "number" or (declared is not None and declared.numeric)
+        texts = fold_values(values, manifest.missing_tokens, numeric=numeric, whole=whole)
     engine.put(f"{table}_arrow", pa.table({"s": values, "value": texts}))
     engine.run(f"CREATE TEMP TABLE {table} AS FROM {table}_arrow")
 

@@ -55,7 +55,7 @@ def read_file(path: str, file_format: str, columns: Sequence[str], view: str = "
         return f"CREATE TEMP VIEW {view} AS\nFROM read_parquet({quote_text(path)}) AS t({wrap(names)});\n"
     kinds = wrap([f"'c{place}': 'VARCHAR'" for place in range(1, len(names) + 1)])
     texts = wrap([f"text_of(c{place}) AS {name}" for place, name in enumerate(names, 1)])
-    rows = f"read_csv({quote_text(path)}, {_DIALECT},\n    columns = {{{kinds}}})"
+    rows = f"read_csv({quote_text(path)}, {_DIALECT},\n    allow_quoted_nulls = false, columns = {{{kinds}}})"
     return f"{GUARD}CREATE TEMP VIEW {view} AS\nSELECT {texts}\nFROM {rows};\n"
 
 

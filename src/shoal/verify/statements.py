@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -343,11 +344,14 @@ def _add_moments(order: Sequence[str]) -> dict[str, int]:
                 moment = datetime.time.fromisoformat(text)
             except ValueError:
                 return {}
-        for separator in ("T", " "):
-            for unit in ("auto", "seconds", "milliseconds", "microseconds"):
-                given = {"timespec": unit}
-                spelled = moment.isoformat(separator, **given) if isinstance(moment, datetime.datetime) else ""
-                places[fold_text(spelled or moment.isoformat(timespec=unit))] = at
+        nanoseconds = re.search(r"[.]\d{6}(\d{3})", text)  # which Python drops
+        for unit in ("microseconds",) if nanoseconds else ("auto", "seconds", "milliseconds", "microseconds"):
+            if isinstance(moment, datetime.datetime):
+                moment = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)
+            spelled = moment.isoformat(timespec=unit).replace("+00:00", "Z")
+            if nanoseconds:
+                spelled = re.sub(r"([.]\d{6})", rf"\g<1>{nanoseconds[1]}", spelled)
+            places |= {fold_text(spelled): at, fold_text(spelled.replace("T", " ")): at}
     return places
 
 

@@ -42,6 +42,7 @@ _TYPES: Sequence[tuple[str, Sequence[str]]] = (  # the type in which values are 
     ("TIMESTAMP", ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS")),
     ("TIMESTAMP_NS", ("TIMESTAMP_NS",)),
     ("TIMESTAMP WITH TIME ZONE", ("TIMESTAMP WITH TIME ZONE",)),
+    ("TIMESTAMPTZ_NS", ("TIMESTAMPTZ_NS",)),
 )
 _FIRST, _FREQUENT = 100_000, 10_000  # rows at the beginning of a release, and the texts of a column there
 _NUMBERS, _MOMENTS = {"HUGEINT", "DOUBLE", "FLOAT"}, {"DATE", "TIMESTAMP", "TIMESTAMP_NS"}
@@ -58,8 +59,9 @@ def find_type(*types: str) -> str:
         return plain.pop()
     if plain and plain <= _NUMBERS:
         return "DOUBLE"
-    if plain == {"TIME", "TIME_NS"}:
-        return "TIME_NS"
+    for pair in (("TIME", "TIME_NS"), ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")):
+        if plain == set(pair):
+            return pair[1]
     if plain and plain <= _MOMENTS:
         return "TIMESTAMP_NS" if "TIMESTAMP_NS" in plain else "TIMESTAMP"
     return "VARCHAR"

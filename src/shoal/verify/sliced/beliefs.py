@@ -198,9 +198,8 @@ class Adversary:
         """Make the table of an attribute's values s, their normal form, and its number."""
         source, table = self._slices.source, f"codes_{next(self._numbers)}"
         kind = None if source is None else source.types[name]
-        numeric = kind is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         every = "\nUNION ".join(f"SELECT DISTINCT {self._slices.columns[at][name]} AS s FROM slices" for at in places)
-        put_texts(self._engine, self._slices.manifest, name, every, f"{table}_texts", numeric=numeric)
+        put_texts(self._engine, self._slices.manifest, name, every, f"{table}_texts", kind)
         coded = f"SELECT *, (dense_rank() OVER (ORDER BY value))::INTEGER AS code FROM {table}_texts"
         self._engine.make(table, coded)
         return table
