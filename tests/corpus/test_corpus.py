@@ -55,7 +55,6 @@ CONTENT = (
     "withheld",
     "missing",
     "attributes",
-    "utility",
     "levels",
     "buckets",
     "techniques",
