@@ -17,7 +17,7 @@ import shoal
 from shoal.core.errors import PolicyError, ShoalError, UnreachableError
 from shoal.methods.safepub import SafePub
 from shoal.release.forms.base import read_form
-from shoal.verify.manifest import is_enough
+from shoal.verify.account import is_enough
 from shoal.verify.verifier import verify, verify_table
 
 AGE = {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 99, "widths": [5, 25, 50]}}}
