@@ -4,8 +4,8 @@ The operators, functions and numbers of statements in SQL, which are strings, ar
 
     python tests/mutants/run.py shoal.verify.promises tests/verify/test_promises.py
 
-The tests are functions without arguments. They run in this process: the code of a mutant is put into the functions of
-the loaded module, and a compiled kernel is replaced by its mutant uncompiled, so a mutant costs what its tests do.
+The tests are functions that need no fixture. They run in this process: the code of a mutant is put into the functions
+of the loaded module, so a mutant costs what its tests do.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import copy
 import functools
 import importlib
 import importlib.util
+import inspect
 import io
 import re
 import signal
@@ -160,15 +161,7 @@ def put_in(module: types.ModuleType, mutant: ast.Module) -> Iterator[None]:
         sys.modules[module.__name__] = original_module
     mine, theirs = _functions(module), _functions(changed)
     codes = {name: (one.__code__, one.__defaults__, one.__kwdefaults__) for name, one in mine.items()}
-    constants = {}
-    for name, thing in vars(changed).items():
-        kernel = getattr(thing, "py_func", None)
-        if kernel is not None and kernel.__module__ == module.__name__:
-            code, original = kernel.__code__, module.__dict__[name].py_func.__code__
-            if (code.co_code, code.co_consts) != (original.co_code, original.co_consts):
-                constants[name] = types.FunctionType(code, module.__dict__, name, kernel.__defaults__)
-        elif name.isupper() or (name.startswith("_") and name[1:].isupper()):
-            constants[name] = thing
+    constants = {name: thing for name, thing in vars(changed).items() if name.removeprefix("_").isupper()}
     before = {name: module.__dict__[name] for name in constants if name in module.__dict__}
     for name, one in theirs.items():
         if name in mine and len(one.__code__.co_freevars) == len(mine[name].__code__.co_freevars):
@@ -198,7 +191,20 @@ def load_tests(path: Path) -> list[Callable[[], None]]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return [one for name, one in vars(module).items() if name.startswith("test_") and callable(one)]
+    tests = [one for name, one in vars(module).items() if name.startswith("test_") and callable(one)]
+    return [call for test in tests for call in _fill(test)]
+
+
+def _fill(test: Callable[..., None]) -> list[Callable[[], None]]:
+    """Return a test with all its parameters; tests that need a fixture are left out."""
+    calls: list[dict[str, Any]] = [{}]
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name == "parametrize":
+            names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else mark.args[0]
+            values = [dict(zip(names, one if len(names) > 1 else [one], strict=True)) for one in mark.args[1]]
+            calls = [{**call, **one} for call in calls for one in values]
+    needed = set(inspect.signature(test).parameters)
+    return [functools.partial(test, **call) for call in calls if set(call) == needed]
 
 
 def _interrupt(*_: Any) -> None:

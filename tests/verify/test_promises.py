@@ -360,6 +360,31 @@ def test_people_with_several_values_and_classes_of_harmless_ones() -> None:
     assert judge_each("recursive-cl-diversity", found, c=9, l=2)[1] == [2, 2 / 3, 1, 1]
 
 
+def test_few_people_with_several_values() -> None:
+    """One person with c and d; three people of whom all have a, two b and one c; two people with b and c."""
+    found = put(((0, 0, 1, 1), (3, 2, 1, 0), (0, 2, 2, 0)), sizes=[1, 3, 2])
+    assert judge_each("distinct-l-diversity", found, l=1, harmless=["c"]) == ([True] * 3, [1, 1, 1])
+    assert judge_each("entropy-l-diversity", found, l=1, harmless=["c"])[1] == pytest.approx([1, 1, 1])
+    other = put(((0, 0, 4, 0), (2, 1, 0, 3)), sizes=[4, 5])  # the people of the second class have 6 values
+    assert judge_each("entropy-l-diversity", other, l=1, **HARMLESS)[1] == pytest.approx([50, 2.5])
+
+
+def test_no_tolerance_lets_a_limit_be_exceeded() -> None:
+    """Logarithms and shares must be below their limits by more than rounding, which is relative and absolute."""
+    for most in (3, 9):  # changes by ln 2 and ln 5
+        even = put(((most, 1), (1, most)), ("a", "b"))
+        share = max(judge_each("delta-disclosure", even, delta=99)[1])
+        assert judge_all("delta-disclosure", even, delta=math.nextafter(share, 9)).failing == 2
+        assert judge_all("delta-disclosure", even, delta=share * (1 + 1e-10)).failing == 0
+        assert judge_all("delta-disclosure", mix(even), delta=share * (1 + 1e-10)).failing == 2
+    same = put(((2, 2, 0, 0), (1, 1, 0, 0)))
+    assert judge_all("delta-disclosure", same, delta=1e-12).failing == 2
+    for l in (2, 3):
+        tie = mix(put(((1,) * l, (2,) * l), VALUES[:l]))
+        assert judge_all("entropy-l-diversity", tie, l=l).failing == 2
+        assert judge_all("entropy-l-diversity", tie, l=l - 1e-7).failing == 0
+
+
 def test_recursive_diversity_of_one_value_is_satisfied_by_all() -> None:
     found = put(((5, 0, 0, 0), (1, 2, 0, 0)))
     assert judge_each("recursive-cl-diversity", found, c=0.001, l=1) == ([True, True], [1.0, 2 / 3])
@@ -544,6 +569,13 @@ def test_trees_of_several_heights() -> None:
     parents, heights, leaves = statements.flatten_taxonomy(TREE)
     assert (parents, heights) == ([-1, 0, 1, 1, 3, 3, 0], [3, 2, 0, 1, 0, 0, 0])
     assert leaves == {"a": 2, "b": 4, "c": 5, "d": 6}
+    assert statements.flatten_taxonomy({"*": {"a": {}, "G": {"b": {}}}})[1] == [2, 0, 1, 0]
+    flat = put(
+        ((1, 1, 0, 0), (0, 0, 1, 1)), attribute=CHAIN.model_copy(update={"taxonomy": {"*": dict(TREE["*"]["G"])}})
+    )
+    assert "not in its taxonomy" in explain("t-closeness", flat, t=1, distance="hierarchical")
+    flat = flat._replace(attribute=CHAIN.model_copy(update={"taxonomy": {"*": {value: {} for value in VALUES}}}))
+    assert judge_each("t-closeness", flat, t=1, distance="hierarchical")[1] == [0.5, 0.5]
 
 
 def test_harmful_items_are_counted_in_all_sets_that_have_them() -> None:
@@ -552,6 +584,7 @@ def test_harmful_items_are_counted_in_all_sets_that_have_them() -> None:
     judged = judge_each("confidence-bounding", sets, most=0.5, harmless=["none"], separator=";")
     assert judged == ([True, False], [0.5, 0.75])
     assert judge_each("confidence-bounding", sets, most=0.4, harmless=["none"], separator=";")[0] == [False, False]
+    assert judge_all("confidence-bounding", sets, most=0.5, separator=";") == Judgement(2, 1, 0.75)
     assert judge_each("confidence-bounding", sets, most=0.5, harmless=["none"])[1] == [0.25, 0.75]
     twice = put(((2, 2),), ("flu;flu; ;flu", "gout"))
     assert judge_each("confidence-bounding", twice, most=0.5, separator=";") == ([True], [0.5])
@@ -594,6 +627,8 @@ def test_populations() -> None:
 
     classes = covered((2, 4), (3, 3), (4, 0))
     assert judge_each("k-map", classes, k=3, population="p") == ([True, True, False], [4.0, 3.0, 0.0])
+    assert judge_all("k-map", classes, k=3, population="p") == Judgement(3, 1, 0.0)
+    assert judge_all("delta-presence", classes, min=0.6, max=1, population="p") == Judgement(3, 2, math.inf)
     for low, high, wanted in (
         (0, 1, [True, True, False]),
         (0.5, 1, [True, True, False]),
@@ -603,6 +638,7 @@ def test_populations() -> None:
     ):
         holds, reached = judge_each("delta-presence", classes, min=low, max=high, population="p")
         assert (holds, reached) == (wanted, [0.5, 1.0, math.inf]), (low, high)
+    assert judge_all("delta-presence", covered((2, 4), (3, 3)), max=0.9, population="p") == Judgement(2, 1, 1.0)
     one = judge_each("delta-presence", covered((1, 1), (0, 2)), max=1, population="p")
     assert one == ([True, True], [1.0, 0.0])
 
