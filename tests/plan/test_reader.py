@@ -160,3 +160,16 @@ def test_homogeneous_groups_of_a_mixed_class_are_revealed() -> None:
     revealed = estimate_revealed(lopsided, plan, rng, each=True)
     assert revealed.people >= 24  # twenty-four of a kind: only cold is frequent enough
     assert revealed.n_people == 26
+
+
+def test_a_sample_of_classes_represents_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In either class only one value is frequent enough to make two groups of twelve fail."""
+    rows = {(q, value): 12 for value in ("cold", "gout") for q in ("a", "b")} | {("c", "flu"): 2, ("c", "cold"): 2}
+    problem = build(rows)
+    plan = classes(problem, [(0, 4), (0, 4)], [0, 0, 1, 1, 0, 1])
+    every = estimate_revealed(problem, plan, np.random.default_rng(1), each=True)
+    assert every.people >= 48
+    monkeypatch.setattr("shoal.plan.reader._MOST_CLASSES", 1)
+    for seed in range(4):
+        sampled = estimate_revealed(problem, plan, np.random.default_rng(seed), each=True)
+        assert abs(sampled.people - every.people) <= 4

@@ -31,7 +31,8 @@ _AT_ONCE = 1 << 22  # records of all draws in memory
 _DOMINANT, _STEPS = 8, 33  # values of a class that may dominate a group, and numbers of members that are tried
 _MARGIN = 0.1
 _NEGLIGIBLE = 1e-3  # a value of less posterior probability does not count as a possible one
-_MOST_SETS = 150  # refused sets of an attribute that a run looks at; a sample if there are more
+_MOST_CLASSES = 20_000  # of a plan that a run looks at; a sample if there are more
+_MOST_SETS = 150  # refused sets of an attribute, among these classes
 
 
 @kernel
@@ -106,17 +107,21 @@ class Refused(NamedTuple):
     owner: IntArray  # (n_groups,) ascending from 0
 
 
-def find_refused(problem: Problem, plan: Plan, *, each: bool) -> list[tuple[Refused, float]]:
+def find_refused(
+    problem: Problem, plan: Plan, *, each: bool, among: BoolArray | None = None
+) -> list[tuple[Refused, float]]:
     """Return for each attribute the groups one level below the labels of classes that are not classes.
 
-    Also returned is the share of sets that really fail: a method may refuse a group for another reason.
+    Also returned is the share of sets that really fail: a method may refuse a group for another reason. *among* selects
+    (n_classes,) the classes to look at.
 
     If *each* group that satisfies the models would be a class, then every group of enough records failed by itself, and
     so did every combination of base values. Otherwise the groups of one attribute are a set: the class would have been
     divided if all of them satisfied the models. Sets with a group below the smallest class say nothing about values.
     """
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
-    shown = np.flatnonzero((class_of >= 0) & (records > 0))
+    own = (class_of >= 0) & (records > 0)
+    shown = np.flatnonzero(own if among is None else own & np.append(among, False)[class_of])
     cell, records = cell[shown], records[shown]
     owner_of: IntArray = class_of[shown].astype(np.int64)
     finer: list[list[AnyIntArray]] = [
@@ -353,11 +358,13 @@ class Revealed(NamedTuple):
 def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *, each: bool) -> Revealed:
     """Estimate about how many people the refused groups of a plan break a model of values; see ``find_refused``.
 
-    For each attribute a few hundred refused sets are drawn at random, and their share is assumed for all. The
-    attribute counts that breaks a model for most people.
+    If there are many classes, some are drawn at random, and among their refused sets a few hundred for each attribute.
+    The share of those that break a model is assumed for all. The attribute with most people counts.
     """
     cell, class_of, records, _ = plan.pieces(problem.cells.counts)
-    all_refused, most = find_refused(problem, plan, each=each), 0.0
+    among = np.zeros(plan.n_classes, dtype=np.bool_)
+    among[rng.permutation(plan.n_classes)[:_MOST_CLASSES]] = True
+    all_refused, most = find_refused(problem, plan, each=each, among=among), 0.0
     for place in range(len(problem.sensitive)):
         bound = [one for one in problem.requirements if one.place == place and isinstance(one.model, ValueModel)]
         if not bound or any(one.people is not None for one in bound):
@@ -378,5 +385,6 @@ def estimate_revealed(problem: Problem, plan: Plan, rng: np.random.Generator, *,
             usual = counts[own.class_of] / np.maximum(counts[own.class_of].sum(axis=1, keepdims=True), 1)
             posterior = failing * explain(counts, own, models, whole, rng) + (1 - failing) * usual
             broken = breaks(posterior, models, whole)
-            most = max(most, float(own.sizes[broken].sum()) * n_sets / max(len(sets), 1))
+            drawn = len(sets) / max(n_sets, 1) * min(1.0, _MOST_CLASSES / max(plan.n_classes, 1))
+            most = max(most, float(own.sizes[broken].sum()) / max(drawn, 1e-300))
     return Revealed(round(most), int(plan.sizes.sum()))
