@@ -63,7 +63,7 @@ def test_the_figures_of_the_table_are_those_of_the_releases(folder: Path, happen
     (table,) = re.findall(r"^\| \| each alone \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE.read_text(), flags=re.MULTILINE)
     kept = {
         kind: " and ".join(
-            f"{json.loads((folder / name / kind / 'public' / 'manifest.json').read_text())['utility']['um']:.0%}"
+            f"{json.loads((folder / name / kind / 'internal' / 'evidence.json').read_text())['utility']['um']:.0%}"
             for name in ("north", "south")
         )
         for kind in ("alone", "agreed")

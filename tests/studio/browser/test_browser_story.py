@@ -26,7 +26,7 @@ def has_no_failure_without_internal_files(shoal, folder: Path, *source: object) 
     stated = json.loads(compared.stdout)
     assert (compared.returncode, stated["verdict"]) == (4, "incomplete"), compared.stdout + compared.stderr
     assert all(one["ok"] for one in (*stated["checks"], *stated["guarantees"]))
-    assert {one["name"] for one in stated["checks"] if one.get("required")} == {"recorded", "assignment"}
+    assert {one["name"] for one in stated["checks"] if one.get("required")} == {"recorded", "truth"}
 
 
 def changes_a_role(person) -> None:
