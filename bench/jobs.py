@@ -28,6 +28,7 @@ from bench.spark import spark
 from bench.studio import studio
 from bench.survey import wide
 from bench.techniques import comparing, microaggregation, techniques, techniques_of_offices
+from bench.verifying import verifying
 
 _FIVE = "import numpy, pyarrow, numba, pydantic, typer"
 
@@ -137,6 +138,7 @@ JOBS: dict[str, Job] = {
     "adult": adult,
     "peer": peer,
     "stays": stays,
+    "verify": verifying,
     "levels": levels,
     "sweep": sweep,
     "sweep-stays": sweep_stays,

@@ -25,7 +25,7 @@ child = os.posix_spawn(
     sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 )
 _, status, usage = os.wait4(child, 0)
-print(time.perf_counter() - began, usage.ru_maxrss)
+print(time.perf_counter() - began, usage.ru_maxrss, usage.ru_utime + usage.ru_stime)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 
@@ -112,6 +112,7 @@ class Finished:
     seconds: float
     peak_mib: float
     disk_bytes: int = 0  # that a disk had less at some time than at the start
+    processor: float = 0.0  # seconds on all cores
 
 
 Job: TypeAlias = Callable[[Path], Iterator[Measured]]  # given a folder for its files
@@ -146,8 +147,8 @@ def process(command: Sequence[str | Path]) -> Finished:
     A small process of its own starts it: a child is charged with the memory that its parent had when it was made.
     Byte code may be written, as it is for every user: otherwise each start would translate the sources again.
     """
-    seconds, kibibytes = _started(_STARTER, command)
-    return Finished(float(seconds), int(kibibytes) / 1024)
+    seconds, kibibytes, processor = _started(_STARTER, command)
+    return Finished(float(seconds), int(kibibytes) / 1024, processor=float(processor))
 
 
 def watched(command: Sequence[str | Path], folder: Path, *, shared: bool = False) -> Finished:
