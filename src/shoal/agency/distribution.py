@@ -100,7 +100,6 @@ class JointDistribution:
         return before[self.starts[1:]] - before[self.starts[:-1]]
 
     def probability(self, weight: int) -> Fraction:
-        """Return a weight as a probability."""
         return Fraction(int(weight), self.total)
 
     def threshold(self, p: Fraction) -> int:

@@ -196,7 +196,6 @@ class ClassCounts:
 
     @classmethod
     def of_bytes(cls, content: bytes) -> ClassCounts:
-        """Read what ``content`` returned."""
         return cls(*(column.to_numpy() for column in deserialize(content).columns))
 
     def content(self) -> bytes:
@@ -215,7 +214,6 @@ class ClassCounts:
         return ClassCounts(keys, np.minimum(self.counts[mine], other.counts[theirs]))
 
     def fewest_values(self, n_classes: int) -> int:
-        """Return how many values the class has that has fewest."""
         return int(np.bincount((self.keys >> HALF).astype(np.int64), minlength=n_classes).min())
 
     def list_values(self, number: int, values: Sequence[str]) -> dict[str, int]:

@@ -264,7 +264,6 @@ class HomogeneityAttack(SecretAttack):
     of_records = of_values = True
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Answer where one value is left."""
         return answer_surely(view, secret, people, np.arange(len(secret.values)), rng)
 
 

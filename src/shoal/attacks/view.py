@@ -145,12 +145,10 @@ class ReleaseView:
 
     @property
     def manifest(self) -> Manifest:
-        """What the release says of itself."""
         return self.release.manifest
 
     @property
     def form(self) -> Form:
-        """What the rows of the release are."""
         return self.release.form
 
     @property
@@ -342,7 +340,6 @@ class ReleaseView:
         return ReleaseView.of(replace(self.release, manifest=manifest, data=self.rows, folder=None), self.policy)
 
     def recode(self, people: People) -> People:
-        """Return people of another view in the codes of this one."""
         return self.people(people.table, "the people attacked", partly=True, person=people.person)
 
     def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> csr_array:

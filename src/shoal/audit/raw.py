@@ -35,7 +35,6 @@ class RawTable:
 
     @property
     def n_records(self) -> int:
-        """Records in all cells."""
         return int(self.records.sum())
 
     @property

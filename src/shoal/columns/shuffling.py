@@ -40,7 +40,6 @@ class Shuffling(Technique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that predict ranks."""
         return self.given
 
     @classmethod

@@ -119,7 +119,6 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
 
 
 def explain_place(entry: Mapping[str, Any]) -> str:
-    """Say what tokens stand in place of."""
     return "stand in place of an identifier" if entry.get("of") == "identifier" else "stand in place of the values"
 
 

@@ -26,7 +26,6 @@ class Remaining:
 
     @property
     def l(self) -> int:  # noqa: E743
-        """How many values remain (distinct l)."""
         return len(self.counts)
 
     @property

@@ -51,16 +51,13 @@ class Spectrum:
 
     @property
     def n_classes(self) -> int:
-        """Classes of the sample."""
         return int(self.classes.sum())
 
     @property
     def population(self) -> int:
-        """People of the population."""
         return round(self.n / self.fraction)
 
     def times(self, size: int) -> int:
-        """Return how many classes have this size."""
         return int(self.classes[self.sizes == size].sum())
 
 
@@ -87,12 +84,10 @@ class PopulationUniqueness(Figures):
 
     @property
     def uniques(self) -> float:
-        """The chosen estimate of people who are unique in the population."""
         return next(float(one.population_uniques or 0.0) for one in self.estimates if one.model == self.chosen)
 
     @property
     def share(self) -> float:
-        """The same, as a share of the population."""
         return self.uniques / self.population
 
     @property

@@ -178,5 +178,4 @@ class Cells:
 
     @property
     def n_records(self) -> int:
-        """Number of records."""
         return int(self.counts.sum())

@@ -265,7 +265,6 @@ class Sorting:
 
 
 def some_rows(factors: Factored, rows: IntArray) -> Factored:
-    """Return the same of some rows."""
     return [(indices[rows], values) for indices, values in factors]
 
 

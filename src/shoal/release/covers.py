@@ -111,7 +111,6 @@ class Covers:
 
     @property
     def missing(self) -> int:
-        """The code of missing values, which is the last."""
         return int(self.codes[-1])
 
     @property

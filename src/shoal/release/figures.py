@@ -51,7 +51,6 @@ class ColumnTally:
         return ColumnTally(self.records + other.records)
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each change."""
         return dict(zip(CHANGES, (self.records / max(self.records.sum(), 1)).tolist(), strict=True))
 
 

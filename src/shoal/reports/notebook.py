@@ -123,7 +123,6 @@ class _Bar:
 
     @property
     def known(self) -> int | None:
-        """How much there is to do, if that is known."""
         return self.done if self.ended else self.total
 
     @property

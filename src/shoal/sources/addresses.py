@@ -74,7 +74,6 @@ class DatabaseTable:
 
     @property
     def kind(self) -> Kind:
-        """Which database it is."""
         return _SCHEMES[self.address.partition("://")[0].lower()]
 
     @property

@@ -96,11 +96,9 @@ class Visit:
         return SWAP in self.request.headers
 
     def at(self, path: str) -> str:
-        """Return the path of a page of this project."""
         return f"/projects/{self.project.id}{path}"
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a template filled in."""
         return render(self.request, template, status, project=self.opened, **values)
 
     def to(self, path: str) -> Response:

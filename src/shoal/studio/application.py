@@ -80,7 +80,6 @@ class Entrance:
     """The way into a running studio."""
 
     def __init__(self, address: str, key: Key, folder: Path) -> None:
-        """Lead to the studio that serves under this address."""
         self._address, self._key, self._folder = address, key, folder
 
     def link(self) -> str:
@@ -224,7 +223,6 @@ class Key:
         return right
 
     def opens(self, cookie: str) -> bool:
-        """Whether the cookie is right."""
         return hmac.compare_digest(self.cookie.encode(), cookie.encode())
 
 

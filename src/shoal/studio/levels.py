@@ -116,12 +116,10 @@ class Explorer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quasi attributes, in the policy's order."""
         return tuple(attribute.name for attribute in self.problem.quasi)
 
     @property
     def n_nodes(self) -> int:
-        """Combinations of levels that there are."""
         return math.prod(self.ladders.shape)
 
     @property
@@ -150,7 +148,6 @@ class Explorer:
         return found
 
     def look(self, levels: Levels) -> Node:
-        """Judge one combination of levels."""
         with self._lock:
             grouping = self.judge.groupings.at(levels)
             verdict = self.judge.check(levels, source=grouping)

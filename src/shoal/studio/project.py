@@ -95,7 +95,6 @@ class Project:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, in the order of the table."""
         return tuple(column.name for column in self.profile)
 
     @property
@@ -177,11 +176,9 @@ class Project:
         self.forget_problems()
 
     def list_attached(self) -> tuple[str, ...]:
-        """Return the names of the attached files."""
         return tuple(sorted(path.name for path in self.files.iterdir() if not path.name.startswith(".")))
 
     def detach(self, name: str) -> None:
-        """Remove an attached file."""
         if name in self.list_attached():
             (self.files / name).unlink(missing_ok=True)
             self.forget_problems()
@@ -381,7 +378,6 @@ class SavedProject(_Part):
 
     @property
     def options(self) -> SourceOptions:
-        """How the policy says that the table is read."""
         return SourceOptions(**(read_document(self.policy).get("source") or {}))
 
     def compare(self, project: Project) -> str:

@@ -112,7 +112,6 @@ class Studio:
         project.remove()
 
     def newest(self) -> Iterator[Project]:
-        """Yield the projects, the newest first."""
         yield from reversed(list(self.projects.values()))
 
     def close(self) -> None:
@@ -166,7 +165,6 @@ class PrivateFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove the folder."""
         self.remove()
 
 
@@ -283,7 +281,6 @@ class TableCache:
 
     @property
     def n_bytes(self) -> int:
-        """Memory that the held tables take."""
         return sum(held.table.nbytes for held in self._held.values() if held is not None)
 
 

@@ -104,7 +104,6 @@ class Bins:
 
     @property
     def n_attributes(self) -> int:
-        """Number of attributes that are compared."""
         return len(self.bins)
 
     def count(self, places: Sequence[int], records: FloatArray | None = None) -> FloatArray:

@@ -37,7 +37,6 @@ class NumberLoss(ExpensiveMeasure):
         return measure_numbers(problem, plan)[self.name]
 
     def figures(self, problem: Problem, plan: Plan) -> dict[str, float]:
-        """Return both figures."""
         return measure_numbers(problem, plan)
 
 

@@ -57,12 +57,10 @@ class Column:
         )
 
     def take(self, rows: AnyIntArray) -> Column:
-        """Return the column of these rows."""
         return Column(self.item[rows], self.lo, self.hi, self.below)
 
     @property
     def n_leaves(self) -> int:
-        """Number of leaves of the attribute."""
         return len(self.below) - 1
 
     def within(self, starts: IntArray, stops: IntArray) -> FloatArray:
@@ -128,7 +126,6 @@ class Binned:
 
     @property
     def n_bins(self) -> int:
-        """Number of bins."""
         return int(self.shares.shape[1])
 
 

@@ -361,7 +361,6 @@ class Space:
 
     @property
     def n_records(self) -> int:
-        """The number of records."""
         return len(self.order)
 
     @property

@@ -160,7 +160,6 @@ class Merger:
         self.add([factor_column(column) for column in columns], np.array(counts, dtype=np.int64))
 
     def exceeds(self, most_cells: int) -> bool:
-        """Whether there are more cells than that."""
         return self._stack.n_held > most_cells and len(self._stack.total().counts) > most_cells
 
     def total(self) -> CountedCells:

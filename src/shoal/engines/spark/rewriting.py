@@ -213,7 +213,6 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
 
 
 def heaps_for(n_rows: int) -> int:
-    """Return how many heaps these rows are to have."""
     return max(-(-n_rows // ROWS_PER_HEAP), 1)
 
 

@@ -75,7 +75,6 @@ class Ledger:
         return known[population]
 
     def entries(self, population: str | None = None) -> tuple[records.Entry, ...]:
-        """Return the entries in order, of one population or of all."""
         return tuple(entry for entry in self._look()[1] if population in (None, entry.population))
 
     def entry(self, number: int) -> records.Entry:
@@ -335,7 +334,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def explain_failures(path: Path) -> Iterator[None]:
-    """Turn a failure of the database into a message."""
     try:
         yield
     except sqlite3.Error as error:

@@ -120,7 +120,6 @@ class Question:
 
     @property
     def basis(self) -> Basis:
-        """Whose rows the people are."""
         return "people" if self.newest is None else "source"
 
     @property
@@ -196,7 +195,6 @@ class _OneAttribute:
                 self._unread[number] = str(error).replace(str(each.folder), named)
 
     def _has(self, each: Held) -> bool:
-        """Whether a release is linked."""
         return self._form in each.names("sensitive")
 
     def _read_release(self, each: Held) -> None:
@@ -483,7 +481,6 @@ class LeftToPeople:
 
     @property
     def people(self) -> int:
-        """How many people there are."""
         return int(self.rows.sum())
 
     def remaining(self, chosen: Set) -> IntArray:

@@ -123,7 +123,6 @@ class Groupings:
 
     @property
     def population_names(self) -> tuple[str, ...]:
-        """The populations that are counted."""
         return tuple(self._populations)
 
     def blocks(
@@ -258,7 +257,6 @@ class Ladder:
         return table
 
     def records_at(self, level: int) -> IntArray:
-        """Return (widths[level],) how many records have each value of a level."""
         return np.bincount(self.codes[level], weights=self.records, minlength=self.widths[level]).astype(np.int64)
 
 
@@ -292,7 +290,6 @@ class Ladders:
 
     @property
     def n_attributes(self) -> int:
-        """Number of quasi attributes."""
         return len(self.rungs)
 
     @property

@@ -32,7 +32,6 @@ class Boxes(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Number of boxes."""
         return len(self.starts)
 
     @property

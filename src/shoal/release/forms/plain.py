@@ -45,7 +45,6 @@ class Plain(Classes):
         return f"{RECORDS}."
 
     def advice(self) -> list[str]:
-        """Return that values can be used as they are."""
         return [_VALUES, *self.advise_on_withheld()]
 
     def examples(self) -> list[tuple[str, str]]:

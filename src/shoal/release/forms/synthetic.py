@@ -217,7 +217,6 @@ class SafePub(Synthetic):
     claim_limits: ClassVar[tuple[str, ...]] = (_SAMPLED, _RECORDS)
 
     def describe_rows(self) -> str:
-        """Say that rows are records."""
         return _DRAWN
 
     def own_section(self) -> Section:
@@ -279,7 +278,6 @@ class SyntheticPublication(PlannedPublication):
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
-        """All attributes in the order of the source."""
         return [[name for name in self.source.schema.names if name in self.columns]]
 
     @property

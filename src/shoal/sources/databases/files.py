@@ -69,7 +69,6 @@ class DuckDB(Connection):
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
 
     def tables(self) -> list[str]:
-        """Return all tables and views."""
         return [
             name if schema == "main" else f"{schema}.{name}"
             for schema, name in self._answer("SELECT table_schema, table_name FROM information_schema.tables")
@@ -172,7 +171,6 @@ class SQLite(Connection):
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
 
     def tables(self) -> list[str]:
-        """Return all tables and views."""
         return [name for (name,) in self._answer("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
 
     def exists(self) -> bool:

@@ -185,7 +185,6 @@ class SparkFiles(SparkSource):
         yield from self.file._read(columns, coded)  # noqa: SLF001  of the same family
 
     def digest(self) -> str:
-        """Return the digest of the files."""
         return self.file.digest()
 
     def forget(self) -> None:

@@ -54,7 +54,6 @@ class ColumnTaxonomy:
 
     @property
     def name(self) -> str:
-        """The column's."""
         return self.column.name
 
     @property
@@ -64,7 +63,6 @@ class ColumnTaxonomy:
 
     @property
     def values(self) -> frozenset[str]:
-        """The values of the data, as text."""
         return frozenset(texts(self.column.values).to_pylist())
 
     def builder(self) -> TaxonomyBuilder | None:
