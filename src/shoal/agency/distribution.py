@@ -71,7 +71,6 @@ class JointDistribution:
 
     @property
     def entries(self) -> Entries:
-        """What compiled loops go through."""
         return Entries(self.starts, self.codes, self.weights, self.n_values)
 
     @property

@@ -134,7 +134,6 @@ def serialize(table: pa.Table) -> bytes:
 
 
 def deserialize(content: bytes) -> pa.Table:
-    """Read what ``serialize`` made."""
     with pa.ipc.open_stream(content) as reader:
         return reader.read_all()
 
@@ -199,7 +198,6 @@ class ClassCounts:
         return cls(*(column.to_numpy() for column in deserialize(content).columns))
 
     def content(self) -> bytes:
-        """Return them as they are kept."""
         return serialize(pa.table([pa.array(self.keys), pa.array(self.counts)], names=["key", "count"]))
 
     def link(self, other: ClassCounts) -> ClassCounts:

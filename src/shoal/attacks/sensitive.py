@@ -244,7 +244,6 @@ def _note_moved(secret: Secret) -> str | None:
 
 
 def mode(secret: Secret) -> int:
-    """Return the most frequent published value."""
     return int(secret.marginal.argmax())
 
 

@@ -158,7 +158,6 @@ class ReleaseView:
 
     @property
     def n_rows(self) -> int:
-        """Number of published records."""
         return len(self.bucket)
 
     @property

@@ -99,7 +99,6 @@ class KeyCounts:
         return self._project(2 * int((self._slots.records == 2).sum()))
 
     def distinct(self) -> Count:
-        """Return how many keys there are."""
         return self._project(self._filled)
 
     @property

@@ -113,7 +113,6 @@ class Decision(Figures):
 
     @property
     def ready(self) -> bool:
-        """Whether the data holder may decide now."""
         return self.verdict == READY
 
     @property

@@ -39,7 +39,6 @@ class RawTable:
 
     @property
     def n_classes(self) -> int:
-        """Distinct combinations of quasi values."""
         return len(self.first) - 1
 
     @property

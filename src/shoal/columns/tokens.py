@@ -234,7 +234,6 @@ class Pseudonym(Technique):
         )
 
     def resolve(self, base: Path) -> Self:
-        """Take the key's path from the policy's folder."""
         return self.model_copy(update={"key": str(base / self.key)})
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002

@@ -68,5 +68,4 @@ class Finding(Figures):
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Finding:
-        """Read what ``as_dict`` wrote."""
         return cls(**{**entry, "about": tuple(entry["about"])})

@@ -46,7 +46,6 @@ class Spectrum:
 
     @property
     def n(self) -> int:
-        """People of the sample."""
         return int(self.sizes @ self.classes)
 
     @property
@@ -102,7 +101,6 @@ class PopulationUniqueness(Figures):
         return max(found) / min(found) if len(found) > 1 and min(found) > 0 else None
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         return {
             "sample_fraction": self.fraction,
             "sample": self.sample,

@@ -56,7 +56,6 @@ class SyntheticPlan:
 
     @property
     def table(self) -> pa.Table:
-        """The rows, each value by its label."""
         return pa.table({one.name: one.decode(codes) for one, codes in zip(self.domains, self.codes, strict=True)})
 
     def describe(self) -> dict[str, object]:
@@ -91,7 +90,6 @@ class Domain:
 
     @property
     def size(self) -> int:
-        """The number of values."""
         return self.taxonomy.n_leaves
 
     def generalize(self, codes: AnyIntArray) -> CodeArray:

@@ -115,7 +115,6 @@ class Covers:
 
     @property
     def width(self) -> int:
-        """Number of codes."""
         return self.missing + 1
 
     def places(self, values: pa.Array) -> CodeArray:

@@ -229,7 +229,6 @@ class ClassPublication(Publication):
         return self.findings.columns
 
     def count_suppressed_rows(self) -> int:
-        """Return how many published records have every quasi-identifier suppressed."""
         return self.findings.n_suppressed
 
     def sensitive_shares(self) -> dict[str, Any]:

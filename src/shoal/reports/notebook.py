@@ -161,7 +161,6 @@ class Bars:
             self._write(render_output("notebook_progress.html", steps=steps) if steps else "")
 
     def clear(self) -> None:
-        """Take the output away."""
         if self._handle is not None:
             self._write("")
 

@@ -174,12 +174,10 @@ class Frame:
 
     @property
     def top(self) -> float:
-        """Where the first row begins."""
         return _MARGIN + (_LEGEND if self.legend else 0.0)
 
     @property
     def bottom(self) -> float:
-        """Where the axis is."""
         return self.top + self.row * max(len(self.labels), 1)
 
     @property

@@ -78,7 +78,6 @@ class DatabaseTable:
 
     @property
     def title(self) -> str:
-        """The database's name for people."""
         return TITLES[self.kind]
 
     @property

@@ -67,7 +67,6 @@ class Grouping:
 
     @property
     def n_bytes(self) -> int:
-        """What it takes to keep."""
         return self.cells.nbytes + self.first.nbytes + self.sizes.nbytes
 
 
@@ -355,7 +354,6 @@ class Forecast:
         return looked
 
     def let_go(self) -> None:
-        """Free what was counted; the next question counts again."""
         self._looked = None
 
 

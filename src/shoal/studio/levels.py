@@ -292,7 +292,6 @@ class Lattices:
         explorer.search(lambda: question == self._question)
 
     def let_go(self) -> None:
-        """Free what was counted; the next question counts again."""
         with self._lock:
             self._question, self._made = (), Future()
 

@@ -85,12 +85,10 @@ class Project:
 
     @property
     def types(self) -> Mapping[str, ColumnType]:
-        """What somebody said that columns are."""
         return self.asked.types
 
     @property
     def rows(self) -> int:
-        """Records of the table."""
         return self.draft.rows
 
     @property
@@ -99,7 +97,6 @@ class Project:
 
     @property
     def revision(self) -> int:
-        """Number of the newest version of the policy."""
         return self._revision
 
     @property

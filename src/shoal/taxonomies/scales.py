@@ -38,7 +38,6 @@ class Categories(Scale):
         return "{" + ", ".join(texts_of) + "}" if taxonomy.tiles(lo, hi) == named else f"[{' ... '.join(texts_of)}]"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
-        """List the source values."""
         return {"values": self.leaves.slice(lo, hi - lo).to_pylist()}
 
     def locate(self, values: pa.Array) -> CodeArray:

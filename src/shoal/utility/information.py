@@ -44,7 +44,6 @@ class Um(PooledMeasure):
         return np.array([information])
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Divide by what there was."""
         return float(sums[0]) / (total.n_records * (len(total.quasi) + len(total.sensitive)))
 
 

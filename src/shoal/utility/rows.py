@@ -172,7 +172,6 @@ class Tables:
         return min(common, 1.0) * math.prod(self.columns[place].precision for place in places), min(among, 1.0)
 
     def expect(self, places: Sequence[int]) -> FloatArray:
-        """Return the table of these attributes, one axis each."""
         return spread_records([self.columns[place] for place in places], self.records)
 
 

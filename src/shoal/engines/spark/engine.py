@@ -306,7 +306,6 @@ class SampleMerger:
         self._n_rows += int(message.columns[-1][0].as_py())
 
     def total(self) -> SampledCells:
-        """Return all of it."""
         return SampledCells.of(self._cells.total(), self._share, tuple(self._tallies), self._n_rows)
 
 

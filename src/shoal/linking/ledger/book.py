@@ -145,13 +145,11 @@ class Ledger:
         return self.find_population(population)
 
     def add_evaluations(self, population: str, evaluations: Sequence[records.Evaluation]) -> None:
-        """Keep what was found anew."""
         with transaction(self._connection):
             for evaluation in evaluations:
                 self._add_evaluation(population, evaluation)
 
     def check_pages(self) -> None:
-        """Raise if the database itself is damaged."""
         if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
             raise ledger_error(self.path)
 

@@ -93,7 +93,6 @@ class AttributeLinkage:
         return min((each.l for each in self.evaluations if each.l is not None), default=None)
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         return {
             "sensitive": self.sensitive,
             "l": self.l,
@@ -488,7 +487,6 @@ class LeftToPeople:
         return count_bits(np.bitwise_and.reduce(self.bits[self.find_places(chosen)], axis=0))
 
     def find_places(self, chosen: Set) -> list[int]:
-        """Return where releases stand among all of them."""
         return [self.numbers.index(number) for number in chosen]
 
     def count(self, chosen: Set, floor: int) -> tuple[int | None, int, int]:

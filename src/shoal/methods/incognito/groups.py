@@ -247,7 +247,6 @@ class Ladder:
 
     @property
     def top(self) -> int:
-        """The highest level."""
         return len(self.codes) - 1
 
     def step(self, start: int, end: int) -> KeyArray:
@@ -294,12 +293,10 @@ class Ladders:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Levels of each attribute: the lattice as an array."""
         return tuple(rung.top + 1 for rung in self.rungs)
 
     @property
     def top(self) -> Levels:
-        """The node where everything is generalized."""
         return tuple(rung.top for rung in self.rungs)
 
     def codes(self, keys: KeyArray, attribute: int) -> IntArray:

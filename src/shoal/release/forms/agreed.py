@@ -82,11 +82,9 @@ class Promise:
 
     @property
     def parameter(self) -> str:
-        """The name of the number: l or k."""
         return PARAMETERS[self.model]
 
     def document(self) -> dict[str, object]:
-        """Return it as it stands in a plan file."""
         return {"model": self.model, self.parameter: self.least}
 
 
@@ -412,7 +410,6 @@ class Agreed(Classes):
         return [_COUNTING, LABELS, EXACT]
 
     def examples(self) -> list[tuple[str, str]]:
-        """Return a count by class."""
         return Form.examples(self)
 
     def _count_example(self) -> str:

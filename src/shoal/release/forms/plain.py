@@ -48,5 +48,4 @@ class Plain(Classes):
         return [_VALUES, *self.advise_on_withheld()]
 
     def examples(self) -> list[tuple[str, str]]:
-        """Return a count."""
         return Form.examples(self)

@@ -80,7 +80,6 @@ class DuckDB(Connection):
         return name in map(str.lower, self.tables())
 
     def columns(self) -> list[Column]:
-        """Look at the types."""
         return [self._column(*row[:2]) for row in self._answer(f"DESCRIBE SELECT * FROM {self.asked.relation}")]  # noqa: S608
 
     def _stream(self, query: str) -> pa.RecordBatchReader:

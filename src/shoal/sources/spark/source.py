@@ -72,7 +72,6 @@ class SparkFrame(SparkSource):
         return self.sha256
 
     def forget(self) -> None:
-        """Remove what is kept of the rows."""
         forget(self.frame)
 
 

@@ -178,7 +178,6 @@ class Sheet:
 
     @property
     def kind(self) -> str:
-        """The builder's name, or ``default``."""
         return self.entry.kind
 
     @property

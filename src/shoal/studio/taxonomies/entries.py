@@ -58,7 +58,6 @@ class ColumnTaxonomy:
 
     @property
     def kind(self) -> str:
-        """The builder's name, or ``default``."""
         return "default" if self.taxonomy is None else next(iter(self.taxonomy))
 
     @property
