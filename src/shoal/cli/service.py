@@ -61,7 +61,7 @@ def work_beside(name: str) -> Callable[[console.Replying], None]:
 
 def read_settings(**given: Any) -> Chosen:
     """Return the settings of the service, whose packages must be there."""
-    needed = ("fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
+    needed = ("fastapi", "sqlalchemy", "uvicorn")
     console.require_packages("the agency's service", "agency", *needed)
     from shoal.agency.service.settings import settings
 

@@ -25,12 +25,8 @@ routes, unguarded = Routes("administration"), APIRouter(tags=["service"])
 _PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: entry for status, entry in messages.describe_errors().items() if status in (500, 503)
-}
-_METRICS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Prometheus' text form.", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
 
 
@@ -85,13 +81,6 @@ def health(request: Request) -> Any:
     with service.database.reading() as connection:
         connection.execute(select(schema.campaigns.c.id).limit(1)).all()
     return {"status": "ok"}
-
-
-@unguarded.get("/metrics", operation_id="metrics", response_class=Response, responses={**_ERRORS, **_METRICS})
-async def metrics(request: Request) -> Response:
-    """Send counters of requests by route and status."""
-    service: Service = request.app.state.service
-    return Response(service.metrics.text(), media_type=METRICS_TYPE)
 
 
 @unguarded.get("/docs", include_in_schema=False)

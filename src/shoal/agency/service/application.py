@@ -8,7 +8,6 @@ import os
 import socket
 import ssl
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,7 +27,6 @@ from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Service
 from shoal.core.errors import ShoalError, UsageError
 
-_GONE = 499  # in the metrics only: the caller hung up, or sent what is no HTTP, before it was answered
 _ROUTERS = (
     administration.unguarded,
     administration.routes,
@@ -43,7 +41,6 @@ _UNFINISHED = "ASGI callable returned without completing"  # to callers that hun
 
 def create_app(settings: Settings, database: Database) -> FastAPI:
     """Return the service on a database that is at the newest version."""
-    service = Service(settings, database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -60,8 +57,8 @@ def create_app(settings: Settings, database: Database) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.service = service
-    app.add_middleware(Watch, service=service)
+    app.state.service = Service(settings, database)
+    app.add_middleware(Watch)
     for kind in (HTTPException, RequestValidationError, ShoalError):  # all others come to Watch
         app.add_exception_handler(kind, _refuse)
     for router in _ROUTERS:
@@ -74,10 +71,10 @@ async def _refuse(_: Request, error: Exception) -> Response:
 
 
 class Watch:
-    """The outermost layer of the service."""
+    """The outermost layer of the service: headers of all answers, and an answer to every failure."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -86,30 +83,22 @@ class Watch:
             return
         if scope["method"] == "HEAD":  # answered as GET is; the server leaves out the content
             scope = {**scope, "method": "GET"}
-        metrics = self._service.metrics
-        status, began = 0, time.perf_counter()
+        begun = False
 
         async def sending(message: Message) -> None:
-            nonlocal status
+            nonlocal begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                begun = True
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        metrics.begin()
         try:
             await self._app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001 - it is answered, in our form
-            if status:  # the answer cannot be sent any more, which is no fault of the service
-                status = _GONE
-            else:
+            if not begun:  # otherwise the caller hung up, which is no fault of the service
                 await refusals.of_error(error).response()(scope, receive, sending)
-        finally:
-            route = scope.get("route")
-            template = getattr(route, "path_format", None) or getattr(route, "path", None) or "none"
-            metrics.end(scope["method"], template, status or 500, time.perf_counter() - began)
 
 
 def serve(settings: Settings, database: Database, announce: Callable[[str, int], None]) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anyio import CapacityLimiter
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sqlalchemy import Connection, func, insert, select
 
 from shoal.agency.service import schema
@@ -22,37 +21,6 @@ from shoal.agency.service.settings import Settings
 from shoal.agency.service.tokens import Holder, now, still_valid
 
 _THREADS = 2
-_METHODS = frozenset({"GET", "PUT", "POST", "DELETE"})
-_DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
-
-
-class Metrics:
-    """Figures for Prometheus by route and status, without any content of a request."""
-
-    def __init__(self) -> None:
-        """Begin at zero, apart from any other service in the process."""
-        self._registry = own = CollectorRegistry()
-        labels = ["method", "route"]
-        self._requests = Counter("shoal_agency_requests", "Requests answered.", [*labels, "status"], registry=own)
-        self._seconds = Histogram(
-            "shoal_agency_request_seconds", "Time until the answer began.", labels, buckets=_DURATIONS, registry=own
-        )
-        self._under_way = Gauge("shoal_agency_requests_under_way", "Requests under way.", registry=own)
-
-    def begin(self) -> None:
-        """Count a request that came."""
-        self._under_way.inc()
-
-    def end(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count its answer; routes are templates, so their number is bounded."""
-        self._under_way.dec()
-        known = method if method in _METHODS else "other"
-        self._requests.labels(known, route, str(status)).inc()
-        self._seconds.labels(known, route).observe(seconds)
-
-    def text(self) -> bytes:
-        """Return all numbers in Prometheus' form."""
-        return generate_latest(self._registry)
 
 
 class Line(NamedTuple):
@@ -78,7 +46,6 @@ class Service:
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self.settings, self.database = settings, database
-        self.metrics = Metrics()
         self.planners = CapacityLimiter(_THREADS)  # threads that make plans
         self.tables = CapacityLimiter(_THREADS)  # large bodies at a time: parsed, one takes thirty times its bytes
 
