@@ -31,7 +31,7 @@ from shoal.methods.incognito.measures import MEASURES, NcpCost
 from shoal.methods.incognito.search import Search, nodes_above, nodes_below
 from shoal.plan.problem import Problem
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import MOST_LOOKED, Forecast, list_versions, pass_key
+from shoal.studio.feasibility import Forecast, keep_newest, list_versions, pass_key
 from shoal.studio.project import Project
 
 MOST_NODES = 4096  # of a lattice whose nodes are all looked at
@@ -284,11 +284,7 @@ class Lattices:
             made.set_exception(UsageError("the levels of this table could not be counted; the run will tell why"))
             return
         made.set_result(explorer)
-        _LATEST.append(weakref.ref(self))
-        while len(_LATEST) > MOST_LOOKED:
-            earlier = _LATEST.popleft()()
-            if earlier is not None and not any(other() is earlier for other in _LATEST):
-                earlier.let_go()
+        keep_newest(_LATEST, self)
         explorer.search(lambda: question == self._question)
 
     def let_go(self) -> None:
