@@ -20,7 +20,7 @@ $(VENV)/ready: pyproject.toml Makefile
 
 # Without compiling every module of every package: what is imported is compiled then, and kept.
 $(VENV)/dev-ready: $(VENV)/ready
-	$(BIN)/python $(PIP) install --no-compile --editable ".[agency,databases,files,frames,plots,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group docs --group experiments
+	$(BIN)/python $(PIP) install --no-compile --editable ".[agency,databases,files,frames,postgresql,pseudonyms,spark,studio,synthetic]" --group dev --group docs --group experiments
 	@touch $@
 
 # pycanon pins its own pandas and NumPy, so it lives apart; tests ask it through a subprocess.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from shoal.compare.compare import compare
 from shoal.compare.result import Comparison
-from shoal.compare.writing import draw_comparison, markdown_page
+from shoal.compare.writing import markdown_page
 from shoal.datasets.hospital import SEXES, hospital_policy, hospital_tables, stays
 from shoal.datasets.hospital_rates import INSURANCES
 from shoal.datasets.uci import adult, adult_policy
@@ -65,7 +65,8 @@ def write_pages(folder: Path, data: Path | None = None) -> None:
 def _write(folder: Path, name: str, title: str, about: str, found: Comparison) -> None:
     picture = folder / "figures" / f"comparison-{name}.svg"
     picture.parent.mkdir(parents=True, exist_ok=True)
-    draw_comparison(found, title, picture)
+    picture.unlink(missing_ok=True)
+    write_text(picture, found.frontier().standalone())
     text = folder / f"comparison-{name}.md"
     text.unlink(missing_ok=True)
     write_text(text, markdown_page(found, title, f"figures/{picture.name}", about, _MADE))

@@ -87,7 +87,9 @@ def require_plots() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UsageError("plots need matplotlib, which is not installed; install shoal[plots]") from None
+        raise UsageError(
+            "plots need matplotlib, which is not installed; install the dependency group experiments"
+        ) from None
 
 
 def settings() -> dict[Any, Any]:

@@ -16,7 +16,7 @@ HEAVY = ("numpy", "numba", "pyarrow", "pydantic", "pandas", "polars", "duckdb", 
 # are built on them.
 LATER = {
     *("pandas", "polars", "duckdb", "pyspark", "sklearn", "scipy", "matplotlib", "cryptography", "opendp"),
-    *("fastapi", "sqlalchemy", "alembic", "uvicorn", "prometheus_client", "psycopg", "starlette", "jinja2"),
+    *("fastapi", "sqlalchemy", "uvicorn", "psycopg", "starlette", "jinja2"),
     *("IPython", "ipykernel", "nbclient", "nbformat", "playwright"),
     *("adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite", "pyreadstat", "python_calamine"),
 }

@@ -357,12 +357,10 @@ class Manifest(StrictEntry):
 
     @property
     def file(self) -> str:
-        """The name of the published file."""
         return "data.csv" if self.data is None else self.data.file
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256 of the published file, if there is one."""
         return None if self.data is None else self.data.sha256
 
     @property
@@ -374,7 +372,6 @@ class Manifest(StrictEntry):
         return found
 
     def names(self, *roles: str) -> list[str]:
-        """Return the attributes, of some roles or all."""
         return [name for name, attribute in self.attributes.items() if not roles or attribute.role in roles]
 
     def change_roles(self, roles: Mapping[str, str]) -> Manifest:

@@ -6,7 +6,6 @@ import csv
 import io
 import stat
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from shoal.compare import compare as trying
 from shoal.compare.compare import compare
 from shoal.compare.result import RISKS, Comparison, Row
 from shoal.compare.sweeps import policy_names
-from shoal.compare.writing import Wanted, draw_comparison, flat_csv, markdown_page, reading
+from shoal.compare.writing import Wanted, flat_csv, markdown_page, reading
 from shoal.core.errors import InputError, PolicyError, UnreachableError, UsageError, VerificationError
 from shoal.datasets.uci import adult, adult_policy
 from shoal.policy.policy import Policy
@@ -297,7 +296,7 @@ def test_csv_has_a_line_for_each_row_with_or_without_a_release(small: Comparison
 
 def test_the_page_has_every_row_and_every_reason(small: Comparison) -> None:
     text = markdown_page(small, "A | title", "figures/x.svg")
-    assert "![Risks and what is kept, technique by technique](figures/x.svg)" in text
+    assert "![Risk against what is kept](figures/x.svg)" in text
     for row in small.rows:
         assert row.name in text
     assert "- **differential-privacy**: the values of sex, illness are not declared" in text
@@ -313,43 +312,20 @@ def test_cells_of_the_page_stay_cells() -> None:
     assert "a\\|b" in markdown_page(Comparison((row,), 1, 0, None, 20, None), "t")
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_the_picture_is_drawn_and_says_nothing_of_the_day(small: Comparison, suffix: str, tmp_path: Path) -> None:
-    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
-    for path in (first, second):
-        draw_comparison(small, "Comparison", path)
-    assert first.read_bytes() == second.read_bytes()
-    if suffix == ".svg":
-        drawn = first.read_text(encoding="utf-8")
-        for text in ("original", "k-anonymity", "risk: singling out", "not rated", "100%: tables as in the source"):
-            assert f">{text}<" in drawn
-        assert ">differential-privacy<" not in drawn  # it has no release
-
-
-def test_a_picture_is_drawn_where_nothing_was_measured(small: Comparison, tmp_path: Path) -> None:
-    unmeasured = replace(small.rows[0], marginals=(), risks={"inference": Refusal("inference", "x")})
-    for number, rows in enumerate([(unmeasured,), (small.rows[-1],)]):
-        draw_comparison(replace(small, rows=rows), "Comparison", tmp_path / f"{number}.svg")
-        assert (tmp_path / f"{number}.svg").stat().st_size > 1000
-
-
-def test_files_are_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_refused_before_any_work(tmp_path: Path) -> None:
     there = tmp_path / "there.csv"
     there.write_text("")
     with pytest.raises(UsageError, match="exists already"):
         Wanted(csv=there).check()
-    with pytest.raises(UsageError, match=r"\.svg or \.png"):
-        Wanted(picture=tmp_path / "picture.jpg").check()
+    with pytest.raises(UsageError, match=r"must end in \.svg"):
+        Wanted(frontier=tmp_path / "frontier.png").check()
     with pytest.raises(UsageError, match="no folder"):
         Wanted(markdown=tmp_path / "nowhere" / "page.md").check()
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"shoal\[plots\]"):
-        Wanted(picture=tmp_path / "picture.svg").check()
 
 
 def test_the_page_names_its_picture_from_where_it_is(small: Comparison, tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
-    Wanted(None, tmp_path / "figures" / "x.svg", tmp_path / "page.md").write(small, "t")
+    Wanted(markdown=tmp_path / "page.md", frontier=tmp_path / "figures" / "x.svg").write(small, "t")
     assert "](figures/x.svg)" in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 

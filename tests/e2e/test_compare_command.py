@@ -104,7 +104,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
     code, said = run(
         folder,
         *("--techniques", "original,differential-privacy"),
-        *("--csv", str(files["csv"]), "--picture", str(files["svg"]), "--markdown", str(files["md"])),
+        *("--csv", str(files["csv"]), "--frontier", str(files["svg"]), "--markdown", str(files["md"])),
     )
     assert code == 0, said
     assert "differential-privacy failed: the values of illness, sex are not declared" in said
@@ -119,7 +119,7 @@ def test_files_are_written_beside_the_answer(folder: Path, tmp_path: Path) -> No
     [
         (("--techniques", "nothing"), "unknown technique"),
         (("--control", "x.csv", "--hold-out", "0.1"), "choose one"),
-        (("--picture", "x.jpg"), "must end in .svg or .png"),
+        (("--frontier", "x.png"), "must end in .svg"),
         (("--csv", "nowhere/x.csv"), "no folder"),
         (("--targets", "5"), "at least 7"),
     ],

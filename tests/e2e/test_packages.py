@@ -25,7 +25,6 @@ IMPORTS = {  # by extra: what it is for
     "files": "pyreadstat",
     "frames": "polars",
     "pandas": "pandas",
-    "plots": "matplotlib",
     "polars": "polars",
     "postgresql": "psycopg",
     "pseudonyms": "cryptography",

@@ -4,85 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
-import socket
-import subprocess
-import sys
 
 import pytest
 
-from shoal.studio.application import Key, create_app, find_own_peers, owner_in
 from shoal.studio.studio import PrivateFolder
 
 HOST = "127.0.0.1:8765"
-HERE, THERE = ("127.0.0.1", 8765), ("127.0.0.1", 40000)
-LINE = "  {0}: {1} {2} {3} 00000000:00000000 00:00000000 00000000 {4:5d}        0 {5} 1 0000000000000000 20 4 30 10 -1"
-ASKING = """
-import encodings.idna, os, sys, urllib.error, urllib.request
-os.setuid(int(sys.argv[2]))  # when everything is loaded: others may not read where it is installed
-try:
-    print(urllib.request.urlopen(sys.argv[1], timeout=20).status)
-except urllib.error.HTTPError as error:
-    print(error.code)
-"""
-HOLDING = """
-import encodings.idna, os, socket, sys, time
-os.setuid(int(sys.argv[2]))
-held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(150)]
-print("held", flush=True)
-time.sleep(60)
-"""
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-on_linux = pytest.mark.skipif(find_own_peers() is None, reason="the system does not tell whose a connection is")
-
-
-def written(address: tuple[str, int]) -> str:
-    number = int.from_bytes(socket.inet_aton(address[0]), sys.byteorder)
-    return f"{number:08X}:{address[1]:04X}"
-
-
-def line(there=THERE, here=HERE, user=1000, file=77, before="") -> str:
-    return LINE.format(1, before + written(there), before + written(here), "01", user, file)
-
-
-def test_the_owner_of_the_other_end_is_found_in_the_systems_table():
-    own_end = line(HERE, THERE, user=1, file=5)
-    others = [own_end, line(("127.0.0.1", 40001), user=2), line(("127.0.0.2", 40000), user=3)]
-    assert owner_in([*others, line()], THERE, HERE) == 1000
-    assert owner_in([*others, line(before="0000000000000000FFFF0000")], THERE, HERE) == 1000
-    assert owner_in(others, THERE, HERE) is None
-    assert owner_in([line(user=0, file=0)], THERE, HERE) is None, "nobody holds it, so root does not either"
-    assert owner_in([line(before="0000000000000000AAAA0000")], THERE, HERE) is None
-
-
-@on_linux
-def test_own_connections_are_told_from_those_that_nobody_holds():
-    own = find_own_peers()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        client = socket.create_connection(listening.getsockname())
-        accepted, there = listening.accept()
-        with accepted:
-            assert own(there, accepted.getsockname())
-            client.close()
-            assert not own(there, accepted.getsockname())
-
-
-def test_connections_of_others_stay_outside_even_with_the_key(browser, studio):
-    strangers = []
-    key = Key()
-
-    def own(there, here):
-        strangers.append((there, here))
-        return False
-
-    browser.client.app = create_app(studio, key, HOST, own=own)
-    browser.client = type(browser.client)(browser.client.app, base_url=f"http://{HOST}")
-    browser.client.cookies.set("shoal-studio-8765", key.cookie)
-    assert browser.get("/").status_code == 403
-    assert browser.get(f"/?token={key.token}").status_code == 403
-    assert key.token is not None, "a stranger does not use it up"
-    assert len(strangers) == 2
 
 
 @pytest.mark.parametrize(
@@ -173,43 +102,3 @@ def test_the_lock_of_a_room_has_its_name_only_once_it_is_held(tmp_path, monkeypa
     with PrivateFolder(tmp_path) as private:
         assert seen == [[]]
         assert (private.path / "lock").exists()
-
-
-@pytest.fixture
-def served(tmp_path):
-    """A studio of its own with few files to open; its address."""
-    (tmp_path / "temporary").mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shoal.cli.watched", "studio", "--no-browser", "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (140, 140)),
-    )
-    said = ""
-    while "}" not in said:
-        said += process.stdout.readline()
-    yield said.split('"')[3]
-    _, complaints = process.communicate()
-    assert complaints == ""
-
-
-def asked(url: str, user: int) -> str:
-    command = [sys.executable, "-I", "-c", ASKING, url, str(user)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-@as_root
-@on_linux
-def test_another_user_with_the_link_gets_nothing_and_cannot_take_all_connections(served):
-    assert asked(served, NOBODY) == "403\n"
-    port = served.split(":")[2].split("/")[0]
-    command = [sys.executable, "-I", "-c", HOLDING, port, str(NOBODY)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holding:
-        try:
-            assert holding.stdout.readline() == "held\n"
-            assert asked(served, os.getuid()) == "200\n", "the link is still good, and there is room for its user"
-        finally:
-            holding.kill()

@@ -12,20 +12,13 @@ import pytest
 
 from shoal.core.progress import Silent
 from shoal.policy import profiling
-from shoal.policy.policy import Policy
 from shoal.policy.profiling import profile_columns
 from shoal.sources.base import SourceOptions
-from shoal.sources.frames import ArrowSource
 from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
 from shoal.studio import feasibility as foreseeing
-from shoal.studio.feasibility import Forecast, Grouping, Looked, costs
-from shoal.studio.studio import OpenedTable, TableCache, first_rows
-
-
-def opened(path: Path, columns: tuple[str, ...], **options: object) -> OpenedTable:
-    chosen = SourceOptions(**options)
-    return OpenedTable(open_source(path, chosen), path, chosen, columns)
+from shoal.studio.feasibility import Forecast, Grouping
+from shoal.studio.studio import first_rows
 
 
 @pytest.fixture(scope="module")
@@ -72,78 +65,14 @@ def test_keys_that_do_not_fit_into_a_number_are_renumbered() -> None:
     assert len(grouping.sizes) == len(set(zip(*(column.tolist() for column in columns), strict=True)))
 
 
-def test_groupings_are_kept_up_to_a_bound_and_costs_do_not_depend_on_it(people: Path, monkeypatch) -> None:
-    attributes = {
-        "age": {"role": "quasi"},
-        "town": {"role": "quasi"},
-        "note": {"role": "identifier"},
-        "illness": {"role": "sensitive"},
-    }
-
-    def policy(k: int) -> Policy:
-        privacy = [{"k-anonymity": {"k": k}}, {"distinct-l-diversity": {"l": 3}}]
-        return Policy.load({"attributes": attributes, "privacy": privacy})
-
-    looked, bare = (Looked.at(people, policy(2)) for _ in range(2))
-    kept = [costs(looked, policy(k)) for k in (2, 5, 80)]
-    assert len({each.below for each in kept}) == 3
-    once = looked.group("all", [], np.ones(3, dtype=np.int64))
-    assert looked.group("all", [], np.ones(3, dtype=np.int64)) is once
-    monkeypatch.setattr(foreseeing, "MOST_BYTES", 0)
-    assert [costs(bare, policy(k)) for k in (2, 5, 80)] == kept
-    assert not bare.groupings
-
-
-def test_rows_and_bars_are_those_of_the_file_whether_held_or_read(people: Path) -> None:
-    cache = TableCache()
-    asked = opened(people, ("age", "town", "illness"))
-    assert cache.find(asked) is asked.source
-    held = cache.take(asked)
-    assert isinstance(held, ArrowSource)
-    assert cache.find(opened(people, ("age", "town", "illness"))) is held
-    parts = open_parquet(people, SourceOptions(), batch_rows=500)
+@pytest.mark.parametrize("text", ["TOWN 3", "nowhere"])
+def test_the_first_rows_are_those_of_the_file_in_one_batch_or_several(people: Path, text: str) -> None:
     rows = pq.read_table(people).to_pylist()
-    for text in ("TOWN 3", "nowhere"):
-        fitting = [row for row in rows if text.lower() in (row["town"] or "")]
-        expected = tuple((str(row["age"]), row["town"]) for row in fitting[:12])
-        for table in (held, asked.source, parts):
-            found = first_rows(table, ["age", "town"], 12, {"town": text})
-            assert (found.rows, found.more) == (expected, len(fitting) > 12)
-
-
-def test_the_cache_stays_within_its_bound_and_lets_go(people: Path, tmp_path: Path) -> None:
-    first, second = opened(people, ("age",)), opened(people, ("town",))
-    large = TableCache()
-    sizes = [large.take(each).table.nbytes for each in (first, second)]
-    assert large.n_bytes == sum(sizes)
-    cache = TableCache(max(sizes))
-    assert isinstance(cache.take(first), ArrowSource)
-    assert isinstance(cache.take(second), ArrowSource)
-    assert cache.n_bytes <= max(sizes)
-    assert cache.find(first) is first.source, "the older one went"
-    assert TableCache(100).take(first) is first.source, "too large to be held"
-    large.forget(tmp_path)
-    assert large.find(first) is not first.source
-    large.forget(people.parent)
-    assert large.n_bytes == 0
-
-
-def test_another_file_or_another_reading_is_another_table(tmp_path: Path) -> None:
-    path, cache = tmp_path / "some.csv", TableCache()
-    path.write_text("town\nBonn\n?\n")
-    assert first_rows(cache.take(opened(path, ("town",))), ["town"], 5).rows == (("Bonn",), ("?",))
-    other = opened(path, ("town",), missing=["?"])
-    assert first_rows(cache.take(other), ["town"], 5).rows == (("Bonn",), ("missing",))
-    path.write_text("town\nAachen\n")
-    assert first_rows(cache.take(opened(path, ("town",))), ["town"], 5).rows == (("Aachen",),)
-
-
-def test_closing_a_table_frees_what_was_held(studio, project) -> None:
-    asked = opened(project.source, ("age",))
-    studio.tables.take(asked)
-    assert studio.tables.n_bytes
-    studio.forget(project)
-    assert studio.tables.n_bytes == 0
+    fitting = [row for row in rows if text.lower() in (row["town"] or "")]
+    expected = tuple((str(row["age"]), row["town"]) for row in fitting[:12])
+    for table in (open_source(people), open_parquet(people, SourceOptions(), batch_rows=500)):
+        found = first_rows(table, ["age", "town"], 12, {"town": text})
+        assert (found.rows, found.more) == (expected, len(fitting) > 12)
 
 
 def test_only_the_last_tables_are_held_as_they_were_counted(open_in, small_table, monkeypatch) -> None:

@@ -47,7 +47,6 @@ class _NumbersByText(Numbers):
     texts: pa.Array = field(kw_only=True)
 
     def locate(self, values: pa.Array) -> CodeArray:
-        """Find each value, as text, among the leaves."""
         return index_in(values, self.texts)
 
 

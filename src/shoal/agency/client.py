@@ -147,7 +147,6 @@ class Answer(dict[str, Any]):
 
 
 def read_answer(answer: bytes) -> Answer:
-    """Read an answer as a JSON object."""
     try:
         return Answer.of(read_json(answer))
     except ValueError:

@@ -71,7 +71,6 @@ class JointDistribution:
 
     @property
     def entries(self) -> Entries:
-        """What compiled loops go through."""
         return Entries(self.starts, self.codes, self.weights, self.n_values)
 
     @property
@@ -100,7 +99,6 @@ class JointDistribution:
         return before[self.starts[1:]] - before[self.starts[:-1]]
 
     def probability(self, weight: int) -> Fraction:
-        """Return a weight as a probability."""
         return Fraction(int(weight), self.total)
 
     def threshold(self, p: Fraction) -> int:

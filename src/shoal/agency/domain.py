@@ -51,17 +51,14 @@ class Domain(Received):
 
     @property
     def names(self) -> list[str]:
-        """The quasi columns, then the sensitive one."""
         return [*(attribute.name for attribute in self.quasi), self.sensitive.name]
 
     @property
     def values(self) -> list[list[str]]:
-        """The values of each column."""
         return [*(attribute.values for attribute in self.quasi), self.sensitive.values]
 
     @property
     def sizes(self) -> list[int]:
-        """How many values each column has."""
         return [len(values) for values in self.values]
 
     @classmethod

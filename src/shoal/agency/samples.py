@@ -48,7 +48,6 @@ def class_bound(n_points: int, rest: Fraction, l: int, p: Fraction) -> Fraction:
 
 
 def check_delta(delta: Fraction) -> None:
-    """Raise unless delta is in (0, 1)."""
     if not 0 < delta < 1:
         raise UsageError(f"delta must be above 0 and below 1, got {float(delta):g}")
 

@@ -134,7 +134,6 @@ def serialize(table: pa.Table) -> bytes:
 
 
 def deserialize(content: bytes) -> pa.Table:
-    """Read what ``serialize`` made."""
     with pa.ipc.open_stream(content) as reader:
         return reader.read_all()
 
@@ -196,11 +195,9 @@ class ClassCounts:
 
     @classmethod
     def of_bytes(cls, content: bytes) -> ClassCounts:
-        """Read what ``content`` returned."""
         return cls(*(column.to_numpy() for column in deserialize(content).columns))
 
     def content(self) -> bytes:
-        """Return them as they are kept."""
         return serialize(pa.table([pa.array(self.keys), pa.array(self.counts)], names=["key", "count"]))
 
     def link(self, other: ClassCounts) -> ClassCounts:
@@ -215,7 +212,6 @@ class ClassCounts:
         return ClassCounts(keys, np.minimum(self.counts[mine], other.counts[theirs]))
 
     def fewest_values(self, n_classes: int) -> int:
-        """Return how many values the class has that has fewest."""
         return int(np.bincount((self.keys >> HALF).astype(np.int64), minlength=n_classes).min())
 
     def list_values(self, number: int, values: Sequence[str]) -> dict[str, int]:

@@ -69,7 +69,6 @@ def _why_not_counted(policy: Policy, column: str) -> str | None:
 
 
 def refuse_unverified(verification: Verification) -> None:
-    """Raise if the verifier does not agree."""
     if not verification.verified or verification.unshown:
         raise VerificationError("the release was not published: " + "; ".join(verification.objections))
 

@@ -179,7 +179,6 @@ class Run:
 
     @property
     def engine(self) -> LocalEngine:
-        """The engine, with as many threads as memory allows."""
         return LocalEngine(self.budget.threads)
 
     @property

@@ -31,7 +31,6 @@ class Outcomes:
         return np.argsort(-self.belief, kind="stable")
 
     def tally(self, rows: AnyIntArray) -> Tally:
-        """Count the right answers about some."""
         return Tally.of(self.right[rows])
 
     def compare(self, rows: AnyIntArray, others: Tally | None, alarms: float, like: Trials) -> Trials:

@@ -209,7 +209,6 @@ def _align(secret: Secret, own: Secret, weights: FloatArray) -> FloatArray:
 
 
 def token_columns(view: ReleaseView) -> list[str]:
-    """Return the published columns whose tokens stand for persons."""
     return [name for name, stated in view.manifest.techniques.items() if stated.get("of") == "identifier"]
 
 

@@ -102,12 +102,10 @@ class BucketContents:
 
     @property
     def n_buckets(self) -> int:
-        """Number of buckets."""
         return len(self.sizes)
 
     @property
     def n_records(self) -> int:
-        """Number of records."""
         return int(self.sizes.sum())
 
     @classmethod
@@ -384,7 +382,6 @@ class Rule:
     above: bool
 
     def apply(self, scores: FloatArray) -> BoolArray:
-        """Return who is called a member."""
         return np.asarray(scores >= self.threshold if self.above else scores <= self.threshold)
 
     @classmethod

@@ -244,7 +244,6 @@ def _note_moved(secret: Secret) -> str | None:
 
 
 def mode(secret: Secret) -> int:
-    """Return the most frequent published value."""
     return int(secret.marginal.argmax())
 
 
@@ -264,7 +263,6 @@ class HomogeneityAttack(SecretAttack):
     of_records = of_values = True
 
     def answers(self, view: ReleaseView, secret: Secret, people: People, rng: np.random.Generator) -> Answers:
-        """Answer where one value is left."""
         return answer_surely(view, secret, people, np.arange(len(secret.values)), rng)
 
 

@@ -145,12 +145,10 @@ class ReleaseView:
 
     @property
     def manifest(self) -> Manifest:
-        """What the release says of itself."""
         return self.release.manifest
 
     @property
     def form(self) -> Form:
-        """What the rows of the release are."""
         return self.release.form
 
     @property
@@ -160,7 +158,6 @@ class ReleaseView:
 
     @property
     def n_rows(self) -> int:
-        """Number of published records."""
         return len(self.bucket)
 
     @property
@@ -342,7 +339,6 @@ class ReleaseView:
         return ReleaseView.of(replace(self.release, manifest=manifest, data=self.rows, folder=None), self.policy)
 
     def recode(self, people: People) -> People:
-        """Return people of another view in the codes of this one."""
         return self.people(people.table, "the people attacked", partly=True, person=people.person)
 
     def factors(self, hulls: CodeArray, numbers: FloatArray, without: int | None) -> csr_array:

@@ -93,20 +93,16 @@ class KeyCounts:
         _, self._filled = _insert(self._slots, 0, before, 0, self._halvings)
 
     def unique(self) -> Count:
-        """Return the records that are alone with their key."""
         return self._project(int((self._slots.records == 1).sum()))
 
     def pairs(self) -> Count:
-        """Return the records that share their key with one other record."""
         return self._project(2 * int((self._slots.records == 2).sum()))
 
     def distinct(self) -> Count:
-        """Return how many keys there are."""
         return self._project(self._filled)
 
     @property
     def repeats(self) -> bool:
-        """Whether a key that is kept has several records."""
         return bool((self._slots.records > 1).any())
 
     def counts(self) -> IntArray:
@@ -114,7 +110,6 @@ class KeyCounts:
         return -np.sort(-self._slots.records[self._slots.records > 0])
 
     def one_value(self) -> Count:
-        """Return the records of keys that have a single value."""
         return self._project(int(self._slots.records[self._slots.values != 0].sum()))
 
     def unique_without_value(self) -> Count:
@@ -202,7 +197,6 @@ class RowCounts:
         return tuple(part for part in self.parts if len(part) > 1)
 
     def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass on the rows, and count them."""
         for batch in batches:
             self.add(batch)
             yield batch

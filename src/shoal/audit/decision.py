@@ -82,7 +82,6 @@ class Risk(Figures):
 
     @property
     def title(self) -> str:
-        """The question that the risk answers."""
         return _TITLES[self.kind]
 
     @property
@@ -114,12 +113,10 @@ class Decision(Figures):
 
     @property
     def ready(self) -> bool:
-        """Whether the data holder may decide now."""
         return self.verdict == READY
 
     @property
     def n_open_high(self) -> int:
-        """The number of open high findings."""
         return sum(one.open and one.severity == "high" for one in self.findings)
 
 

@@ -62,7 +62,6 @@ class PublishedTable:
         return cls(form, models, rows, publication, marginals, given)
 
     def names(self, role: str) -> tuple[str, ...]:
-        """Return the published columns of one role."""
         return tuple(self.form.manifest.names(role))
 
     @property

@@ -35,12 +35,10 @@ class RawTable:
 
     @property
     def n_records(self) -> int:
-        """Records in all cells."""
         return int(self.records.sum())
 
     @property
     def n_classes(self) -> int:
-        """Distinct combinations of quasi values."""
         return len(self.first) - 1
 
     @property

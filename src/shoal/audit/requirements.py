@@ -155,7 +155,6 @@ def _together(model: PrivacyModel, parts: Sequence[ModelVerdict]) -> ModelVerdic
 
 
 def sensitive_risks(raw: RawTable) -> tuple[SensitiveRisk, ...]:
-    """Measure every sensitive attribute."""
     return tuple(_sensitive_risk(raw, number) for number in range(len(raw.encoding.problem.sensitive)))
 
 

@@ -97,7 +97,6 @@ class CodedColumn:
 
     @classmethod
     def of(cls, name: str, codes: AnyIntArray) -> Self:
-        """Take the codes as they are."""
         return cls(name, np.ascontiguousarray(codes, dtype=np.int32), int(codes.max(initial=0)) + 1)
 
 

@@ -49,7 +49,6 @@ class PersonRisk(Figures):
     persons_in_several_classes: int
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         return {
             "unit": self.unit,
             "persons": self.persons,

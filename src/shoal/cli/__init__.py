@@ -79,14 +79,13 @@ def _root(
     """Publish tables about people so that nobody in them can be picked out, and prove it."""
 
 
-def make_app(asked: str = "") -> typer.Typer:
-    """Return the command line, with no other command than the one *asked* for if there is such a one."""
+def make_app() -> typer.Typer:
+    """Return the command line."""
     made = typer.Typer(
         name="shoal", cls=_Root, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
     )
     made.callback()(_root)
-    for name in [asked] if asked in _COMMANDS else _COMMANDS:
-        module, attribute = _COMMANDS[name]
+    for name, (module, attribute) in _COMMANDS.items():
         found = getattr(importlib.import_module(f"shoal.cli.{module}"), attribute)
         if attribute == "app":
             made.add_typer(found, name=name)
@@ -131,6 +130,6 @@ def main() -> None:
     """Run the command line, and leave by the short way."""
     get_ready()
     try:
-        make_app("".join(sys.argv[1:2]))()
+        make_app()()
     except SystemExit as stop:
         leave(stop.code if isinstance(stop.code, int) else int(stop.code is not None))

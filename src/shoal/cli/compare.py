@@ -54,7 +54,6 @@ def compare(
         int | None, typer.Option(help="Make the run repeatable, except for differential privacy.", min=0)
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="New file for the table, as CSV.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="New file for a picture, .svg or .png.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="New file for the table, as Markdown.")] = None,
     frontier: Annotated[Path | None, typer.Option(help="New file for the plot of risk against utility, .svg.")] = None,
     html: Annotated[Path | None, typer.Option(help="New file for ranking, plot and table, as one HTML page.")] = None,
@@ -66,7 +65,7 @@ def compare(
         from shoal.compare.writing import Wanted
         from shoal.sources.addresses import name_of
 
-        wanted = Wanted(csv, picture, markdown, frontier, html)
+        wanted = Wanted(csv, markdown, frontier, html)
         wanted.check()
         with bars() as progress:
             found = compared(

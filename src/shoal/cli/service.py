@@ -61,7 +61,7 @@ def work_beside(name: str) -> Callable[[console.Replying], None]:
 
 def read_settings(**given: Any) -> Chosen:
     """Return the settings of the service, whose packages must be there."""
-    needed = ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn")
+    needed = ("fastapi", "sqlalchemy", "uvicorn")
     console.require_packages("the agency's service", "agency", *needed)
     from shoal.agency.service.settings import settings
 
@@ -103,7 +103,7 @@ def serve(
         chosen = read_settings(database=database, host=host, port=port, **secured)
         from shoal.agency.service.application import serve as run
         from shoal.agency.service.application import write_port
-        from shoal.agency.service.database import open_migrated
+        from shoal.agency.service.database import open_with_tables
 
         def announce(name: str, number: int) -> None:
             address = f"http{'s' if chosen.tls_cert else ''}://{name}:{number}"
@@ -112,18 +112,18 @@ def serve(
             if port_file is not None:
                 write_port(port_file, number)
 
-        run(chosen, open_migrated(chosen.database, migrating=False), announce)
+        run(chosen, open_with_tables(chosen.database, creating=False), announce)
         if not json_output:
             console.say("The agency has stopped.")
 
 
 @work_beside("migrate")
 def migrate(settings: Chosen) -> console.Reply:
-    """Bring a database up to date. It is created if it does not exist."""
-    from shoal.agency.service.database import open_migrated
+    """Create the tables of an empty database."""
+    from shoal.agency.service.database import open_with_tables
 
-    open_migrated(settings.database, migrating=True)
-    return {"migrated": True}, "The database is up to date."
+    open_with_tables(settings.database, creating=True)
+    return {"migrated": True}, "The database has its tables."
 
 
 @work_beside("token")

@@ -57,11 +57,9 @@ class ItemOptions(Parameters):
         return tuple(f"{name} {number}" for number in range(1, self.columns + 1))
 
     def sensitive_names(self, name: str) -> tuple[str, ...]:
-        """Return the attribute of the sensitive items, if there are some."""
         return (f"{name} sensitive",) if self.sensitive else ()
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the attributes that take the place of the column *name*."""
         return (*self.quasi_names(name), *self.sensitive_names(name))
 
 

@@ -50,7 +50,6 @@ class CorrelatedNoise(Technique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The other columns."""
         return self.columns
 
     @classmethod

@@ -43,7 +43,6 @@ class Grid:
 
     @property
     def kind(self) -> pa.DataType:
-        """Whole numbers, or floats nearest to the decimals."""
         return pa.float64() if self.decimals else pa.int64()
 
     def steps(self, numbers: FloatArray, column: str) -> IntArray:
@@ -153,5 +152,4 @@ def plain_number(value: Number) -> str:
 
 
 def explain_decimals(entry: Mapping[str, Any]) -> str:
-    """Say how many decimals numbers are published with."""
     return f"with {count_noun(entry['decimals'], 'decimal')}" if entry["decimals"] else "as whole numbers"

@@ -120,7 +120,6 @@ class Permutation(MovingTechnique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say among whom values were permuted."""
         return (
             f"values were permuted{explain_groups(entry)}. No value was made up, but in a row it is as good as "
             "always another person's."
@@ -133,7 +132,6 @@ class Permutation(MovingTechnique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that make groups."""
         return self.within
 
     def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:
@@ -167,7 +165,6 @@ class Swapping(MovingTechnique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say how many records exchanged their values, and with whom."""
         return (
             f"about {100 * entry['share']:.6g}% of the records exchanged their values in pairs{explain_groups(entry)}. "
             "No value was made up, but in a row it may be another person's."
@@ -180,7 +177,6 @@ class Swapping(MovingTechnique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that make groups."""
         return self.within
 
     def find_origins(self, rows: CodedRows, chance: Chance) -> IntArray:

@@ -133,7 +133,6 @@ class Pram(Technique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that make strata."""
         return self.strata
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002

@@ -40,7 +40,6 @@ class RankSwapping(MovingTechnique):
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say how far numbers were moved."""
         return (
             "numbers were exchanged in pairs between records whose ranks in this column differ by at most "
             f"{100 * entry['window']:.6g}% of the records. No number was made up, but in a row it is as good as always "

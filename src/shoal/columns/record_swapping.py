@@ -104,7 +104,6 @@ class RecordSwapping(Technique):
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """The columns of coarser areas."""
         return self.hierarchy[:-1]
 
     @property
@@ -114,7 +113,6 @@ class RecordSwapping(Technique):
         return tuple(dict.fromkeys(own))
 
     def refuse(self, column: str) -> str | None:
-        """The column is that of the finest areas."""
         return None if self.hierarchy[-1] == column else "the hierarchy must end with this column, the finest areas"
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002

@@ -34,7 +34,6 @@ class RowRandom:
 
     @classmethod
     def of(cls, chance: Chance) -> RowRandom:
-        """Take a secret from the chance of the run."""
         return cls(chance.keys(4).tobytes())
 
     def draw(self, first_row: int, n_rows: int, draw: Callable[[KeyArray], NDArray[Any]]) -> Any:

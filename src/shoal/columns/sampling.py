@@ -52,7 +52,6 @@ class SampledSource(ChangedSource):
     rows: BoolArray | None = None  # (n_rows of the other source,) those that are taken; None: by the share
 
     def describe(self) -> dict[str, object]:
-        """Return how the sample was drawn."""
         return self.sampling.model_dump(mode="json", exclude_none=True)
 
     def concerns(self, columns: Collection[str]) -> bool:  # noqa: ARG002

@@ -40,12 +40,10 @@ class Shuffling(Technique):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns that predict ranks."""
         return self.given
 
     @classmethod
     def explain(cls, entry: Mapping[str, Any]) -> str:
-        """Say what was kept."""
         return (
             f"numbers were shuffled among all records, so that their rank correlations with "
             f"{join_words([code(name) for name in entry['given']])} are about those of the source. No number was made "

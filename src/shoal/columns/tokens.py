@@ -119,7 +119,6 @@ def refuse_repeated(source: Source, columns: Sequence[str]) -> None:
 
 
 def explain_place(entry: Mapping[str, Any]) -> str:
-    """Say what tokens stand in place of."""
     return "stand in place of an identifier" if entry.get("of") == "identifier" else "stand in place of the values"
 
 
@@ -235,7 +234,6 @@ class Pseudonym(Technique):
         )
 
     def resolve(self, base: Path) -> Self:
-        """Take the key's path from the policy's folder."""
         return self.model_copy(update={"key": str(base / self.key)})
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002

@@ -232,7 +232,6 @@ class Bench:
 
     @cached_property
     def tables(self) -> SourceTables | None:
-        """The people's tables, which those of all releases are compared with."""
         return SourceTables.of(self.policy, self.source, self.names)
 
     def fill(self, row: Row, policy: Policy) -> Row:

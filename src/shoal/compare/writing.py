@@ -1,4 +1,4 @@
-"""A comparison in words and files: CSV, a page of Markdown or HTML, a picture, the frontier, a notebook's output."""
+"""A comparison in words and files: CSV, a page of Markdown or HTML, the frontier, a notebook's output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from shoal.compare.result import HEADS, KEPT, RISKS, SCORES, Comparison, Row, Standing, share_text
 from shoal.core.errors import UsageError
@@ -21,19 +20,7 @@ _RISKS = (
     "people who are not in the data."
 )
 _OPINION = " Yes, no and may not are the answers of the Article 29 Working Party's opinion to whether the risk remains."
-SUFFIXES = {"picture": (".svg", ".png"), "frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
-_NOTE = (
-    "grey: does the risk remain, by the opinion?  lines: 95% intervals  dashed: shuffled columns  dotted: fresh sample"
-)
-_INK, _FAINT, _GREY = "#222222", "#d9d9d9", "#767676"
-_LOW, _HIGH = "#0072B2", "#D55E00"  # Okabe and Ito: colour-blind people can tell them apart
-_SETTINGS: dict[Any, Any] = {
-    "font.size": 10,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "shoal",
-    **dict.fromkeys(("axes.edgecolor", "text.color", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
-}
-_LOWEST = -0.1  # of the axis of risks; intervals that go on below are cut
+SUFFIXES = {"frontier": (".svg",), "html": (".html", ".htm")}  # of files by their option
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +28,12 @@ class Wanted:
     """The files that are asked for; None for those that are not."""
 
     csv: Path | None = None
-    picture: Path | None = None
     markdown: Path | None = None
     frontier: Path | None = None
     html: Path | None = None
 
     def check(self) -> None:
-        """Refuse, before any work, files that exist and pictures that cannot be drawn."""
+        """Refuse, before any work, files that exist or have another suffix."""
         for name, path in asdict(self).items():
             if path is None:
                 continue
@@ -56,23 +42,14 @@ class Wanted:
                 raise UsageError(f"there is no folder {path.parent}")
             if name in SUFFIXES and path.suffix.lower() not in SUFFIXES[name]:
                 raise UsageError(f"{path.name} must end in {' or '.join(SUFFIXES[name])}")
-        if self.picture is not None:
-            require_plots()
 
     def write(self, found: Comparison, title: str) -> None:
-        """Write what is asked for; the page shows the picture if there is one."""
+        """Write what is asked for; the page of Markdown shows the frontier if that is written too."""
         if self.csv is not None:
             write_text(self.csv, flat_csv(found))
-        if self.picture is not None:
-            try:
-                draw_comparison(found, title, self.picture)
-            except OSError as error:
-                raise UsageError(f"cannot write {self.picture.name}: {error.strerror}") from None
         if self.markdown is not None:
             beside = self.markdown.absolute().parent  # the page names the picture from its own folder on
-            picture = (
-                None if self.picture is None else Path(os.path.relpath(self.picture.absolute(), beside)).as_posix()
-            )
+            picture = None if self.frontier is None else os.path.relpath(self.frontier.absolute(), beside)
             write_text(self.markdown, markdown_page(found, title, picture))
         if self.frontier is not None:
             write_text(self.frontier, found.frontier().standalone())
@@ -235,81 +212,3 @@ def standing_text(stand: Standing | None) -> str:
     more = f" and {len(stand.dominated_by) - 1} more" if len(stand.dominated_by) > 1 else ""
     clearly = "" if stand.clearly else ", not clearly"
     return f"dominated by {stand.dominated_by[0]}{more}{clearly}"
-
-
-def require_plots() -> None:
-    """Raise unless pictures can be drawn; to be called before long work."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise UsageError("pictures need matplotlib, which is not installed; install shoal[plots]") from None
-
-
-def draw_comparison(found: Comparison, title: str, path: Path) -> None:
-    """Draw the rows that have a release, in the order of the table, and write the picture in the format of its name."""
-    require_plots()
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    rows = [row for row in found.rows if row.reason is None]
-    names = [label for label, row in zip(found.labels, found.rows, strict=True) if row.reason is None]
-    with matplotlib.rc_context(_SETTINGS):
-        size = (13.5, 2.3 + 0.42 * max(len(rows), 3))
-        figure: Any = Figure(figsize=size, dpi=110, layout="constrained", facecolor="white")
-        figure.suptitle(title, fontsize=12, fontweight="bold")
-        panels = figure.subplots(1, 4, sharey=True, width_ratios=[1, 1, 1, 1.15])
-        for axes, risk in zip(panels, RISKS, strict=False):
-            _draw_risks(axes, rows, risk)
-        _draw_kept(panels[3], rows)
-        panels[0].set_yticks(range(len(rows)), names)
-        panels[0].set_ylim(max(len(rows), 1) - 0.5, -0.5)
-        figure.supxlabel(_NOTE, fontsize=9, color=_GREY)
-        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
-        kind = path.suffix.lower().removeprefix(".")  # the picture tells nothing of the day or the program
-        figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
-
-
-def _draw_risks(axes: Any, rows: list[Row], risk: str) -> None:
-    """Draw one risk: a dot with its interval, filled where all of it is above 0."""
-    axes.set_title(f"risk: {HEADS[risk]}", fontsize=11)
-    for height, row in enumerate(rows):
-        said = row.opinion(risk) or "not rated"
-        axes.text(1.09, height, said, va="center", ha="left", fontsize=8, color=_GREY, clip_on=False)
-        trials = row.trials(risk)
-        if trials is None:
-            axes.text(0.02, height, "not tried", va="center", fontsize=8, color=_GREY)
-            continue
-        value, low, high = trials.risk.value, trials.risk.low, trials.risk.high
-        colour = _HIGH if low > 0 else _LOW
-        axes.plot([max(low, _LOWEST), high], [height, height], color=colour, linewidth=2.2, solid_capstyle="butt")
-        face = colour if low > 0 else "white"
-        shown = max(value, _LOWEST)
-        axes.plot([shown], [height], "o", color=colour, markerfacecolor=face, markersize=6, clip_on=False, zorder=3)
-    _draw_frame(axes, _LOWEST)
-    axes.axvline(0, color=_INK, linewidth=0.8)
-    axes.set_xlabel("share of the guesses that chance would miss")
-
-
-def _draw_kept(axes: Any, rows: list[Row]) -> None:
-    """Draw the score of marginals, beside those of shuffled columns and of a fresh sample."""
-    axes.set_title("kept", fontsize=11)
-    for height, row in enumerate(rows):
-        if row.kept is not None:
-            axes.plot([row.kept.release / 1000], [height], "D", color=_LOW, markersize=7, clip_on=False, zorder=3)
-    scored = next((row.kept for row in rows if row.kept is not None), None)
-    if scored is not None:
-        axes.axvline(scored.shuffled / 1000, color=_GREY, linewidth=1.2, linestyle="--")
-        axes.axvline(scored.fresh / 1000, color=_GREY, linewidth=1.2, linestyle=":")
-    _draw_frame(axes, 0.0)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
-    axes.set_xlabel("100%: tables as in the source")
-
-
-def _draw_frame(axes: Any, low: float) -> None:
-    axes.set_xlim(low, 1.05)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
-    axes.grid(color=_FAINT, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)

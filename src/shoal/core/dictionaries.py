@@ -90,7 +90,6 @@ class GrowingDictionary:
 
     @property
     def size(self) -> int:
-        """Number of codes, that of missing included."""
         return 1 + sum(len(part) for part in self._parts)
 
     def codes(self, values: pa.Array) -> KeyArray:

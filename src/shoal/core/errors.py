@@ -51,7 +51,6 @@ class ShoalError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str = "") -> None:
-        """Keep the message, without passwords."""
         super().__init__(without_passwords(message))
 
 

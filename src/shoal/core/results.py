@@ -29,7 +29,6 @@ class Figures:
     __slots__ = ()
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         return {one.name: as_json(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
 
 
@@ -60,7 +59,6 @@ class Finding(Figures):
 
     @property
     def open(self) -> bool:
-        """Whether nobody accepted it."""
         return self.accepted is None
 
     @property
@@ -70,5 +68,4 @@ class Finding(Figures):
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Finding:
-        """Read what ``as_dict`` wrote."""
         return cls(**{**entry, "about": tuple(entry["about"])})

@@ -86,7 +86,6 @@ def _state(public: Path, kind: str) -> dict[str, Any]:
 
 
 def load_cryptography(name: str) -> Any:
-    """Return a module of the package cryptography."""
     try:
         return importlib.import_module(f"cryptography.{name}")
     except ImportError:

@@ -120,7 +120,6 @@ class BeliefJudge:
 
     @property
     def text(self) -> str:
-        """The promises as messages name them."""
         return join_words(list(dict.fromkeys(each.text for each in self.promised)))
 
     def judge(self, left: IntArray, fewest: IntArray, most: IntArray) -> tuple[BoolArray, FloatArray]:

@@ -26,7 +26,6 @@ class Remaining:
 
     @property
     def l(self) -> int:  # noqa: E743
-        """How many values remain (distinct l)."""
         return len(self.counts)
 
     @property
@@ -47,7 +46,6 @@ class Remaining:
         return float(np.prod(shares**-shares))
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         return {
             "remaining": dict(self.counts),
             "l": self.l,
@@ -92,7 +90,6 @@ class TargetLinkage:
     promised: int | None = None  # values that this plan promises to leave
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         return {
             "releases": [
                 {"release": name, "l": left.l, "remaining": dict(left.counts)}

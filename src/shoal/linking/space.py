@@ -141,7 +141,6 @@ class Space:
         return [absent if value is None else value for value in self.values]
 
     def index(self) -> list[BoxIndex]:
-        """Return an index of each release's boxes."""
         with ThreadPoolExecutor() as threads:
             return list(threads.map(lambda each: BoxIndex(*kernels.grow_tree(each.hulls), self.bits), self.releases))
 

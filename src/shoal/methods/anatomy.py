@@ -51,7 +51,6 @@ class Anatomy(Method):
 
     @property
     def as_two_tables(self) -> bool:
-        """Whether the policy asks for the two tables of the paper."""
         return self.two_tables
 
     def refuses(self, problem: Problem) -> str | None:

@@ -49,7 +49,6 @@ class Auto(Method):
         return None
 
     def plan(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> AnyPlan:
-        """Return the plan of the method that is chosen."""
         return make_plan(self.choose(problem, rng).method, problem, rng, progress)
 
     def choose(

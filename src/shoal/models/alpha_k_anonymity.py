@@ -36,12 +36,10 @@ class AlphaKAnonymity(DisclosureModel):
 
     @property
     def bounds(self) -> Curve:
-        """A limit on the most frequent value, and k records."""
         return Curve((fraction(self.alpha),), records=self.k)
 
     @property
     def smallest_class(self) -> int:
-        """At least k records, also of harmless values."""
         return self.k if self.harmless else super().smallest_class
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:

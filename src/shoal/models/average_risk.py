@@ -56,5 +56,4 @@ class AverageRisk(TableModel):
         return len(sizes) / int(sizes.sum())
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say how many records there are, and how many it takes."""
         return f"risk = {number(self.risk)} takes at least {self.enough} records; the table has only {whole.size}"

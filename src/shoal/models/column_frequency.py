@@ -43,7 +43,6 @@ class ColumnFrequency(PrivacyModel):
 
     @property
     def smallest_class(self) -> int:
-        """A group of k records holds, a smaller one does not."""
         return self.k
 
     def holds(self, classes: ClassHistograms, whole: Whole) -> BoolArray:  # noqa: ARG002

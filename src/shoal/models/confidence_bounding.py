@@ -52,7 +52,6 @@ class ConfidenceBounding(DisclosureModel):
 
     @property
     def knows_values(self) -> bool:
-        """Harmless values and items are given by their names."""
         return bool(self.harmless) or self.separator is not None
 
     @property

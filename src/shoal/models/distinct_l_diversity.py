@@ -60,5 +60,4 @@ class DistinctLDiversity(DisclosureModel):
         return np.where(classes.sizes > 0, np.where(some, sure, whole.size), 0.0)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say how many values there are."""
         return f"l = {self.l}, but there are only {count_noun(int(reached), 'value')}; ask for at most {reached:.0f}"

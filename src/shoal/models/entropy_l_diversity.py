@@ -101,7 +101,6 @@ class EntropyLDiversity(DisclosureModel):
         return np.where(several[:, np.newaxis] & (counts < largest_counts(counts)[:, np.newaxis]), 0, counts)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say which l the whole table has."""
         return f"l = {number(self.l)} but the whole table reaches {round_down(reached, 2)}; ask for at most that"
 
 

@@ -34,7 +34,6 @@ class KAnonymity(PrivacyModel):
 
     @property
     def curve(self) -> Curve:
-        """Only the number of records counts."""
         return Curve(records=self.k)
 
     def reach(self, classes: ClassHistograms, whole: Whole) -> FloatArray:  # noqa: ARG002
@@ -42,5 +41,4 @@ class KAnonymity(PrivacyModel):
         return classes.sizes.astype(float)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say how many records there are."""
         return f"k = {self.k} but the table has only {count_noun(whole.size, 'record')}; ask for at most that"

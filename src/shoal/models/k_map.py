@@ -41,5 +41,4 @@ class KMap(PopulationModel):
         return np.where(classes.sizes > 0, self.people_of(classes), 0).astype(float)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say how many people there are."""
         return f"k = {self.k} but the population has only {self.people_in_all(whole)} records"

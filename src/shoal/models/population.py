@@ -46,21 +46,17 @@ class Spectrum:
 
     @property
     def n(self) -> int:
-        """People of the sample."""
         return int(self.sizes @ self.classes)
 
     @property
     def n_classes(self) -> int:
-        """Classes of the sample."""
         return int(self.classes.sum())
 
     @property
     def population(self) -> int:
-        """People of the population."""
         return round(self.n / self.fraction)
 
     def times(self, size: int) -> int:
-        """Return how many classes have this size."""
         return int(self.classes[self.sizes == size].sum())
 
 
@@ -87,12 +83,10 @@ class PopulationUniqueness(Figures):
 
     @property
     def uniques(self) -> float:
-        """The chosen estimate of people who are unique in the population."""
         return next(float(one.population_uniques or 0.0) for one in self.estimates if one.model == self.chosen)
 
     @property
     def share(self) -> float:
-        """The same, as a share of the population."""
         return self.uniques / self.population
 
     @property
@@ -107,7 +101,6 @@ class PopulationUniqueness(Figures):
         return max(found) / min(found) if len(found) > 1 and min(found) > 0 else None
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         return {
             "sample_fraction": self.fraction,
             "sample": self.sample,

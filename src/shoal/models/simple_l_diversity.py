@@ -43,7 +43,6 @@ class SimpleLDiversity(DisclosureModel):
         return np.where(classes.sizes > 0, quotient(classes.sizes, largest, if_zero=whole.size), 0.0)
 
     def explain_shortfall(self, whole: Whole, reached: float) -> str:  # noqa: ARG002
-        """Say which l the most frequent value allows."""
         return (
             f"l = {number(self.l)} but the most frequent value alone lets the whole table "
             f"reach only {round_down(reached, 2)}; ask for at most that"

@@ -51,7 +51,6 @@ class KeyLayout:
         return cls.of_bits([min(width + spare, 32) for width in bits])
 
     def holds(self, sizes: Sequence[int]) -> bool:
-        """Whether codes below these sizes fit."""
         return all(size <= 1 << width for size, width in zip(sizes, self.bits, strict=True))
 
 
@@ -153,7 +152,6 @@ class RunStack:
         self._runs = [self.total().thin(rng)]
 
     def relay(self, old: KeyLayout, new: KeyLayout) -> None:
-        """Move every run to another layout."""
         self._runs = [run.lay_out(old, new) for run in self._runs]
 
     def total(self) -> Run:
@@ -173,10 +171,8 @@ class Cells:
 
     @property
     def n_cells(self) -> int:
-        """Number of distinct combinations."""
         return len(self.counts)
 
     @property
     def n_records(self) -> int:
-        """Number of records."""
         return int(self.counts.sum())

@@ -161,7 +161,6 @@ class Thinning:
 
     @property
     def sampling(self) -> bool:
-        """Whether some records are not counted any more."""
         return self.share < 1
 
     def overflows(self, n_held: int) -> bool:
@@ -215,7 +214,6 @@ class LocatedBatch:
 
 
 def factor_batch(batch: pa.RecordBatch) -> Factored:
-    """Return the indices and the values of every column."""
     return [factor_column(column) for column in batch.columns]
 
 
@@ -265,7 +263,6 @@ class Sorting:
 
 
 def some_rows(factors: Factored, rows: IntArray) -> Factored:
-    """Return the same of some rows."""
     return [(indices[rows], values) for indices, values in factors]
 
 

@@ -169,7 +169,6 @@ class Plan:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return len(self.lo)
 
     def find_level(self, name: str) -> int | None:

@@ -132,7 +132,6 @@ class Problem:
 
     @property
     def quasi_codes(self) -> tuple[AnyIntArray, ...]:
-        """The code columns of the quasi attributes."""
         return self.cells.codes[: len(self.quasi)]
 
     @property
@@ -162,7 +161,6 @@ class Problem:
 
     @property
     def smallest_class(self) -> int:
-        """A size below which no class meets all requirements."""
         return max((requirement.model.smallest_class for requirement in self.requirements), default=1)
 
 
@@ -191,7 +189,6 @@ class People:
 
     @property
     def some_have_several_values(self) -> bool:
-        """Whether a person has records with different values."""
         return self.value_of is not None and len(self.value_of) > self.n_persons
 
     def histograms(

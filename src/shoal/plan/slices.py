@@ -67,7 +67,6 @@ class SlicedPlan:
 
     @property
     def n_buckets(self) -> int:
-        """Number of buckets."""
         return len(self.sizes)
 
     @classmethod

@@ -48,17 +48,14 @@ class SyntheticPlan:
 
     @property
     def n_rows(self) -> int:
-        """Number of synthetic rows."""
         return len(self.codes[0])
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
-        """The marginals by the names of their attributes."""
         return tuple(tuple(self.domains[place].name for place in one) for one in self.marginals)
 
     @property
     def table(self) -> pa.Table:
-        """The rows, each value by its label."""
         return pa.table({one.name: one.decode(codes) for one, codes in zip(self.domains, self.codes, strict=True)})
 
     def describe(self) -> dict[str, object]:
@@ -88,13 +85,11 @@ class Domain:
     level: int = 0  # at which values are published
 
     def __post_init__(self) -> None:
-        """Refuse values that were taken from the data."""
         if not self.taxonomy.declared:
             raise PolicyError(f"column {self.name!r}: its values were taken from the data, not declared")
 
     @property
     def size(self) -> int:
-        """The number of values."""
         return self.taxonomy.n_leaves
 
     def generalize(self, codes: AnyIntArray) -> CodeArray:
@@ -103,7 +98,6 @@ class Domain:
         return tree.lo[tree.node_at(self.level)][codes].astype(np.int32)
 
     def decode(self, codes: CodeArray) -> pa.Array:
-        """Return the labels of codes."""
         return pa.array(self.taxonomy.leaf_labels, pa.string()).take(pa.array(codes))
 
 

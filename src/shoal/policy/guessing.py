@@ -306,7 +306,6 @@ def find_quasi_topic(name: str) -> int:
 
 
 def how_many(column: ColumnProfile) -> str:
-    """Say how many values a column has."""
     return count_noun(column.n_distinct, "value") if column.exact else f"more than {MOST_DISTINCT:,} values"
 
 

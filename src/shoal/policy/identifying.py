@@ -79,7 +79,6 @@ class Look:
         return f"{percent(self.share)} of {of}{self.sampled:,} sampled values {do} {self.what}"
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON can hold it."""
         return {"looks_like": self.what, "share": round(self.share, 3), "sampled": self.sampled}
 
 

@@ -166,12 +166,10 @@ class ColumnProfile:
 
     @property
     def values(self) -> pa.Array:
-        """The distinct values, as far as they were counted."""
         return self.dictionary.values.filter(pa.array(self.counts[1:] > 0))
 
     @property
     def records(self) -> IntArray:
-        """The records of each of these values."""
         return self.counts[1:][self.counts[1:] > 0]
 
     @property

@@ -120,7 +120,6 @@ def encode_values(index: CodeArray, values: pa.Array) -> pa.Array:
 
 
 def without_dictionary(column: pa.Array) -> pa.Array:
-    """Return the same values, spelled out."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

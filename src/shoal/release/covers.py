@@ -111,12 +111,10 @@ class Covers:
 
     @property
     def missing(self) -> int:
-        """The code of missing values, which is the last."""
         return int(self.codes[-1])
 
     @property
     def width(self) -> int:
-        """Number of codes."""
         return self.missing + 1
 
     def places(self, values: pa.Array) -> CodeArray:

@@ -47,11 +47,9 @@ class ColumnTally:
         return cls(np.rint(np.bincount(change, weights=records, minlength=3)).astype(np.int64))
 
     def __add__(self, other: ColumnTally) -> ColumnTally:
-        """Take the records of both."""
         return ColumnTally(self.records + other.records)
 
     def shares(self) -> dict[str, float]:
-        """Return the share of each change."""
         return dict(zip(CHANGES, (self.records / max(self.records.sum(), 1)).tolist(), strict=True))
 
 

@@ -99,7 +99,6 @@ class Publication(ABC):
 
     @property
     def form(self) -> type[Form]:
-        """The form of the release."""
         return find_form(self.policy.method.form)
 
     @property
@@ -113,12 +112,10 @@ class Publication(ABC):
 
     @property
     def column_names(self) -> list[str]:
-        """The columns of the file."""
         return [name for part in self.parts for name in part]
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
-        """What only this kind of publication has in its manifest."""
         return {}
 
     @property
@@ -133,7 +130,6 @@ class Publication(ABC):
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """Public files besides the rows and what describes them, by name."""
         return {}
 
     def count_guessed(self) -> int:
@@ -233,7 +229,6 @@ class ClassPublication(Publication):
         return self.findings.columns
 
     def count_suppressed_rows(self) -> int:
-        """Return how many published records have every quasi-identifier suppressed."""
         return self.findings.n_suppressed
 
     def sensitive_shares(self) -> dict[str, Any]:
@@ -245,7 +240,6 @@ class ClassPublication(Publication):
         return self.findings.published[place]
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Return what all classes reach."""
         return self.findings.reached
 
     def publish_heaps(self, heaps: Iterable[pa.Table], progress: Progress) -> Iterator[pa.RecordBatch]:

@@ -75,7 +75,6 @@ class PublishedRelease:
 
     @property
     def form(self) -> Form:
-        """What the rows are."""
         return read_form(self.manifest)
 
     def read_rows(self) -> pa.Table:
@@ -89,7 +88,6 @@ class PublishedRelease:
 
     @property
     def source(self) -> Source:
-        """The rows, to be read once more."""
         return open_source(self.data, SourceOptions(delimiter=","))
 
     def slice_rows(self) -> SlicedTable:
@@ -129,7 +127,6 @@ def read_options(manifest: Manifest) -> SourceOptions:
 
 
 def read_columns(source: Source, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a table, texts as codes."""
     return pa.Table.from_batches(list(source.batches(columns, dictionary=columns))).unify_dictionaries()
 
 

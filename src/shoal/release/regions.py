@@ -104,7 +104,6 @@ class RegionalPublication(ClassPublication):
         return self.findings.utility.measure(total)
 
     def hiding(self) -> Hiding:
-        """Return the sizes of classes."""
         return hide_among(self.findings.sizes)
 
     def hiding_before(self) -> Hiding:

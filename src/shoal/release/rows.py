@@ -166,5 +166,4 @@ def write_rows(path: Path, batches: Iterator[pa.RecordBatch], format: Format) ->
 
 
 def plain_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows without dictionaries."""
     return pa.RecordBatch.from_arrays(list(map(without_dictionary, batch.columns)), names=batch.schema.names)

@@ -132,7 +132,6 @@ class BeforeAfter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are compared."""
         return tuple(one.name for one in self.tables.columns)
 
     @cached_property

@@ -123,7 +123,6 @@ class _Bar:
 
     @property
     def known(self) -> int | None:
-        """How much there is to do, if that is known."""
         return self.done if self.ended else self.total
 
     @property
@@ -162,7 +161,6 @@ class Bars:
             self._write(render_output("notebook_progress.html", steps=steps) if steps else "")
 
     def clear(self) -> None:
-        """Take the output away."""
         if self._handle is not None:
             self._write("")
 

@@ -118,7 +118,6 @@ def _explain_labels(labels: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, 
 
 
 def number_parts(parts: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
-    """Return the columns of each part with its number."""
     return [(str(place), ", ".join(names)) for place, names in enumerate(parts, start=1)]
 
 

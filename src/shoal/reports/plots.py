@@ -68,7 +68,6 @@ class Plot:
 
 
 def colour_variables(colours: Mapping[str, str]) -> str:
-    """Return colours as declarations of CSS."""
     return " ".join(f"--plot-{name}: {colour};" for name, colour in colours.items())
 
 

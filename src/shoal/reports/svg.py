@@ -50,7 +50,6 @@ def text(x: float, y: float, words: str, kind: str, width: float | None = None, 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    """Return a straight line."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
@@ -61,7 +60,6 @@ def diamond(x: float, y: float, radius: float, kind: str, *children: str) -> str
 
 
 def points_text(corners: Iterable[tuple[float, float]]) -> str:
-    """Return corners as the attribute ``points`` has them."""
     return " ".join(f"{place_text(x)},{place_text(y)}" for x, y in corners)
 
 
@@ -176,21 +174,17 @@ class Frame:
 
     @property
     def top(self) -> float:
-        """Where the first row begins."""
         return _MARGIN + (_LEGEND if self.legend else 0.0)
 
     @property
     def bottom(self) -> float:
-        """Where the axis is."""
         return self.top + self.row * max(len(self.labels), 1)
 
     @property
     def height(self) -> float:
-        """The height of the whole drawing."""
         return self.bottom + 2 * TEXT + 20.0
 
     def middle(self, place: int) -> float:
-        """Return the middle of a row."""
         return self.top + self.row * (place + 0.5)
 
     def parts(self, tick_text: Callable[[float], str]) -> list[str]:

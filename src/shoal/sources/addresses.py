@@ -74,12 +74,10 @@ class DatabaseTable:
 
     @property
     def kind(self) -> Kind:
-        """Which database it is."""
         return _SCHEMES[self.address.partition("://")[0].lower()]
 
     @property
     def title(self) -> str:
-        """The database's name for people."""
         return TITLES[self.kind]
 
     @property

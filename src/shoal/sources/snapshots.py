@@ -102,7 +102,6 @@ class SnapshotSource(Source):
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def meaning(self, column: str) -> str | None:
-        """Return the label of a column, if it has one."""
         return self.meanings.get(column)
 
     def digest(self) -> str:
@@ -121,13 +120,11 @@ class KeptSource(DerivedSource):
 
     @classmethod
     def of(cls, given: Source, columns: Collection[str], codes: Collection[str], folder: Path | None) -> KeptSource:
-        """Return the same source, which keeps these columns."""
         return cls(
             given.name, given.schema, given.n_rows, UNCHANGED, given, frozenset(columns), frozenset(codes), folder
         )
 
     def meaning(self, column: str) -> str | None:
-        """Return what the source itself says of a column."""
         return self.given.meaning(column)
 
     def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:

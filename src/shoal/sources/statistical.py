@@ -53,7 +53,6 @@ class _Variable:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds numbers that turned out whole."""
         return self.whole and bool(pt.is_floating(self.kind))
 
     def values(self, given: list[Any]) -> pa.Array:

@@ -65,7 +65,6 @@ class TableWriter(ABC):
 
     @property
     def sha256(self) -> str:
-        """The digest of the bytes written so far."""
         return self._sink.digest.hexdigest()
 
     @contextlib.contextmanager

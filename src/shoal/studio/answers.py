@@ -64,7 +64,6 @@ class Form(ImmutableMultiDict[str, str]):
     """What a form sent, field by field; a field that was not sent is empty."""
 
     def get(self, key: str, default: str = "") -> str:  # type: ignore[override]  # never None
-        """Return the last value of a field."""
         return str(super().get(key, default))
 
     @property
@@ -96,15 +95,12 @@ class Visit:
         return SWAP in self.request.headers
 
     def at(self, path: str) -> str:
-        """Return the path of a page of this project."""
         return f"/projects/{self.project.id}{path}"
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return a template filled in."""
         return render(self.request, template, status, project=self.opened, **values)
 
     def to(self, path: str) -> Response:
-        """Send the browser to another path, by GET."""
         return RedirectResponse(path, status_code=303)
 
     def problem(self, message: str, status: int = 422) -> Response:

@@ -1,13 +1,10 @@
 """The studio put together behind its gate, and served to one person on this machine until they stop it.
 
-Everything it kept is gone then. Browsers send cookies to every port of a host, so a service of somebody else on this
-machine can learn the studio's. Who holds a socket cannot be copied: where the system says whose program is at the other
-end, it is asked.
+Everything it kept is gone then. The link's token becomes a cookie; Host and Origin must be the announced address.
 """
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import hmac
@@ -16,8 +13,7 @@ import os
 import secrets
 import signal
 import socket
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -36,7 +32,6 @@ from shoal.studio.reading import Reading
 from shoal.studio.studio import HOME, PrivateFolder, Studio
 
 _HOST = "127.0.0.1"
-_MOST_LINES = 100  # connections of anybody; a browser has some
 _PATIENCE = 2  # seconds for requests under way at the end
 _SAID = {
     400: "The request could not be understood.",
@@ -45,11 +40,8 @@ _SAID = {
 }
 
 
-def create_app(studio: Studio, key: Key, address: str, landing: str = "/", own: Own | None = None) -> Starlette:
-    """Return the application behind its gate; who comes in by the link of the *key* is led to *landing*.
-
-    *own* tells whether a connection is one of the studio's user, where that is known.
-    """
+def create_app(studio: Studio, key: Key, address: str, landing: str = "/") -> Starlette:
+    """Return the application behind its gate; who comes in by the link of the *key* is led to *landing*."""
     routes: list[BaseRoute] = [route for module in page_modules() for route in getattr(module, "routes", [])]
     routes.append(Mount("/static", StaticFiles(directory=HOME / "static")))
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse})
@@ -62,7 +54,7 @@ def create_app(studio: Studio, key: Key, address: str, landing: str = "/", own: 
             render(request, "enter.html", landing=landing) if status == 200 else _page(request, status, message)
         )
 
-    app.add_middleware(Gate, key=key, address=address, pages=pages, own=own)
+    app.add_middleware(Gate, key=key, address=address, pages=pages)
     return app
 
 
@@ -80,7 +72,6 @@ class Entrance:
     """The way into a running studio."""
 
     def __init__(self, address: str, key: Key, folder: Path) -> None:
-        """Lead to the studio that serves under this address."""
         self._address, self._key, self._folder = address, key, folder
 
     def link(self) -> str:
@@ -97,33 +88,14 @@ class Entrance:
 
 
 def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -> None:
-    """Serve on loopback until SIGINT, SIGTERM or SIGHUP; *announce* is called once requests are taken."""
+    """Serve on loopback until SIGINT, SIGTERM or SIGHUP; *announce* is called once connections are accepted."""
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # a traceback may quote a record
     listening = _listen(port)
     address = f"{_HOST}:{listening.getsockname()[1]}"
-    key, own = Key(), find_own_peers()
-
-    class Line(H11Protocol):
-        """A connection; where there are many, others of this machine get no more, so that its user still does."""
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            if len(self.connections) > _MOST_LINES and not (
-                own and self.client and own(self.client, listening.getsockname())
-            ):
-                transport.abort()
-
-    class Server(uvicorn.Server):
-        """A server that tells when it is ready."""
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                announce(Entrance(address, key, private.path))
+    key = Key()
 
     with listening, PrivateFolder() as private:
         atexit.register(private.remove)
@@ -136,9 +108,8 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
                 project = studio.open(Reading(table.name, table.absolute()), studio.new_folder())
                 landing = f"/projects/{project.id}/columns"
             config = uvicorn.Config(
-                create_app(studio, key, address, landing, own),
-                http=Line,
-                backlog=_MOST_LINES,
+                create_app(studio, key, address, landing),
+                http="h11",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -147,8 +118,9 @@ def serve(port: int, table: Path | None, announce: Callable[[Entrance], None]) -
                 lifespan="off",
                 timeout_graceful_shutdown=_PATIENCE,
             )
+            announce(Entrance(address, key, private.path))
             with contextlib.suppress(KeyboardInterrupt):  # the signal again, once the server has stopped
-                Server(config).run(sockets=[listening])
+                uvicorn.Server(config).run(sockets=[listening])
         finally:
             studio.close()
 
@@ -158,6 +130,7 @@ def _listen(port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((_HOST, port))
+        made.listen()
     except OSError as error:
         made.close()
         raise UsageError(f"cannot listen on {_HOST} port {port}: {error.strerror}; choose another --port") from None
@@ -188,16 +161,9 @@ _CLOSED = (
     "This studio is open only to the browser that used its link. The link works once; press Enter where shoal studio "
     "runs for another."
 )
-_STRANGER = "This studio is open only to programs of the user who started it."
 _TOO_LARGE = "That is more than the studio takes."
 _WRONG = "Something went wrong within the studio. Your table and policy are as they were; try again."
 
-Address = tuple[str, int]
-Own = Callable[[Address, Address], bool]  # of the other end and of this one
-
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_MAPPED = "0000000000000000FFFF0000"  # before an address of IPv4 in the table of IPv6
-_ROOT = 0  # may do everything anyway, and carries connections that come from other systems into this one
 Pages = Callable[[int, str], Response]  # of a status and a message; 200 is the way in
 
 
@@ -224,7 +190,6 @@ class Key:
         return right
 
     def opens(self, cookie: str) -> bool:
-        """Whether the cookie is right."""
         return hmac.compare_digest(self.cookie.encode(), cookie.encode())
 
 
@@ -233,16 +198,11 @@ class TooLargeError(Exception):
 
 
 class Gate:
-    """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself.
+    """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself."""
 
-    Where the system tells whose a connection is, those of other users stay outside even with the key.
-    """
-
-    def __init__(
-        self, app: ASGIApp, key: Key, address: str, pages: Callable[[Scope], Pages], own: Own | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, key: Key, address: str, pages: Callable[[Scope], Pages]) -> None:
         """Guard *app*; *address* is the announced host with its port, *pages* makes what the gate itself shows."""
-        self._app, self._key, self._address, self._pages, self._own = app, key, address, pages, own
+        self._app, self._key, self._address, self._pages = app, key, address, pages
 
     @property
     def cookie_name(self) -> str:
@@ -282,8 +242,6 @@ class Gate:
     def _answer(self, scope: Scope, pages: Pages) -> Response | None:
         """Return the answer that the gate gives itself, or None to let the request in."""
         headers, method = Headers(scope=scope), scope["method"]
-        if self._own is not None and not self._own(scope["client"], scope["server"]):
-            return pages(403, _STRANGER)
         if len(scope["headers"]) > MOST_HEADERS:
             return pages(431, "The request has too many headers.")
         if headers.getlist("host") != [self._address]:
@@ -335,46 +293,3 @@ def _limit_body(receive: Receive, most: int) -> Receive:
         return message
 
     return count
-
-
-def find_own_peers() -> Own | None:
-    """Return what tells whether a connection comes from the user of this process; None where no system says so."""
-    if not os.access(_TABLES[0], os.R_OK):
-        return None
-    users = {_ROOT, os.geteuid()}
-    if os.geteuid() == _ROOT and os.environ.get("SUDO_UID", "").isdigit():
-        users.add(int(os.environ["SUDO_UID"]))
-    return lambda there, here: _owner(there, here) in users
-
-
-def _owner(there: Address, here: Address) -> int | None:
-    for table in _TABLES:
-        try:
-            lines = table.read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        found = owner_in(lines, there, here)
-        if found is not None:
-            return found
-    return None
-
-
-def owner_in(lines: Iterable[str], there: Address, here: Address) -> int | None:
-    """Return the user who holds the other end by lines of the system's table; None if nobody does, or does any more.
-
-    >>> line = "1: 0100007F:A1A5 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 23456 1"
-    >>> owner_in([line], ("127.0.0.1", 0xA1A5), ("127.0.0.1", 8080))
-    1000
-    """
-    wanted = [_format_address(there), _format_address(here)]
-    for line in lines:
-        words = line.split()
-        if [word.removeprefix(_MAPPED) for word in words[1:3]] == wanted:
-            user, file = words[7], words[9]
-            return None if file == "0" else int(user)  # without a file the table says root, whoever it was
-    return None
-
-
-def _format_address(address: Address) -> str:
-    """Return an address as the table has it: a number in the machine's order of bytes, and the port."""
-    return f"{int.from_bytes(socket.inet_aton(address[0]), sys.byteorder):08X}:{address[1]:04X}"

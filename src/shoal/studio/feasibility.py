@@ -9,9 +9,9 @@ import json
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +38,6 @@ from shoal.studio.project import Project
 MOST_ROWS = 2_000_000  # of a table that is counted for a hint
 
 Verdict = Literal["possible", "open", "costly", "impossible"]
-MOST_BYTES = 256 << 20  # of the groupings that are kept
 MOST_LOOKED = 2  # projects whose tables are held as they were counted
 PATIENCE = 0.12  # seconds that a request waits for the answer
 _UNKNOWN = "nothing can be said beforehand; the run will tell"
@@ -64,11 +63,6 @@ class Grouping:
         cells = present[order]
         sizes = np.add.reduceat(counts[cells], starts)
         return cls(cells, np.append(starts, len(cells)).astype(np.int32), sizes)
-
-    @property
-    def n_bytes(self) -> int:
-        """What it takes to keep."""
-        return self.cells.nbytes + self.first.nbytes + self.sizes.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +111,6 @@ class Looked:
     trees: tuple[Tree, ...]
     attributes: Mapping[str, AttributePolicy]  # with those that take the place of baskets
     changed: bool  # whether a sample or techniques will change the table before it is judged
-    groupings: dict[Hashable, Grouping] = field(default_factory=dict)
 
     @classmethod
     def at(cls, source: Path, policy: Policy) -> Looked:
@@ -134,18 +127,6 @@ class Looked:
         people = {path: engine.count(other, quasi, silent) for path, other in open_populations(plain).items()}
         changed = bool(policy.techniques) or policy.sample is not None
         return cls(counted, people, make_trees(counted, plain, people), plain.attributes, changed)
-
-    def group(self, name: Hashable, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
-        """Return the grouping of that *name*, by which the same columns and counts must be meant each time.
-
-        Those beyond a bound of memory are found anew each time.
-        """
-        if name in self.groupings:
-            return self.groupings[name]
-        found = Grouping.of(columns, counts)
-        if found.n_bytes + sum(kept.n_bytes for kept in self.groupings.values()) <= MOST_BYTES:
-            self.groupings[name] = found
-        return found
 
     def problem(self, policy: Policy) -> Problem:
         """Bind the promises of a policy to what was counted."""
@@ -181,7 +162,7 @@ def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
     found: dict[int, Hint] = {}
     rank: tuple[Verdict, ...] = ("possible", "open", "costly", "impossible")
     for requirement in problem.requirements:
-        verdict, reason = _judge(looked, problem, method, requirement, fails.get(id(requirement)))
+        verdict, reason = _judge(problem, method, requirement, fails.get(id(requirement)))
         if looked.changed:
             verdict, reason = "open", f"by the table as it is given: {reason}"
         before = found.get(requirement.number)
@@ -190,16 +171,14 @@ def hints(looked: Looked, policy: Policy) -> tuple[Hint, ...]:
     return tuple(found[number] for number in sorted(found))
 
 
-def _judge(
-    looked: Looked, problem: Problem, method: Method, requirement: Requirement, failure: str | None
-) -> tuple[Verdict, str]:
+def _judge(problem: Problem, method: Method, requirement: Requirement, failure: str | None) -> tuple[Verdict, str]:
     """Return what is known of a requirement and why; *failure* says why the table as one class does not meet it."""
     if requirement.people is not None and (failure is not None or find_form(method.form).as_they_are):
         return "open", _UNKNOWN
     if failure is None:
         if find_form(method.form).as_they_are:
             columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
-            grouping = looked.group("values", columns, counts)
+            grouping = Grouping.of(columns, counts)
             if isinstance(requirement.model, TableModel):
                 if requirement.model.holds_together(grouping.sizes):
                     return "possible", "the records as they are meet it"
@@ -243,7 +222,7 @@ def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: T
 
     def below(places: Sequence[int]) -> int:
         columns = [problem.quasi_codes[place] for place in places]
-        return _below(problem, asked, looked.group(tuple(places), columns, problem.cells.counts))
+        return _below(problem, asked, Grouping.of(columns, problem.cells.counts))
 
     found = []
     for place, attribute in enumerate(problem.quasi):
@@ -347,21 +326,25 @@ class Forecast:
         held = self._looked = None  # before the next one takes its memory
         looked = Looked.at(project.source, policy)
         self._looked = key, looked
-        _LATEST.append(weakref.ref(self))
-        while len(_LATEST) > MOST_LOOKED:
-            earlier = _LATEST.popleft()()
-            if earlier is not None and not any(other() is earlier for other in _LATEST):
-                earlier.let_go()
+        keep_newest(_LATEST, self)
         return looked
 
     def let_go(self) -> None:
-        """Free what was counted; the next question counts again."""
         self._looked = None
 
 
 def list_versions(project: Project) -> tuple[tuple[str, int], ...]:
     """Return the attached files with the times of their last change."""
     return tuple((name, (project.files / name).stat().st_mtime_ns) for name in project.list_attached())
+
+
+def keep_newest(latest: deque[weakref.ref[Any]], holder: Any) -> None:
+    """Add a holder of counts to the *latest* ones, and let the others free theirs."""
+    latest.append(weakref.ref(holder))
+    while len(latest) > MOST_LOOKED:
+        earlier = latest.popleft()()
+        if earlier is not None and not any(other() is earlier for other in latest):
+            earlier.let_go()
 
 
 _LATEST: deque[weakref.ref[Forecast]] = deque()  # those that counted a table last

@@ -85,7 +85,6 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """How long it has run."""
         return (self._ended or time.monotonic()) - self._started
 
     def cancel(self) -> None:

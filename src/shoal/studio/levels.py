@@ -31,7 +31,7 @@ from shoal.methods.incognito.measures import MEASURES, NcpCost
 from shoal.methods.incognito.search import Search, nodes_above, nodes_below
 from shoal.plan.problem import Problem
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import MOST_LOOKED, Forecast, list_versions, pass_key
+from shoal.studio.feasibility import Forecast, keep_newest, list_versions, pass_key
 from shoal.studio.project import Project
 
 MOST_NODES = 4096  # of a lattice whose nodes are all looked at
@@ -116,12 +116,10 @@ class Explorer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quasi attributes, in the policy's order."""
         return tuple(attribute.name for attribute in self.problem.quasi)
 
     @property
     def n_nodes(self) -> int:
-        """Combinations of levels that there are."""
         return math.prod(self.ladders.shape)
 
     @property
@@ -150,7 +148,6 @@ class Explorer:
         return found
 
     def look(self, levels: Levels) -> Node:
-        """Judge one combination of levels."""
         with self._lock:
             grouping = self.judge.groupings.at(levels)
             verdict = self.judge.check(levels, source=grouping)
@@ -287,15 +284,10 @@ class Lattices:
             made.set_exception(UsageError("the levels of this table could not be counted; the run will tell why"))
             return
         made.set_result(explorer)
-        _LATEST.append(weakref.ref(self))
-        while len(_LATEST) > MOST_LOOKED:
-            earlier = _LATEST.popleft()()
-            if earlier is not None and not any(other() is earlier for other in _LATEST):
-                earlier.let_go()
+        keep_newest(_LATEST, self)
         explorer.search(lambda: question == self._question)
 
     def let_go(self) -> None:
-        """Free what was counted; the next question counts again."""
         with self._lock:
             self._question, self._made = (), Future()
 

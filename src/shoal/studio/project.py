@@ -85,22 +85,18 @@ class Project:
 
     @property
     def types(self) -> Mapping[str, ColumnType]:
-        """What somebody said that columns are."""
         return self.asked.types
 
     @property
     def rows(self) -> int:
-        """Records of the table."""
         return self.draft.rows
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, in the order of the table."""
         return tuple(column.name for column in self.profile)
 
     @property
     def revision(self) -> int:
-        """Number of the newest version of the policy."""
         return self._revision
 
     @property
@@ -177,11 +173,9 @@ class Project:
         self.forget_problems()
 
     def list_attached(self) -> tuple[str, ...]:
-        """Return the names of the attached files."""
         return tuple(sorted(path.name for path in self.files.iterdir() if not path.name.startswith(".")))
 
     def detach(self, name: str) -> None:
-        """Remove an attached file."""
         if name in self.list_attached():
             (self.files / name).unlink(missing_ok=True)
             self.forget_problems()
@@ -381,7 +375,6 @@ class SavedProject(_Part):
 
     @property
     def options(self) -> SourceOptions:
-        """How the policy says that the table is read."""
         return SourceOptions(**(read_document(self.policy).get("source") or {}))
 
     def compare(self, project: Project) -> str:

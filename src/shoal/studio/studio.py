@@ -1,7 +1,4 @@
-"""What all requests of one studio share: its private folder, the projects, the runs, the templates and tables.
-
-Tables that were read once stay in memory, as dictionary codes, as long as they fit.
-"""
+"""What all requests of one studio share: its private folder, the projects, the runs and the templates."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ import stat
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +28,6 @@ from shoal.policy.guessing import ColumnType
 from shoal.release.release import find_release
 from shoal.reports.templates import environment
 from shoal.sources.base import Source, SourceOptions
-from shoal.sources.frames import ArrowSource, open_arrow
 from shoal.sources.opening import open_source
 from shoal.studio.jobs import Job, Jobs
 from shoal.studio.project import Project, SavedProject, copy_source
@@ -56,7 +51,6 @@ class Studio:
         self.projects: dict[str, Project] = {}
         self.waiting: dict[str, SavedProject] = {}  # projects that were read, and whose tables were not yet
         self.jobs = Jobs()
-        self.tables = TableCache()
         self.templates = environment(HOME / "templates")
         self.templates.filters |= {"upper_first": upper_first, "fix": suggest_fix}
         self._lock = threading.Lock()
@@ -107,12 +101,9 @@ class Studio:
             self.projects.pop(project.id, None)
         for job in list(project.jobs):
             self.jobs.forget(job)
-        self.tables.forget(project.folder)
-        self.tables.forget(project.source)
         project.remove()
 
     def newest(self) -> Iterator[Project]:
-        """Yield the projects, the newest first."""
         yield from reversed(list(self.projects.values()))
 
     def close(self) -> None:
@@ -166,7 +157,6 @@ class PrivateFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove the folder."""
         self.remove()
 
 
@@ -217,74 +207,7 @@ def _place(exit_code: int | None, message: str) -> tuple[str, str]:
     return "Look at the policy, and try again", "policy"
 
 
-MOST_BYTES = 384 << 20  # of all tables together
-MOST_TABLES = 8
 MISSING = "missing"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpenedTable:
-    """Some columns of a table that was opened: the source, where it lies and how it is read."""
-
-    source: Source
-    path: Path
-    options: SourceOptions
-    columns: tuple[str, ...]
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """A key that is another one whenever the file, how it is read, or what is asked of it is another."""
-        found = self.path.stat()
-        version = f"{found.st_mtime_ns} {found.st_size}"
-        return str(self.path), version, self.options.model_dump_json(), *self.columns
-
-    def read(self, most_bytes: int) -> ArrowSource | None:
-        """Read the table, with one dictionary for each column of texts; None if it takes more memory than that."""
-        batches: list[pa.RecordBatch] = []
-        n_bytes = 0
-        for batch in self.source.batches(self.columns, dictionary=self.columns):
-            batches.append(batch)
-            n_bytes += batch.nbytes
-            if n_bytes > most_bytes:
-                return None
-        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-        return open_arrow(table, SourceOptions(missing=[]), self.source.name, table.num_rows)
-
-
-class TableCache:
-    """The tables that were looked at last; together they stay below a number of bytes."""
-
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most = most_bytes
-        self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[str, ...], ArrowSource | None] = OrderedDict()  # None: too large to be held
-
-    def find(self, opened: OpenedTable) -> Source:
-        """Return the table as it is held, or else its source, which reads it."""
-        return self._held.get(opened.key) or opened.source
-
-    def take(self, opened: OpenedTable) -> Source:
-        """Return the table as it is held, after reading it if it is not; its source if it is too large."""
-        with self._lock:
-            key = opened.key
-            if key not in self._held:
-                self._held[key] = opened.read(self._most)
-            self._held.move_to_end(key)
-            found = self._held[key]
-            while self.n_bytes > self._most or len(self._held) > MOST_TABLES:
-                self._held.popitem(last=False)
-            return found or opened.source
-
-    def forget(self, path: Path) -> None:
-        """Let go of a table, or of all tables of a folder."""
-        with self._lock:
-            for key in [key for key in self._held if Path(key[0]).is_relative_to(path)]:
-                del self._held[key]
-
-    @property
-    def n_bytes(self) -> int:
-        """Memory that the held tables take."""
-        return sum(held.table.nbytes for held in self._held.values() if held is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,15 +219,13 @@ class Rows:
     more: bool
 
 
-def open_released(folder: Path) -> tuple[OpenedTable, Manifest]:
+def open_released(folder: Path) -> tuple[Source, Manifest]:
     """Return the published rows of a release and its manifest."""
     found = find_release(folder)
     if found is None:
         raise FileNotFoundError(folder.name)
     place, manifest = found
-    path, options = place / manifest.file, SourceOptions(missing=[""])
-    source = open_source(path, options)
-    return OpenedTable(source, path, options, tuple(source.schema.names)), manifest
+    return open_source(place / manifest.file, SourceOptions(missing=[""])), manifest
 
 
 def first_rows(table: Source, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:

@@ -38,11 +38,9 @@ class Categories(Scale):
         return "{" + ", ".join(texts_of) + "}" if taxonomy.tiles(lo, hi) == named else f"[{' ... '.join(texts_of)}]"
 
     def cover(self, taxonomy: Taxonomy, lo: int, hi: int, node: int) -> Cover:  # noqa: ARG002
-        """List the source values."""
         return {"values": self.leaves.slice(lo, hi - lo).to_pylist()}
 
     def locate(self, values: pa.Array) -> CodeArray:
-        """Find each value, as text, among the leaves."""
         return index_in(values, self.leaves)
 
 
@@ -108,7 +106,6 @@ class Numbers(Scale):
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers occur."""
         return bool(self.starts.dtype.kind == "i")
 
     def label(self, taxonomy: Taxonomy, lo: int, hi: int) -> str:  # noqa: ARG002
@@ -190,11 +187,9 @@ class Dates(Scale):
         return np.where(valid & (leaf >= 0) & (leaf < self.n_days), leaf, -1).astype(np.int32)
 
     def positions(self) -> FloatArray:
-        """Return days since 1970."""
         return np.arange(self.first, self.first + self.n_days, dtype=np.float64)
 
     def reading(self) -> dict[str, Any]:
-        """Text that is not ISO is read by this format."""
         return {} if self.format is None else {"format": self.format}
 
     def _bounds(self, taxonomy: Taxonomy, lo: int, hi: int) -> tuple[int | None, int | None]:

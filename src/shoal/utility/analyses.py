@@ -45,11 +45,9 @@ class RegressionOverlap(ExpensiveMeasure):
         return len(problem.quasi) + len(problem.sensitive) > 1
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Compare both regressions."""
         return analyse(problem, view_plan(problem, plan))[self.name]
 
     def figures(self, problem: Problem, plan: Plan) -> dict[str, float]:
-        """Return the overlap and the errors of means."""
         return analyse(problem, view_plan(problem, plan))
 
 

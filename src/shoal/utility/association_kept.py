@@ -36,7 +36,6 @@ class AssociationKept(ExpensiveMeasure):
         return len(problem.quasi) + len(problem.sensitive) > 1
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Compare both tables."""
         return association_kept(problem, view_plan(problem, plan))
 
 

@@ -36,7 +36,6 @@ class CountError(ExpensiveMeasure):
     }
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Return the median over all counts."""
         return count_errors(problem, view_plan(problem, plan))[self.name]
 
     def figures(self, problem: Problem, plan: Plan) -> dict[str, float]:

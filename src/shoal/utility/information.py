@@ -44,7 +44,6 @@ class Um(PooledMeasure):
         return np.array([information])
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Divide by what there was."""
         return float(sums[0]) / (total.n_records * (len(total.quasi) + len(total.sensitive)))
 
 
@@ -73,7 +72,6 @@ class AttributeLoss(PooledMeasure):
         return np.concatenate([quasi_widths(plan), widths])
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Return the largest loss of an attribute."""
         return max(self.detail_of_sums(total, sums).values())
 
     def detail_of_sums(self, total: Total, sums: FloatArray) -> dict[str, float]:
@@ -259,7 +257,6 @@ class ClassSize(PooledMeasure):
     counts_withheld = False
 
     def sums(self, problem: Problem, plan: Plan) -> FloatArray:  # noqa: ARG002
-        """Count the classes."""
         return np.array([np.count_nonzero(plan.sizes)], dtype=np.float64)
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
@@ -286,7 +283,6 @@ class Discernibility(PooledMeasure):
         return np.array([np.dot(sizes, sizes)])
 
     def of_sums(self, total: Total, sums: FloatArray) -> float:
-        """Add what the withheld records count."""
         return float(sums[0]) + float(total.n_withheld) * total.n_records
 
 
@@ -302,7 +298,6 @@ class ExcessiveProtection(ExpensiveMeasure):
     better = "lower"
 
     def applies(self, problem: Problem) -> bool:
-        """There must be a (tau,l) requirement."""
         return any(isinstance(r.model, TauLDiversity) and not r.model.harmless for r in problem.requirements)
 
     def of(self, problem: Problem, plan: Plan) -> float:

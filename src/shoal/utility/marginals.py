@@ -63,11 +63,9 @@ class Marginals:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Marginals:
-        """Return what ``as_dict`` wrote down."""
         return cls(**{field.name: entry[field.name] for field in fields(cls)})
 
     def as_dict(self) -> dict[str, object]:
-        """Return all of it for JSON."""
         return asdict(self) | {"below_shuffled": self.below_shuffled}
 
 
@@ -104,7 +102,6 @@ class Bins:
 
     @property
     def n_attributes(self) -> int:
-        """Number of attributes that are compared."""
         return len(self.bins)
 
     def count(self, places: Sequence[int], records: FloatArray | None = None) -> FloatArray:

@@ -33,11 +33,9 @@ class NumberLoss(ExpensiveMeasure):
         return any(attribute.taxonomy.positions is not None for attribute in problem.quasi)
 
     def of(self, problem: Problem, plan: Plan) -> float:
-        """Return IL1s."""
         return measure_numbers(problem, plan)[self.name]
 
     def figures(self, problem: Problem, plan: Plan) -> dict[str, float]:
-        """Return both figures."""
         return measure_numbers(problem, plan)
 
 

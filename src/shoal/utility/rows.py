@@ -57,12 +57,10 @@ class Column:
         )
 
     def take(self, rows: AnyIntArray) -> Column:
-        """Return the column of these rows."""
         return Column(self.item[rows], self.lo, self.hi, self.below)
 
     @property
     def n_leaves(self) -> int:
-        """Number of leaves of the attribute."""
         return len(self.below) - 1
 
     def within(self, starts: IntArray, stops: IntArray) -> FloatArray:
@@ -128,7 +126,6 @@ class Binned:
 
     @property
     def n_bins(self) -> int:
-        """Number of bins."""
         return int(self.shares.shape[1])
 
 
@@ -175,7 +172,6 @@ class Tables:
         return min(common, 1.0) * math.prod(self.columns[place].precision for place in places), min(among, 1.0)
 
     def expect(self, places: Sequence[int]) -> FloatArray:
-        """Return the table of these attributes, one axis each."""
         return spread_records([self.columns[place] for place in places], self.records)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import socket
 import time
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,7 @@ import pytest
 
 def test_head_is_get_without_its_content(world: Any, states) -> None:
     plan = f"{states['planned'].path}/plan"
-    for path in ("/healthz", "/metrics", "/docs", "/openapi.json", "/v1/campaigns", plan):
+    for path in ("/healthz", "/docs", "/openapi.json", "/v1/campaigns", plan):
         whole, head = (world.agency.call(method, path) for method in ("GET", "HEAD"))
         assert (head.status, head.body) == (200, b""), path
         assert head.headers["content-type"] == whole.headers["content-type"]
@@ -23,8 +21,7 @@ def test_head_is_get_without_its_content(world: Any, states) -> None:
         parsedate_to_datetime(head.headers["date"])
     assert world.agency.call("HEAD", f"{plan}x").status == 404
     assert world.service.client().call("HEAD", plan).status == 401
-    refused = world.agency.call("PATCH", "/openapi.json")
-    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+    assert world.agency.call("PATCH", "/openapi.json").status == 405
 
 
 def test_a_number_is_written_in_one_way_so_that_the_audit_log_names_what_was_done(world: Any, agreed_error) -> None:
@@ -118,130 +115,11 @@ def test_what_is_said_of_releases_is_what_is_known_of_them(world: Any) -> None:
     assert "nothing is promised beforehand" in words
 
 
-def test_who_asks_too_often_does_not_fill_the_audit_log(new_world) -> None:
-    with new_world(rate=1, burst=1, address_rate=1, address_burst=1) as world:
-        token = world.agency.token
-        began = time.monotonic()
-        statuses = [world.service.client(token).call("GET", "/v1/campaigns").status for _ in range(200)]
-        assert statuses.count(429) > 150
-        time.sleep(2)
-        answer = world.agency.call("GET", "/v1/audit?limit=1000")
-        lines = [line for line in answer.json["items"] if line["outcome"] == 429]
-        assert 1 <= len(lines) <= time.monotonic() - began + 1
-
-
-@pytest.fixture(scope="module")
-def narrow(new_world):
-    with new_world(connections=20, idle_seconds=0.5) as made:
-        yield made
-
-
-def opened(world: Any) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", world.service.port), timeout=10)
-
-
-def ended(connection: socket.socket) -> bool:
-    """Whether the server ends a connection within the time that it may take."""
-    with contextlib.suppress(ConnectionError):
-        while connection.recv(65536):
-            pass
-    return True
-
-
-def test_connections_without_a_request_are_ended(narrow: Any) -> None:
-    """A byte now and then is no request."""
-    silent, slow = opened(narrow), opened(narrow)
-    with silent, slow:
-        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-        gone = False
-        for _ in range(40):
-            time.sleep(0.1)
-            try:
-                slow.sendall(b"A: b\r\n")
-            except ConnectionError:
-                gone = True
-                break
-        assert gone
-        assert ended(silent)
-
-
-def test_who_was_refused_and_goes_on_sending_is_cut_off(narrow: Any) -> None:
-    with opened(narrow) as connection:
-        start = (
-            "POST /v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
-        )
-        connection.sendall(start.encode())
-        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
-        gone = False
-        for _ in range(40):
-            time.sleep(0.1)
-            try:
-                connection.sendall(b"x")
-            except ConnectionError:
-                gone = True
-                break
-        assert gone
-
-
-def test_who_takes_nothing_of_an_answer_is_cut_off(narrow: Any) -> None:
-    """Who takes it slowly is not: tests/agency/test_service_parts.py asks that without a clock."""
-    values = [f"{number:0190}" for number in range(15_000)]
-    domain = {"quasi": [{"name": "age", "values": values}], "sensitive": narrow.domain["sensitive"]}
-    campaign = narrow.campaign(domain=domain)
-    size = len(narrow.agency.call("GET", campaign.path).body)
-    stated = f"GET {campaign.path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {narrow.agency.token}\r\n\r\n".encode()
-
-    connection, found, until = socket.socket(), 0, time.monotonic() + 300
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(60)
-    connection.connect(("127.0.0.1", narrow.service.port))
-    with connection, contextlib.suppress(ConnectionError):
-        connection.sendall(stated * 3)  # of one answer the kernel may keep all for the sender
-        while is_served(connection):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        while content := connection.recv(65_536):
-            found += len(content)
-    assert found < 3 * size
-
-
-def is_served(connection: socket.socket) -> bool:
-    """Whether the service still has its end open: whoever takes nothing is not told, but the system keeps a table."""
-    own, theirs = (f":{port:04X}" for _, port in (connection.getsockname(), connection.getpeername()))
-    ends = (line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines())
-    return any(end[1].endswith(theirs) and end[2].endswith(own) and end[3] == "01" for end in ends)
-
-
-def test_connections_are_limited_in_number_and_busy_ones_stay(narrow: Any) -> None:
-    """Requests under way keep their connections; who comes too late is cut off. Idle connections make room."""
-    narrow.agency.close()
-    start = head_of_token(narrow)
-    busy = [opened(narrow) for _ in range(20)]
-    for connection in busy:
-        connection.sendall(start + b'{"name": ')
-    time.sleep(0.3)
-    with opened(narrow) as late, contextlib.suppress(ConnectionError):
-        late.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert late.recv(100) == b""
-    for connection in busy:
-        connection.close()
-    time.sleep(0.3)
-    silent = [opened(narrow) for _ in range(20)]
-    assert narrow.agency.call("GET", "/v1/campaigns").status == 200
-    for connection in silent:
-        connection.close()
-
-
-def head_of_token(world: Any) -> bytes:
-    lines = f"Authorization: Bearer {world.agency.token}\r\nContent-Type: application/json\r\nContent-Length: 500"
-    return f"POST /v1/tokens HTTP/1.1\r\nHost: x\r\n{lines}\r\n\r\n".encode()
-
-
-def test_a_long_request_is_not_taken_for_an_idle_connection(narrow: Any) -> None:
+def test_a_long_request_is_not_taken_for_an_idle_connection(world: Any) -> None:
     """Its body may take its time, as long as it comes."""
     content = b'{"name": "slow", "role": "owner"}'
-    lines = f"Authorization: Bearer {narrow.agency.token}\r\nContent-Type: application/json\r\n"
-    with opened(narrow) as connection:
+    lines = f"Authorization: Bearer {world.agency.token}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", world.service.port), timeout=10) as connection:
         start = f"POST /v1/tokens HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: {len(content)}\r\n\r\n"
         connection.sendall(start.encode())
         for place in range(len(content)):

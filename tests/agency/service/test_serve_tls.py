@@ -7,7 +7,6 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -92,15 +91,6 @@ def test_somebody_may_vouch_for_a_proxy(tmp_path: Path, shoal_serving) -> None:
         with socket.create_connection((ADDRESS, port), timeout=10) as plain:
             plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert plain.recv(100).startswith(b"HTTP/1.1 200 ")
-
-
-def test_silent_connections_keep_nobody_out(new_world) -> None:
-    """Six hundred that never send a byte, where 500 are allowed and idle ones end after ten minutes."""
-    with new_world(idle_seconds=600) as world, ExitStack() as held:
-        for _ in range(600):
-            held.enter_context(socket.create_connection((ADDRESS, world.service.port), timeout=10))
-        for _ in range(5):
-            assert world.service.client().call("GET", "/healthz").status == 200
 
 
 def test_a_secured_port_shows_a_certificate_that_is_not_trusted_by_itself(secured: Any) -> None:

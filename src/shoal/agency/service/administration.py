@@ -7,16 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from sqlalchemy import Connection, select
 
-from shoal.agency.service import messages, tokens
-from shoal.agency.service.database import Database, naming_failures, open_migrated, read_page
+from shoal.agency.service import messages, schema, tokens
+from shoal.agency.service.database import Database, naming_failures, open_with_tables, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.settings import Settings
 from shoal.agency.service.visits import Line, Service, append
@@ -27,12 +25,8 @@ routes, unguarded = Routes("administration"), APIRouter(tags=["service"])
 _PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    status: entry for status, entry in messages.describe_errors().items() if status in (429, 500, 503)
-}
-_METRICS: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Prometheus' text form.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    status: entry for status, entry in messages.describe_errors().items() if status in (500, 503)
 }
 
 
@@ -74,7 +68,6 @@ def revoke_token(visit: CurrentVisit, token: messages.Id) -> Response:
 @routes.serve("GET /v1/audit", ("agency",), messages.Page[messages.AuditLine])
 def read_audit(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
     """Read lines in the order in which they were written; all requests answered before this one are among them."""
-    visit.service.audit.flush()
     table = schema.audit
     columns = [column.label("token") if column.name == "token_id" else column for column in table.c]
     with visit.reading() as connection:
@@ -82,26 +75,12 @@ def read_audit(visit: CurrentVisit, paging: messages.CurrentPage) -> Any:
 
 
 @unguarded.get("/healthz", operation_id="health", response_model=messages.Health, responses=_ERRORS)
-async def health(request: Request) -> Any:
-    """Say whether the service reaches its database and writes its audit log; it has threads of its own for that."""
+def health(request: Request) -> Any:
+    """Return whether the service reaches its database."""
     service: Service = request.app.state.service
-    await to_thread.run_sync(check_health, service, limiter=service.checkers)
-    return {"status": "ok"}
-
-
-def check_health(service: Service) -> None:
-    """Raise unless the database answers and the audit log can be written."""
     with service.database.reading() as connection:
         connection.execute(select(schema.campaigns.c.id).limit(1)).all()
-    if service.audit.failing:
-        service.audit.flush()  # raises if it still fails
-
-
-@unguarded.get("/metrics", operation_id="metrics", response_class=Response, responses={**_ERRORS, **_METRICS})
-async def metrics(request: Request) -> Response:
-    """Send counters of requests by route and status."""
-    service: Service = request.app.state.service
-    return Response(service.metrics.text(), media_type=METRICS_TYPE)
+    return {"status": "ok"}
 
 
 @unguarded.get("/docs", include_in_schema=False)
@@ -126,7 +105,7 @@ def create_first_token(settings: Settings, name: str, role: str, days: int) -> d
     with _write_beside(settings) as (database, connection):
         made = tokens.create(database, connection, asked, settings.tokens)
         place = f"/v1/tokens/{made['id']}"
-        append(database, connection, [Line(tokens.now(), made["id"], role, "create_token_by_command", place, 201)])
+        append(database, connection, Line(tokens.now(), made["id"], role, "create_token_by_command", place, 201))
     return made
 
 
@@ -135,14 +114,14 @@ def renew_beside(settings: Settings, token: int, days: int) -> dict[str, Any]:
     with _write_beside(settings) as (database, connection):
         made = tokens.renew(connection, token, days)
         place = f"/v1/tokens/{token}"
-        append(database, connection, [Line(tokens.now(), token, made["role"], "renew_token_by_command", place, 200)])
+        append(database, connection, Line(tokens.now(), token, made["role"], "renew_token_by_command", place, 200))
     return made
 
 
 @contextmanager
 def _write_beside(settings: Settings) -> Iterator[tuple[Database, Connection]]:
     """Yield a transaction in the database of a service that need not run."""
-    database = open_migrated(settings.database, migrating=False)
+    database = open_with_tables(settings.database, creating=False)
     try:
         with naming_failures(database), database.writing() as connection:
             yield database, connection

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, Row, Table, func, insert, select, update
 
 from shoal.agency.domain import Domain
-from shoal.agency.service import messages
+from shoal.agency.service import messages, schema
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict, invalid
 from shoal.agency.service.tokens import ROLES, now
 from shoal.agency.service.visits import Visit

@@ -1,4 +1,4 @@
-"""The service's database: reads without a transaction, writes in one that waits for its turn, and migrations.
+"""The service's database: reads without a transaction, writes in one that waits for its turn.
 
 A database is used only at the version of the schema that this version of shoal needs.
 """
@@ -15,22 +15,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Executable, Select, create_engine, event, make_url, text
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    Select,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.sql.schema import Table
 
+from shoal.agency.service import schema
 from shoal.core.errors import InputError, UsageError
 
-AUDIT_LOCK, COUNT_LOCK, MIGRATION_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
+AUDIT_LOCK, COUNT_LOCK, TABLES_LOCK = 7_201, 7_202, 7_203  # names of PostgreSQL's advisory locks
 _SECONDS = 10
 _CONNECTIONS = 8
 _SPARE = 8
-_SCRIPTS = Path(__file__).parent / "migrations"
 _KEY = "key of the page"
 
 
@@ -165,34 +174,23 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-def alembic_config(connection: Connection | None = None) -> Config:
-    """Return Alembic's configuration; its commands work on the given connection."""
-    config = Config()
-    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    return config
-
-
-def migrate(database: Database) -> None:
-    """Bring a database to the newest version; one that another shoal made is refused and left as it is."""
+def create_tables(database: Database) -> None:
+    """Create the tables of an empty database; a database of another version is refused and left as it is."""
     with naming_failures(database), database.writing() as connection:
-        database.lock(connection, MIGRATION_LOCK)  # two that begin at once would both make the first table
-        _read_versions(connection)
-        command.upgrade(alembic_config(connection), "head")
+        database.lock(connection, TABLES_LOCK)  # two commands that start together would both create them
+        if not _has_tables(connection):
+            schema.create(connection)
 
 
-def open_migrated(address: str, *, migrating: bool) -> Database:
-    """Open a database that is at the newest version, after migrating it if that was asked for or the file is new."""
+def open_with_tables(address: str, *, creating: bool) -> Database:
+    """Open a database; its tables are created if the file is new, or if *creating*."""
     database = open_database(address)
-    if _make_file(database) or migrating:
-        migrate(database)
+    if _make_file(database) or creating:
+        create_tables(database)
         return database
     with naming_failures(database), database.reading() as connection:
-        present, newest = _read_versions(connection)
-    if present != newest:
-        state = "has no tables yet" if present is None else "is of an older version"
-        raise UsageError(f"the database {state}; run `shoal agency migrate` on it")
+        if not _has_tables(connection):
+            raise UsageError("the database has no tables yet; run `shoal agency migrate` on it")
     return database
 
 
@@ -220,10 +218,10 @@ def naming_failures(database: Database) -> Iterator[None]:
         ) from None
 
 
-def _read_versions(connection: Connection) -> tuple[str | None, str | None]:
-    """Return the version of a database and the newest one; a database of another shoal is refused."""
-    scripts = ScriptDirectory.from_config(alembic_config())
-    present = MigrationContext.configure(connection).get_current_revision()
-    if present is not None and present not in {script.revision for script in scripts.walk_revisions()}:
+def _has_tables(connection: Connection) -> bool:
+    """Return whether the tables are there; a database of another version is refused."""
+    if not inspect(connection).has_table(schema.version.name):
+        return False
+    if connection.execute(select(schema.version.c.version_num)).scalars().all() != [schema.VERSION]:
         raise UsageError("the database was made by another version of shoal; update shoal, or begin a new database")
-    return present, scripts.get_current_head()
+    return True

@@ -57,13 +57,13 @@ _ERRORS = {
     404: "No such thing.",
     409: "Not in this state, or a limit is reached.",
     422: "The request is wrong.",
-    429: "Too many requests.",
     500: "The service failed.",
     503: "The database does not answer, or the service is busy.",
 }
 _BODY_ERRORS = {
     400: "The body ended too soon.",
     408: "The body took too long.",
+    411: "The body has no Content-Length.",
     413: "The body is too large.",
     415: "The body is no JSON.",
 }

@@ -11,13 +11,12 @@ from anyio import to_thread
 from fastapi import Header, Response
 from sqlalchemy import Connection, Row, insert, select
 
-from shoal.agency.service import campaigns, messages
+from shoal.agency.service import campaigns, messages, schema
 from shoal.agency.service.database import read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import Refusal, absent, conflict
 from shoal.agency.service.tokens import now
-from shoal.agency.service.visits import SentPlan, Visit
+from shoal.agency.service.visits import Visit
 
 routes = Routes("plans")
 ATTEMPTS = 5
@@ -43,13 +42,13 @@ def fetch_plan(
     visit: CurrentVisit, campaign: messages.Id, if_none_match: Annotated[str | None, Header(max_length=2000)] = None
 ) -> Response:
     """Send the plan itself; its digest is its ETag."""
-    plan = read_sent(visit, campaign)
-    tag = f'"{plan.digest}"'
+    digest, document = read_stored(visit, campaign)
+    tag = f'"{digest}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     known = {part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")}
     if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)
-    return Response(plan.content, media_type="application/json", headers=headers)
+    return Response(document, media_type="application/json", headers=headers)
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), messages.Report, body="body_bytes")
@@ -139,22 +138,16 @@ def compute_plan(
     return messages.PlanSummary(**numbers), json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
-def read_sent(visit: Visit, campaign: int) -> SentPlan:
-    """Return the plan of a campaign as it is sent."""
-    cache = visit.service.plans
-    plan = cache.get(campaign)
-    if plan is None:
-        table = schema.plans
-        with visit.reading() as connection:
-            row = connection.execute(
-                select(table.c.digest, table.c.document).where(table.c.campaign_id == campaign)
-            ).one_or_none()
-            if row is None:
-                campaigns.demand_state(connection, campaign, "planned", "closed")
-                raise absent("plan")
-        plan = SentPlan(row.digest, row.document.encode("ascii"))
-        cache.store(campaign, plan)
-    return plan
+def read_stored(visit: Visit, campaign: int) -> tuple[str, str]:
+    """Return the digest of a campaign's plan and its document, as it is sent."""
+    table = schema.plans
+    asked = select(table.c.digest, table.c.document).where(table.c.campaign_id == campaign)
+    with visit.reading() as connection:
+        stored = connection.execute(asked).one_or_none()
+        if stored is None:
+            campaigns.demand_state(connection, campaign, "planned", "closed")
+            raise absent("plan")
+    return stored.digest, stored.document
 
 
 def _read_basis(connection: Connection, campaign: int) -> tuple[Row[Any], Sequence[bytes]]:

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastapi import HTTPException
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.exceptions import HTTPException
 
 from shoal.agency.service.database import TurnTimeoutError
 from shoal.core.errors import ShoalError, UnreachableError, locate_failure
@@ -56,12 +56,6 @@ def token_expired() -> Refusal:
     """The token was good once; only who has it can ask."""
     message = "the token has expired; have the agency renew it, which keeps the token, or make a new one"
     return Refusal(401, "expired", message, {"WWW-Authenticate": 'Bearer realm="shoal agency", error="invalid_token"'})
-
-
-def too_many(seconds: float) -> Refusal:
-    """Too many requests; says when to come again."""
-    wait = max(1, int(seconds + 0.999))
-    return Refusal(429, "too_many_requests", f"too many requests; wait {wait} s", {"Retry-After": str(wait)})
 
 
 def absent(what: str) -> Refusal:
@@ -114,6 +108,8 @@ def of_error(error: Exception) -> Refusal:
         return error
     if isinstance(error, RequestValidationError):
         return of_validation(error.errors())
+    if isinstance(error, HTTPException):
+        return plain(error.status_code, error.headers)
     if isinstance(error, ShoalError):
         return Refusal(422, "unreachable", str(error)) if isinstance(error, UnreachableError) else invalid(str(error))
     if _is_of_the_database(error):

@@ -16,12 +16,11 @@ from fastapi import Query, Response
 from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 
-from shoal.agency.service import campaigns, messages
+from shoal.agency.service import campaigns, messages, schema
 from shoal.agency.service.campaigns import demand_approval
 from shoal.agency.service.database import COUNT_LOCK, read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.migrations.versions import v0002_campaigns as schema
-from shoal.agency.service.plans import read_sent
+from shoal.agency.service.plans import read_stored
 from shoal.agency.service.refusals import absent, conflict, invalid, of_validation
 from shoal.agency.service.tokens import ROLES
 from shoal.agency.service.visits import Visit
@@ -104,17 +103,17 @@ def _check_counts(
         return None, None
     from shoal.agency.tables import ClassCounts, check_counts
 
-    plan = _parse_plan(read_sent(visit, campaign).content)
+    plan = _parse_plan(read_stored(visit, campaign)[1])
     counts = ClassCounts.of_rows(asked.counts.columns, asked.counts.rows, plan, visit.service.settings.rows)
     return counts, check_counts(counts, plan, said.rows, said.guarantees[0].achieved)
 
 
 @lru_cache(maxsize=4)
-def _parse_plan(content: bytes) -> AgreedPlan:
+def _parse_plan(document: str) -> AgreedPlan:
     """Return the plan of a campaign as owners read it."""
     from shoal.release.forms.agreed import parse_plan
 
-    return parse_plan(content, "the plan")
+    return parse_plan(document.encode("ascii"), "the plan")
 
 
 def _link(visit: Visit, connection: Connection, campaign: int, counts: ClassCounts, n_classes: int) -> None:
@@ -193,7 +192,7 @@ def link_target(visit: CurrentVisit, campaign: messages.Id, asked: messages.Targ
         content = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalar_one_or_none()
     if content is None:
         raise conflict("no release has counts yet, so that nothing can be linked", "nothing_to_link")
-    plan = _parse_plan(read_sent(visit, campaign).content)
+    plan = _parse_plan(read_stored(visit, campaign)[1])
     number = find_class(plan, asked.target)
     remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values)
     return messages.Linkage(

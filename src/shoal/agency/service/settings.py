@@ -29,18 +29,11 @@ class Settings(BaseModel):
     tls_cert: Path | None = None  # files of a certificate with its chain, and of its key
     tls_key: Path | None = None
     behind_proxy: bool = False  # whether a proxy that speaks TLS stands before a plain listener
-    trusted_proxies: str = ""  # addresses whose X-Forwarded-For is believed
-    rate: Number = 500.0  # requests a second of a token
-    burst: Whole = 1000
-    address_rate: Number = 100.0  # requests a second of an address, without a token
-    address_burst: Whole = 200
     body_bytes: Whole = 64 * 1024
     manifest_bytes: Whole = 4 * _MEBIBYTE  # manifests, and domains of campaigns
     table_bytes: Whole = 32 * _MEBIBYTE  # counts and distributions
-    waiting_bytes: Whole = 256 * _MEBIBYTE  # of all bodies that are being received or handled
     body_seconds: Number = 60.0
     connections: Whole = 500
-    idle_seconds: Number = 10.0  # of a connection that sends no whole head of a request, or takes nothing of its answer
     campaigns: Whole = 1000
     tokens: Whole = 10_000  # that are not revoked
     attributes: Whole = 32
@@ -49,14 +42,13 @@ class Settings(BaseModel):
     points: Whole = 200_000  # up to which a plan has every combination of the quasi values
     releases: Whole = 1000  # of one owner in one campaign
     requests: Whole = 1000  # of one client
-    cache_bytes: Whole = 64 * _MEBIBYTE  # of plans, as they are sent
     shutdown_seconds: Whole = 20
 
 
 def settings(environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
     """Return the settings: what is given (and not None), else what the environment says, else the defaults.
 
-    >>> settings({"SHOAL_AGENCY_BURST": "20"}, port=9000).burst
+    >>> settings({"SHOAL_AGENCY_TOKENS": "20"}, port=9000).tokens
     20
     """
     known = os.environ if environment is None else environment

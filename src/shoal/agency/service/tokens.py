@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
+from shoal.agency.service import schema
 from shoal.agency.service.database import COUNT_LOCK, Database
-from shoal.agency.service.migrations.versions import v0002_campaigns as schema
 from shoal.agency.service.refusals import absent, conflict
 
 if TYPE_CHECKING:

@@ -78,16 +78,13 @@ class Microaggregation(Technique):
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """The other columns of the group."""
         return self.columns
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The other columns of the group, and those of strata."""
         return (*self.columns, *self.strata)
 
     def refuse(self, column: str) -> str | None:
-        """Columns and strata are others than the column itself."""
         return "name other columns than this one in columns and strata" if column in self.needs else None
 
     def prepare(self, column: str, source: Source, chance: Chance, domain: NumberDomain) -> Treatment:  # noqa: ARG002

@@ -361,7 +361,6 @@ class Space:
 
     @property
     def n_records(self) -> int:
-        """The number of records."""
         return len(self.order)
 
     @property
@@ -370,7 +369,6 @@ class Space:
         return np.append(0, np.cumsum(self.n_values)).astype(np.int64)
 
     def points(self, members: IntArray) -> Points:
-        """Return some of the records as points."""
         return Points(self.numbers[members], self.categories[members], self.first_value, self.unequal)
 
 

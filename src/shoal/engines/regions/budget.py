@@ -59,7 +59,6 @@ class Budget:
 
     @property
     def text(self) -> str:
-        """The limit, for people."""
         return size_text(self.limit)
 
 

@@ -160,7 +160,6 @@ class Division:
         return cls(policy, looked, budget, trees, tree)
 
     def router(self) -> Router:
-        """Return what finds the boxes of rows."""
         return Router(self.looked, self.trees, self.policy, self.tree)
 
     def planner(self, counts: RegionCounts) -> RegionPlanner:

@@ -188,7 +188,6 @@ class RegionFiles:
         return part_rows(self._batches(regions), self._n_words, n_rows)
 
     def drop(self, regions: Sequence[int]) -> None:
-        """Let the files of regions go that are done."""
         for region in regions:
             file = self._files[region]
             if file is not None:

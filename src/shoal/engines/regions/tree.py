@@ -43,7 +43,6 @@ class RegionTree:
 
     @property
     def leaves(self) -> list[int]:
-        """The nodes that are not cut."""
         return [number for number, node in enumerate(self.nodes) if node.attribute < 0]
 
     def table(self) -> RouteTable:

@@ -160,7 +160,6 @@ class Merger:
         self.add([factor_column(column) for column in columns], np.array(counts, dtype=np.int64))
 
     def exceeds(self, most_cells: int) -> bool:
-        """Whether there are more cells than that."""
         return self._stack.n_held > most_cells and len(self._stack.total().counts) > most_cells
 
     def total(self) -> CountedCells:
@@ -307,7 +306,6 @@ class SampleMerger:
         self._n_rows += int(message.columns[-1][0].as_py())
 
     def total(self) -> SampledCells:
-        """Return all of it."""
         return SampledCells.of(self._cells.total(), self._share, tuple(self._tallies), self._n_rows)
 
 

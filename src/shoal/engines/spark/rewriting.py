@@ -116,7 +116,6 @@ class OrderHeap:
     secret: bytes
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield them as they came otherwise."""
         yield from order_rows([batch for _, batch in receive(batches)], self.secret, number)
 
 
@@ -129,7 +128,6 @@ class PublishHeap:
     names: tuple[str, ...]
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield published rows, the columns named by their places."""
         for waiting in self.order(number, batches):
             yield self._publish(waiting)
 
@@ -213,7 +211,6 @@ def _quotas(source: SparkSource, planned: Shared[Planned], chance: Chance) -> di
 
 
 def heaps_for(n_rows: int) -> int:
-    """Return how many heaps these rows are to have."""
     return max(-(-n_rows // ROWS_PER_HEAP), 1)
 
 

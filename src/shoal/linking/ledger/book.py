@@ -75,7 +75,6 @@ class Ledger:
         return known[population]
 
     def entries(self, population: str | None = None) -> tuple[records.Entry, ...]:
-        """Return the entries in order, of one population or of all."""
         return tuple(entry for entry in self._look()[1] if population in (None, entry.population))
 
     def entry(self, number: int) -> records.Entry:
@@ -146,13 +145,11 @@ class Ledger:
         return self.find_population(population)
 
     def add_evaluations(self, population: str, evaluations: Sequence[records.Evaluation]) -> None:
-        """Keep what was found anew."""
         with transaction(self._connection):
             for evaluation in evaluations:
                 self._add_evaluation(population, evaluation)
 
     def check_pages(self) -> None:
-        """Raise if the database itself is damaged."""
         if self._connection.execute("PRAGMA quick_check").fetchall() != [("ok",)]:
             raise ledger_error(self.path)
 
@@ -335,7 +332,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def explain_failures(path: Path) -> Iterator[None]:
-    """Turn a failure of the database into a message."""
     try:
         yield
     except sqlite3.Error as error:

@@ -47,7 +47,6 @@ class Checked:
         return self.spending.over or any(one.failing for one in self.linked)
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         return {
             "population": self.population.name,
             "floor": self.population.limits.floor,
@@ -215,7 +214,6 @@ def export(path: Path, output: Path) -> dict[str, int]:
 
 
 def guarantees_text(guarantees: list[dict[str, Any]]) -> str:
-    """Write guarantees in one line."""
     return "; ".join(f"{each['model']} ({parameters_text(each['parameters'])})" for each in guarantees)
 
 

@@ -170,7 +170,6 @@ class UnpackedReleases:
     @classmethod
     @contextmanager
     def open(cls) -> Iterator[UnpackedReleases]:
-        """Make such a folder, which vanishes at the end."""
         with tempfile.TemporaryDirectory(prefix="shoal-ledger-") as folder:
             yield cls(Path(folder))
 

@@ -93,7 +93,6 @@ class AttributeLinkage:
         return min((each.l for each in self.evaluations if each.l is not None), default=None)
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
         return {
             "sensitive": self.sensitive,
             "l": self.l,
@@ -120,7 +119,6 @@ class Question:
 
     @property
     def basis(self) -> Basis:
-        """Whose rows the people are."""
         return "people" if self.newest is None else "source"
 
     @property
@@ -196,7 +194,6 @@ class _OneAttribute:
                 self._unread[number] = str(error).replace(str(each.folder), named)
 
     def _has(self, each: Held) -> bool:
-        """Whether a release is linked."""
         return self._form in each.names("sensitive")
 
     def _read_release(self, each: Held) -> None:
@@ -483,7 +480,6 @@ class LeftToPeople:
 
     @property
     def people(self) -> int:
-        """How many people there are."""
         return int(self.rows.sum())
 
     def remaining(self, chosen: Set) -> IntArray:
@@ -491,7 +487,6 @@ class LeftToPeople:
         return count_bits(np.bitwise_and.reduce(self.bits[self.find_places(chosen)], axis=0))
 
     def find_places(self, chosen: Set) -> list[int]:
-        """Return where releases stand among all of them."""
         return [self.numbers.index(number) for number in chosen]
 
     def count(self, chosen: Set, floor: int) -> tuple[int | None, int, int]:

@@ -31,7 +31,6 @@ _LONGEST = 500  # characters of a name
 
 
 def now() -> str:
-    """Return the time in UTC, as a ledger writes it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -239,7 +238,6 @@ class Packed:
 
 
 def digest_files(public: Path) -> dict[str, StoredFile]:
-    """Return the sizes and digests of a folder's files."""
     return {path.name: StoredFile(path.stat().st_size, file_digest(path)) for path in public.iterdir()}
 
 
@@ -309,6 +307,5 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_floor(floor: int) -> None:
-    """Raise unless a floor is a number of values."""
     if not 1 <= floor <= MOST_FLOOR:
         raise UsageError(f"the floor is a number of values, at least 1; received {floor}")

@@ -45,7 +45,6 @@ class Groups:
 
     @property
     def n_withheld(self) -> int:
-        """Number of records in no group."""
         return len(self.of) - int(self.sizes.sum())
 
 
@@ -109,7 +108,6 @@ class Line:
         return self._gather((np.arange(len(self)) >= share * len(self)).astype(np.int32))
 
     def failing(self, groups: Groups) -> list[int]:
-        """Return the places of the requirements that some group fails."""
         return [place for place, judge in enumerate(self.judges) if not judge.holds(*self._items(groups, judge)).all()]
 
     def merge(self, groups: Groups) -> Groups:

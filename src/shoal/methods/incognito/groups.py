@@ -123,7 +123,6 @@ class Groupings:
 
     @property
     def population_names(self) -> tuple[str, ...]:
-        """The populations that are counted."""
         return tuple(self._populations)
 
     def blocks(
@@ -248,7 +247,6 @@ class Ladder:
 
     @property
     def top(self) -> int:
-        """The highest level."""
         return len(self.codes) - 1
 
     def step(self, start: int, end: int) -> KeyArray:
@@ -258,7 +256,6 @@ class Ladder:
         return table
 
     def records_at(self, level: int) -> IntArray:
-        """Return (widths[level],) how many records have each value of a level."""
         return np.bincount(self.codes[level], weights=self.records, minlength=self.widths[level]).astype(np.int64)
 
 
@@ -292,17 +289,14 @@ class Ladders:
 
     @property
     def n_attributes(self) -> int:
-        """Number of quasi attributes."""
         return len(self.rungs)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Levels of each attribute: the lattice as an array."""
         return tuple(rung.top + 1 for rung in self.rungs)
 
     @property
     def top(self) -> Levels:
-        """The node where everything is generalized."""
         return tuple(rung.top for rung in self.rungs)
 
     def codes(self, keys: KeyArray, attribute: int) -> IntArray:

@@ -39,7 +39,6 @@ class NodeMeasure(ABC):
         """Return the cost of a node whose suppressed groups are these."""
 
     def value(self, cost: float) -> float:
-        """Return the measure's figure for a cost."""
         return cost
 
     def lattice(self) -> FloatArray:

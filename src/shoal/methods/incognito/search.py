@@ -45,12 +45,10 @@ class Search(ABC):
 
     @property
     def n_checked(self) -> int:
-        """Nodes that were checked."""
         return min(self.judge.n_checked, self.n_nodes)
 
     @property
     def late(self) -> bool:
-        """Whether the time is over."""
         return time.monotonic() > self._deadline
 
     @property
@@ -91,12 +89,10 @@ class Search(ABC):
 
 
 def nodes_above(levels: Levels, top: Levels) -> list[Levels]:
-    """Return the nodes one level above."""
     return [(*levels[:j], level + 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level < top[j]]
 
 
 def nodes_below(levels: Levels, floor: Levels) -> list[Levels]:
-    """Return the nodes one level below, as far as the floor."""
     return [(*levels[:j], level - 1, *levels[j + 1 :]) for j, level in enumerate(levels) if level > floor[j]]
 
 

@@ -81,7 +81,6 @@ class Items:
         return max(self._value_widths, default=1)
 
     def close(self) -> None:
-        """Let the threads go."""
         self._pool.shutdown()
 
     def boxes(self, starts: IntArray, stops: IntArray, barred: BoolArray) -> Boxes:

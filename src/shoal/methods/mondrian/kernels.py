@@ -32,7 +32,6 @@ class Boxes(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Number of boxes."""
         return len(self.starts)
 
     @property
@@ -41,12 +40,10 @@ class Boxes(NamedTuple):
         return self.sizes[:, 0]
 
     def take(self, which: AnyIntArray | BoolArray | slice) -> Boxes:
-        """Return some of them."""
         return Boxes._make(column[which] for column in self)
 
     @classmethod
     def join(cls, parts: Iterable[Boxes]) -> Boxes:
-        """Return all of several."""
         return cls._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 

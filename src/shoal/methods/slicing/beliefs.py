@@ -92,11 +92,9 @@ class Beliefs:
 
     @property
     def n_tuples(self) -> int:
-        """Number of distinct tuples."""
         return len(self._tuples)
 
     def _list(self, values: CodeArray, n_values: int) -> Pairs:
-        """Return the buckets of each value, given the pieces' values."""
         return count_pairs(values, n_values, self._pieces.bucket, self._n_buckets, self._pieces.records)
 
     def failing(self) -> BoolArray:

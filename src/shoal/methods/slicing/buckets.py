@@ -52,7 +52,6 @@ class Items(NamedTuple):
 
     @property
     def n_buckets(self) -> int:
-        """The number of buckets."""
         return len(self.starts)
 
     @property

@@ -212,12 +212,10 @@ class Parts(NamedTuple):
         return Parts.join(several)
 
     def take(self, which: IntArray | BoolArray) -> Parts:
-        """Return some of the parts."""
         return Parts._make(column[which] for column in self)
 
     @classmethod
     def join(cls, several: Sequence[Parts]) -> Parts:
-        """Return all parts of several."""
         return cls._make(np.concatenate(columns) for columns in zip(*several, strict=True))
 
     def move(self, place: int, several: Sequence[tuple[IntArray, int]], goal: int, rng: np.random.Generator) -> Parts:

@@ -27,7 +27,6 @@ _SUBSTANTIAL = 0.1  # of the records: a round that takes fewer is followed by on
 
 
 def count_items(problem: Problem) -> int:
-    """Return how many combinations of levels the quasi attributes have."""
     return math.prod(attribute.taxonomy.height + 1 for attribute in problem.quasi)
 
 

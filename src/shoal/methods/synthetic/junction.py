@@ -81,7 +81,6 @@ def _places(bits: int) -> Iterator[int]:
 
 
 def count_cells(sizes: Sequence[int], cliques: Iterable[Attributes]) -> int:
-    """Return the cells of all cliques together."""
     return sum(math.prod(sizes[place] for place in clique) for clique in cliques)
 
 
@@ -266,7 +265,6 @@ class JunctionTree:
         return moved
 
     def holds(self, one: Attributes) -> bool:
-        """Whether the attributes are together in a clique."""
         return any(set(one) <= set(clique.attributes) for clique in self.cliques)
 
     def marginal(self, one: Attributes) -> FloatArray:

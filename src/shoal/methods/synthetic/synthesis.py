@@ -374,12 +374,10 @@ class Mechanisms:
 
     @property
     def spent(self) -> Fraction:
-        """The sum of all losses so far, exactly."""
         return sum((Fraction(entry.loss) for entry in self.ledger), Fraction(0))
 
     @property
     def left(self) -> Fraction:
-        """The share of the budget that is not spent yet, exactly."""
         return 1 - self.spent / self.budget
 
     def noisy_counts(self, counts: IntArray, share: Fraction, purpose: str) -> tuple[IntArray, float]:

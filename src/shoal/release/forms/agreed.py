@@ -82,11 +82,9 @@ class Promise:
 
     @property
     def parameter(self) -> str:
-        """The name of the number: l or k."""
         return PARAMETERS[self.model]
 
     def document(self) -> dict[str, object]:
-        """Return it as it stands in a plan file."""
         return {"model": self.model, self.parameter: self.least}
 
 
@@ -195,7 +193,6 @@ def read_plan(path: Path) -> AgreedPlan:
 
 
 def read_plan_file(path: Path) -> bytes:
-    """Return the content of a plan file, whatever it is."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -375,7 +372,6 @@ class Agreed(Classes):
 
     @property
     def class_columns(self) -> tuple[str, ...]:
-        """The number of the class."""
         return (CLASS,)
 
     def find_model(self, name: str) -> type[PrivacyModel]:
@@ -405,19 +401,15 @@ class Agreed(Classes):
         return Section("classes", "Classes", [plan, "", _MEANING])
 
     def own_columns(self) -> list[OwnColumn]:
-        """Return the column of classes."""
         return [OwnColumn(CLASS, "class", "number", f"the number of the record's class in `{PLAN_FILE}`")]
 
     def describe_missing(self) -> str:
-        """Say that plans have no missing values."""
         return "No value is missing."
 
     def advice(self) -> list[str]:
-        """Return that one counts by classes."""
         return [_COUNTING, LABELS, EXACT]
 
     def examples(self) -> list[tuple[str, str]]:
-        """Return a count by class."""
         return Form.examples(self)
 
     def _count_example(self) -> str:
@@ -441,12 +433,10 @@ class AgreedPublication(GeneralizedPublication):
 
     @property
     def column_names(self) -> list[str]:
-        """The number of the class, and the attributes."""
         return [CLASS, *self.parts[0]]
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
-        """Which plan it is."""
         return {
             "agreed": {
                 "file": PLAN_FILE,
@@ -472,7 +462,6 @@ class AgreedPublication(GeneralizedPublication):
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """The plan, byte for byte."""
         return {PLAN_FILE: self.plan_file}
 
 

@@ -50,7 +50,6 @@ class Averages(Classes):
 
     @classmethod
     def read_classes(cls, policy: Policy, problem: Problem, plan: Plan) -> Plan:
-        """Return the plan with every class at its centres."""
         return place_centres(problem, plan, policy.method) if isinstance(policy.method, Microaggregation) else plan
 
     def _describe_row(self) -> str:

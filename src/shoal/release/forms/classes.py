@@ -86,7 +86,6 @@ class Classes(Form):
     def prepare(
         cls, policy: Policy, source: Source, counted: CountedCells, encoding: Encoding, plan: AnyPlan
     ) -> GeneralizedPublication:
-        """Write down what all classes publish."""
         return GeneralizedPublication.of(policy, source, counted, encoding, plan)
 
     @classmethod
@@ -110,7 +109,6 @@ class Classes(Form):
         return f"{RECORDS}. Values of the generalized columns stand for a range or a set that contains the {contained}."
 
     def advice(self) -> list[str]:
-        """Return how to count by labels."""
         return [
             LABELS,
             _OVERLAP if self.manifest.levels is None else _SAME_LEVEL,
@@ -173,7 +171,6 @@ class GeneralizedPublication(ClassPublication):
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
-        """The levels of a full-domain generalization."""
         return {"levels": dict(self.plan.levels)} if self.plan.levels else {}
 
     def count_guessed(self) -> int:
@@ -209,7 +206,6 @@ class GeneralizedPublication(ClassPublication):
         return compare_pairs(problem, lambda: view_plan(problem, self._read()), most_work)
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
-        """Return the rows in random order."""
         return PublishedRows(self.publish_heaps(self._heaps(engine, chance, folder, progress), progress))
 
     def _heaps(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> Iterator[pa.Table]:

@@ -45,9 +45,7 @@ class Plain(Classes):
         return f"{RECORDS}."
 
     def advice(self) -> list[str]:
-        """Return that values can be used as they are."""
         return [_VALUES, *self.advise_on_withheld()]
 
     def examples(self) -> list[tuple[str, str]]:
-        """Return a count."""
         return Form.examples(self)

@@ -115,12 +115,10 @@ class Slices(Form):
 
     @property
     def class_columns(self) -> tuple[str, ...]:
-        """The bucket."""
         return (BUCKET,)
 
     @property
     def part_columns(self) -> list[list[str]]:
-        """The columns of each part."""
         return name_columns(self.manifest.parts)
 
     def complete_rows(self, rows: pa.Table, rng: np.random.Generator) -> pa.Table:
@@ -134,7 +132,6 @@ class Slices(Form):
         return [*([_BELIEFS, ""] if believed else ()), *self.promise_lines(), "", _NOT_PROMISED]
 
     def describe_rows(self) -> str:
-        """Say that rows are taken apart."""
         return (
             f"They are in {count_noun(self.manifest.buckets or 0, 'bucket')}, and their columns in "
             f"{len(self.manifest.parts)} parts. **Values in one row that are in different parts need "
@@ -165,11 +162,9 @@ class Slices(Form):
         return ["", both]
 
     def own_columns(self) -> list[OwnColumn]:
-        """Return the column of buckets."""
         return [OwnColumn(BUCKET, "bucket", "number", "rows with the same number share a bucket")]
 
     def advice(self) -> list[str]:
-        """Return what can be counted within a part, and what cannot."""
         return [_ONE_PART, _SEVERAL_PARTS, _LINKED, *self.advise_on_withheld()]
 
     def _count_example(self) -> str:
@@ -214,12 +209,10 @@ class SlicedPublication(PlannedPublication):
 
     @property
     def column_names(self) -> list[str]:
-        """The columns of the file."""
         return [BUCKET, *(name for part in name_columns(self.parts) for name in part)]
 
     @property
     def own_entries(self) -> Mapping[str, Any]:
-        """The number of buckets."""
         return {"buckets": self.plan.n_buckets}
 
     def find_cells(self) -> IntArray:
@@ -231,7 +224,6 @@ class SlicedPublication(PlannedPublication):
         return measure_beliefs(self.encoding.problem, self.plan, self.policy)
 
     def utility(self, *, expensive: bool = False) -> Utility:
-        """Return the measures that have a meaning for slices."""
         return measure_slices(self.encoding.problem, self.plan, expensive=expensive)
 
     def hiding(self) -> Hiding:

@@ -137,7 +137,6 @@ class Synthetic(Form):
         return self.manifest.synthetic
 
     def claims(self) -> list[Claim]:
-        """Return the claim of differential privacy."""
         return [
             Claim(one.model, one.parameters, explain_claim(one.parameters), _WEAKNESSES) for one in self.manifest.claims
         ]
@@ -161,7 +160,6 @@ class Synthetic(Form):
         return f"{count_noun(manifest.rows, 'row')}, {made}."
 
     def describe_rows(self) -> str:
-        """Say that no row is a person."""
         return _NOBODY
 
     def own_section(self) -> Section:
@@ -182,7 +180,6 @@ class Synthetic(Form):
         return "A missing value is published as `missing`."
 
     def advice(self) -> list[str]:
-        """Return what can be asked of noisy rows."""
         return [_SHARES, _PAIRS, _RARE]
 
     def _count_example(self) -> str:
@@ -217,7 +214,6 @@ class SafePub(Synthetic):
     claim_limits: ClassVar[tuple[str, ...]] = (_SAMPLED, _RECORDS)
 
     def describe_rows(self) -> str:
-        """Say that rows are records."""
         return _DRAWN
 
     def own_section(self) -> Section:
@@ -279,7 +275,6 @@ class SyntheticPublication(PlannedPublication):
 
     @property
     def parts(self) -> Sequence[Sequence[str]]:
-        """All attributes in the order of the source."""
         return [[name for name in self.source.schema.names if name in self.columns]]
 
     @property
@@ -319,7 +314,6 @@ class SyntheticPublication(PlannedPublication):
         """Return nothing: no class of rows hides a person."""
 
     def rows(self, engine: Engine, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:  # noqa: ARG002
-        """Return the rows, which were drawn in random order."""
         return PublishedRows(self._batches(progress), nobodys=True)
 
     def _batches(self, progress: Progress) -> Iterator[pa.RecordBatch]:

@@ -260,7 +260,6 @@ class SlicedData:
         return self.stated.document
 
     def estimate(self, query: Query) -> Estimate | pa.Table:
-        """Answer a query with its expected error; see ``shoal.Query``."""
         return estimate_query(self.table, self.stated.attributes, query)
 
     def sample_table(self, rng: np.random.Generator | int | None = None) -> pa.Table:

@@ -53,7 +53,6 @@ class Query:
         return tuple(dict.fromkeys((*self.where, *summed, *self.by)))
 
     def check(self, known: Sequence[str]) -> None:
-        """Raise if an attribute is not among those of the release."""
         for name in self.attributes:
             if name not in known:
                 raise UsageError(f"attribute {name!r} is not in the release{did_you_mean(name, known)}")

@@ -69,7 +69,6 @@ class DuckDB(Connection):
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
 
     def tables(self) -> list[str]:
-        """Return all tables and views."""
         return [
             name if schema == "main" else f"{schema}.{name}"
             for schema, name in self._answer("SELECT table_schema, table_name FROM information_schema.tables")
@@ -81,7 +80,6 @@ class DuckDB(Connection):
         return name in map(str.lower, self.tables())
 
     def columns(self) -> list[Column]:
-        """Look at the types."""
         return [self._column(*row[:2]) for row in self._answer(f"DESCRIBE SELECT * FROM {self.asked.relation}")]  # noqa: S608
 
     def _stream(self, query: str) -> pa.RecordBatchReader:
@@ -172,7 +170,6 @@ class SQLite(Connection):
             raise InputError(f"cannot open {path.name}: {self.reason(error)}") from None
 
     def tables(self) -> list[str]:
-        """Return all tables and views."""
         return [name for (name,) in self._answer("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
 
     def exists(self) -> bool:

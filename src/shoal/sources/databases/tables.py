@@ -25,7 +25,6 @@ _KINDS = {kind.kind: kind for kind in (PostgreSQL, SQLite, DuckDB)}
 
 
 def connect(asked: DatabaseTable, *, write: bool = False) -> Connection:
-    """Open a connection with one transaction; drivers load here."""
     return _KINDS[asked.kind](asked, write=write)
 
 

@@ -150,7 +150,6 @@ def carry(schema: pa.Schema, *values: object) -> pa.RecordBatch:
 
 
 def make_piece(number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch as one row of pieces."""
     return carry(PIECES, number, batch.num_rows, pack_message(batch))
 
 
@@ -276,7 +275,6 @@ class PackPartition:
     form: PartitionForm
 
     def __call__(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield pieces, and beside each the sums of its hashes."""
         for batch in gather(batch for batch in batches if batch.num_rows):
             *columns, hashes = batch.columns
             rows = self.form.convert(columns)

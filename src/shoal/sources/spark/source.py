@@ -72,7 +72,6 @@ class SparkFrame(SparkSource):
         return self.sha256
 
     def forget(self) -> None:
-        """Remove what is kept of the rows."""
         forget(self.frame)
 
 
@@ -185,7 +184,6 @@ class SparkFiles(SparkSource):
         yield from self.file._read(columns, coded)  # noqa: SLF001  of the same family
 
     def digest(self) -> str:
-        """Return the digest of the files."""
         return self.file.digest()
 
     def forget(self) -> None:

@@ -195,7 +195,6 @@ def _draw(explorer: Explorer, drawn: Sequence[Point], places: Sequence[tuple[flo
 
 
 def name_levels(explorer: Explorer, levels: Levels) -> str:
-    """Write ``age 2, sex 0``."""
     return ", ".join(f"{name} {level}" for name, level in zip(explorer.names, levels, strict=True))
 
 

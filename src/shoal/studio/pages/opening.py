@@ -57,7 +57,6 @@ def demo(visit: Visit) -> Response:
 
 
 def alive(_: Visit) -> Response:
-    """Say that the studio is there."""
     return Response(status_code=204)
 
 

@@ -16,7 +16,6 @@ _STALE = (
 
 
 def show(visit: Visit) -> Response:
-    """Show the text to edit."""
     return visit.render("policy.html", text=visit.project.policy_text, wrong="", hide_policy=True)
 
 
@@ -49,7 +48,6 @@ def download(visit: Visit) -> Response:
 
 
 def panel(visit: Visit) -> Response:
-    """Give the panel that stands on every page."""
     return visit.render("policy_panel.html")
 
 

@@ -22,7 +22,7 @@ from shoal.sources.opening import open_source
 from shoal.studio.answers import Content, Place, Visit, page
 from shoal.studio.jobs import Job
 from shoal.studio.pages import run as runs
-from shoal.studio.studio import OpenedTable, TableCache, first_rows, open_released
+from shoal.studio.studio import first_rows, open_released
 from shoal.utility.marginals import describe_marginals
 
 _HERE = "/results"
@@ -38,9 +38,9 @@ def show(visit: Visit) -> Response:
     """Show the newest result, or the one that the path names."""
 
     def describe(run: Job) -> Mapping[str, Any]:
-        evidence, tables = runs.evidence_of(run), visit.studio.tables
+        evidence = runs.evidence_of(run)
         if _FIRST not in run.memory:
-            run.memory[_FIRST] = _list_rows(tables, run, {})
+            run.memory[_FIRST] = _list_rows(run, {})
         content = run.memory[_FIRST]
         compared = _describe_compared(run) if evidence["source"]["rows"] <= _AT_ONCE else {}
         single = {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
@@ -64,7 +64,7 @@ def show(visit: Visit) -> Response:
 def rows(visit: Visit) -> Response:
     """Show the rows, before and after, that have a text in a column."""
     run, text = runs.find_solution(visit), visit.form.get("text").strip()
-    found = _list_rows(visit.studio.tables, run, {visit.form.get("column"): text} if text else {})
+    found = _list_rows(run, {visit.form.get("column"): text} if text else {})
     return visit.render("rows_part.html", run=run, **found | {"within": visit.form.get("column")})
 
 
@@ -101,7 +101,7 @@ def _read_sides(run: Job) -> BeforeAfter:
         policy = Policy.load(runs.evidence_of(run)["policy"], run.project.files)
         released, manifest = open_released(runs.folder_of(run))
         source = open_source(run.project.source, policy.source)
-        run.memory[_COMPARED] = BeforeAfter.read(policy, source, released.source, read_form(manifest))
+        run.memory[_COMPARED] = BeforeAfter.read(policy, source, released, read_form(manifest))
     found: BeforeAfter = run.memory[_COMPARED]
     return found
 
@@ -187,27 +187,19 @@ def _describe_classes(sides: BeforeAfter, number: int) -> Content:
     }
 
 
-def _list_rows(tables: TableCache, run: Job, filters: Mapping[str, str]) -> Content:
-    """Return rows of the table and of the release, and the columns that both have."""
-    source, released = _open_sides(run)
-    find = tables.take if filters else tables.find  # the first rows of all are soon read
+def _list_rows(run: Job, filters: Mapping[str, str]) -> Content:
+    """Return rows of the table as the run read it and of the release, and the columns that both have."""
+    released, _ = open_released(runs.folder_of(run))
+    source = open_source(run.project.source, SourceOptions(**(runs.evidence_of(run)["policy"].get("source") or {})))
+    names = released.schema.names
+    both = [name for name in names if name in source.schema.names]
     return {
-        "before": first_rows(find(source), source.columns, _ROWS, filters),
-        "after": first_rows(find(released), released.columns, _ROWS, filters),
-        "columns": [name for name in source.columns if name in released.columns],
+        "before": first_rows(source, both or source.schema.names, _ROWS, filters),
+        "after": first_rows(released, names, _ROWS, filters),
+        "columns": both,
         "filtered": "".join(filters.values()),
         "within": "",
     }
-
-
-def _open_sides(run: Job) -> tuple[OpenedTable, OpenedTable]:
-    """Return the table as the run read it, with the columns that are published, and the release."""
-    path = run.project.source
-    options = SourceOptions(**(runs.evidence_of(run)["policy"].get("source") or {}))
-    source = open_source(path, options)
-    released, _ = open_released(runs.folder_of(run))
-    columns = [name for name in released.columns if name in source.schema.names] or source.schema.names
-    return OpenedTable(source, path, options, tuple(columns)), released
 
 
 def style(_: Visit) -> Response:

@@ -115,7 +115,6 @@ def _command(project: Project, form: Form) -> str:
 
 
 def refuse_problems(project: Project) -> None:
-    """Raise if the policy cannot be run as it is."""
     if found := project.problems():
         raise UsageError(f"the policy cannot be run yet: {found[0].message}")
 
@@ -207,7 +206,6 @@ def describe_jobs(jobs: Sequence[Job]) -> Content:
 
 
 def name_of(job: Job) -> str:
-    """Return what the run is called."""
     return str(job.memory.get("name") or "release")
 
 
@@ -225,7 +223,6 @@ def decision_of(job: Job) -> Mapping[str, Any]:
 
 
 def evidence_of(job: Job) -> Mapping[str, Any]:
-    """Return the evidence of a run."""
     return _read(folder_of(job) / INTERNAL / "evidence.json")
 
 

@@ -33,14 +33,12 @@ Undone = list[Mapping[str, Any] | None]
 
 
 def overview(visit: Visit) -> Response:
-    """List the columns with what is declared for each."""
     return visit.render(
         "taxonomies.html", columns=[summary(index, entry) for index, entry in _list_entries(visit.project).items()]
     )
 
 
 def show(visit: Visit) -> Response:
-    """Show the page of one column."""
     return _answer(visit, "taxonomy.html")
 
 
@@ -180,7 +178,6 @@ class Sheet:
 
     @property
     def kind(self) -> str:
-        """The builder's name, or ``default``."""
         return self.entry.kind
 
     @property
@@ -204,7 +201,6 @@ class Sheet:
 
     @property
     def wide_open(self) -> bool:
-        """Whether every group is shown open."""
         return self.drawn is not None and self.drawn.taxonomy.n_nodes <= WIDE_OPEN
 
     @property
@@ -234,7 +230,6 @@ class Sheet:
         return ", ".join(filter(None, self.entry.column.date_formats))
 
     def problem(self, field: str) -> str:
-        """Return what is wrong with a field, or nothing."""
         return str(self.wrong) if self.wrong is not None and self.wrong.field == field else ""
 
     def other_problem(self, *fields: str) -> str:

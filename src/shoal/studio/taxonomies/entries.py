@@ -54,17 +54,14 @@ class ColumnTaxonomy:
 
     @property
     def name(self) -> str:
-        """The column's."""
         return self.column.name
 
     @property
     def kind(self) -> str:
-        """The builder's name, or ``default``."""
         return "default" if self.taxonomy is None else next(iter(self.taxonomy))
 
     @property
     def values(self) -> frozenset[str]:
-        """The values of the data, as text."""
         return frozenset(texts(self.column.values).to_pylist())
 
     def builder(self) -> TaxonomyBuilder | None:

@@ -84,7 +84,6 @@ class ValueTree:
         return found
 
     def leaves(self) -> tuple[str, ...]:
-        """Return the labels without anything under them."""
         return tuple(label for label, below in zip(self.labels, self.children(), strict=True) if not below)
 
     def document(self) -> dict[str, object]:

@@ -46,7 +46,6 @@ class Branch:
 
     @property
     def rest_records(self) -> int:
-        """The records of the children that are not drawn."""
         return self.records - sum(child.records for child in self.children)
 
 
@@ -100,7 +99,6 @@ class TreeView:
         return tuple(zip(shown, self.counts[found].tolist(), strict=True))
 
     def whole(self) -> Branch:
-        """Return the tree with every node, numbered in reading order."""
         return self._draw(most_children=self.taxonomy.n_nodes, most=self.taxonomy.n_nodes, empty=True)
 
     def part(self) -> Branch:
@@ -199,12 +197,10 @@ class ScaleView:
 
     @property
     def ends(self) -> str:
-        """The scale in words."""
         return f"{number_text(self.low)} to {number_text(self.high)}"
 
     @property
     def highest(self) -> int:
-        """The records of the highest bar."""
         return max((bar.records for bar in self.bars), default=1)
 
 

@@ -106,7 +106,6 @@ class GroupsTaxonomy(TaxonomyBuilder):
     )
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
-        """Put the groups under the root, in the order written."""
         return from_nested(self.groups, root=ROOT_LABEL, name="groups taxonomy")
 
 
@@ -128,7 +127,6 @@ class TreeTaxonomy(TaxonomyBuilder):
     )
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
-        """Take the tree as it is written."""
         return from_nested(self.tree, name="tree taxonomy")
 
 
@@ -146,7 +144,6 @@ class FileTaxonomy(TaxonomyBuilder):
         return self if self.path.is_absolute() else self.model_copy(update={"path": base / self.path})
 
     def build(self, values: pa.Array) -> Taxonomy:  # noqa: ARG002
-        """Read the file; the data have no say in it."""
         return read_taxonomy(self.path)
 
 

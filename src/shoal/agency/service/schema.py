@@ -1,22 +1,14 @@
-"""The first tables, and triggers against what no code may do: going back, and rewriting what was said.
-
-While there is one migration, its tables are the schema of the service, the same on SQLite and PostgreSQL; a second one
-comes with a schema of its own.
-"""
+"""The tables of the service, the same on SQLite and PostgreSQL, and triggers against changes that no code may make."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.schema import SchemaItem
 
-revision = "0002"  # databases of the one before were never released, and are refused
-down_revision: str | None = None
-branch_labels = None
-depends_on = None
-
+VERSION = "0002"  # of these tables; databases of other versions are refused
 _FINAL = ("audit", "plans", "releases")  # rows of these are never changed and never deleted
 _CHANGED = {"campaigns": ("state", "revision"), "tokens": ("expires_at", "revoked_at")}  # all else of these is fixed
 _RANK = "CASE {0}.state WHEN 'draft' THEN 0 WHEN 'collecting' THEN 1 WHEN 'planned' THEN 2 WHEN 'closed' THEN 3 END"
@@ -158,6 +150,11 @@ requests = _make_table(
     sa.Column("decided_at", _TIME),
     sa.CheckConstraint("state IN ('open', 'approved', 'refused')", name="state"),
 )
+version = sa.Table(  # under the name that databases of earlier versions of shoal have
+    "alembic_version",
+    metadata,
+    sa.Column("version_num", sa.String(32), primary_key=True),
+)
 audit = sa.Table(
     "audit",
     metadata,
@@ -171,46 +168,40 @@ audit = sa.Table(
 )
 
 
-def upgrade() -> None:
-    """Make all tables and triggers."""
-    metadata.create_all(op.get_bind())
-    if op.get_bind().dialect.name == "sqlite":
-        _sqlite_triggers()
-    else:
-        _postgresql_triggers()
+def create(connection: sa.Connection) -> None:
+    """Create all tables and triggers, and note their version."""
+    metadata.create_all(connection)
+    connection.execute(version.insert().values(version_num=VERSION))
+    for statement in _sqlite_triggers() if connection.dialect.name == "sqlite" else _postgresql_triggers():
+        connection.exec_driver_sql(statement)
 
 
-def downgrade() -> None:
-    """Drop everything."""
-    postgresql = op.get_bind().dialect.name == "postgresql"
-    metadata.drop_all(op.get_bind())
-    if postgresql:
-        for function in ("refuse", "campaigns_forward", "tokens_forward", "collecting"):
-            op.execute(f"DROP FUNCTION shoal_{function}()")
-
-
-def _sqlite_triggers() -> None:
+def _sqlite_triggers() -> Iterator[str]:
     for table in _FINAL:
         for deed in _DEEDS:
-            _sqlite_refusal(f"{table}_no_{deed}", f"BEFORE {deed} ON {table}", f"rows of {table} are final")
+            yield _sqlite_refusal(f"{table}_no_{deed}", f"BEFORE {deed} ON {table}", f"rows of {table} are final")
     for table in (*_FINAL, *_CHANGED):  # INSERT OR REPLACE deletes without asking other triggers
         for place, key in enumerate(_list_keys(metadata.tables[table])):
             same = " AND ".join(f"{name} = NEW.{name}" for name in key)
             there = f"EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - own names
             name = f"{table}_no_replace_{place}"
-            _sqlite_refusal(name, f"BEFORE INSERT ON {table} WHEN {there}", f"rows of {table} are not replaced")
+            yield _sqlite_refusal(name, f"BEFORE INSERT ON {table} WHEN {there}", f"rows of {table} are not replaced")
     for table in _CHANGED:
-        _sqlite_refusal(f"{table}_no_delete", f"BEFORE DELETE ON {table}", f"rows of {table} are not deleted")
+        yield _sqlite_refusal(f"{table}_no_delete", f"BEFORE DELETE ON {table}", f"rows of {table} are not deleted")
         changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _list_fixed(table))
         when = f"BEFORE UPDATE ON {table} WHEN {changed}"
-        _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
-    _sqlite_refusal("campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {_BACK}", "a campaign never goes back")
-    _sqlite_refusal("tokens_never_back", f"BEFORE UPDATE ON tokens WHEN {_REVIVED}", "a revoked token stays revoked")
+        yield _sqlite_refusal(f"{table}_fixed", when, f"rows of {table} are not redefined")
+    yield _sqlite_refusal(
+        "campaigns_never_back", f"BEFORE UPDATE ON campaigns WHEN {_BACK}", "a campaign never goes back"
+    )
+    yield _sqlite_refusal(
+        "tokens_never_back", f"BEFORE UPDATE ON tokens WHEN {_REVIVED}", "a revoked token stays revoked"
+    )
     for deed, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
         state = f"(SELECT state FROM campaigns WHERE id = {row}.campaign_id)"  # noqa: S608 - own names
         name = f"contributions_{deed.lower()}_collecting"
         when = f"BEFORE {deed} ON contributions WHEN {state} IS NOT 'collecting'"
-        _sqlite_refusal(name, when, "the campaign is not collecting")
+        yield _sqlite_refusal(name, when, "the campaign is not collecting")
 
 
 def _list_keys(table: sa.Table) -> list[list[str]]:
@@ -223,33 +214,35 @@ def _list_fixed(table: str) -> list[str]:
     return [column.name for column in metadata.tables[table].c if column.name not in _CHANGED[table]]
 
 
-def _sqlite_refusal(name: str, when: str, why: str) -> None:
-    op.execute(f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END")
+def _sqlite_refusal(name: str, when: str, why: str) -> str:
+    return f"CREATE TRIGGER {name} {when} BEGIN SELECT RAISE(ABORT, '{why}'); END"
 
 
-def _postgresql_triggers() -> None:
-    _function("shoal_refuse", "TRUE", "'rows of this table are final'")
+def _postgresql_triggers() -> Iterator[str]:
+    yield _function("shoal_refuse", "TRUE", "'rows of this table are final'")
     for table in (*_FINAL, *_CHANGED):
         deeds = "DELETE" if table in _CHANGED else "UPDATE OR DELETE"
-        _trigger(f"{table}_final", f"BEFORE {deeds} ON {table} FOR EACH ROW", "shoal_refuse")
-        _trigger(f"{table}_no_truncate", f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", "shoal_refuse")
+        yield _trigger(f"{table}_final", f"BEFORE {deeds} ON {table} FOR EACH ROW", "shoal_refuse")
+        yield _trigger(f"{table}_no_truncate", f"BEFORE TRUNCATE ON {table} FOR EACH STATEMENT", "shoal_refuse")
     for table, back in (("campaigns", _BACK), ("tokens", _REVIVED)):
         changed = " OR ".join(f"NEW.{name} IS DISTINCT FROM OLD.{name}" for name in _list_fixed(table))
-        _function(f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'")
-        _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
+        yield _function(
+            f"shoal_{table}_forward", f"{back} OR {changed}", f"'{table} never go back and are not redefined'"
+        )
+        yield _trigger(f"{table}_forward", f"BEFORE UPDATE ON {table} FOR EACH ROW", f"shoal_{table}_forward")
     state = "(SELECT state FROM campaigns WHERE id = COALESCE(NEW.campaign_id, OLD.campaign_id))"
-    _function("shoal_collecting", f"{state} IS DISTINCT FROM 'collecting'", "'the campaign is not collecting'")
+    yield _function("shoal_collecting", f"{state} IS DISTINCT FROM 'collecting'", "'the campaign is not collecting'")
     when = "BEFORE INSERT OR UPDATE OR DELETE ON contributions FOR EACH ROW"
-    _trigger("contributions_collecting", when, "shoal_collecting")
+    yield _trigger("contributions_collecting", when, "shoal_collecting")
 
 
-def _function(name: str, condition: str, why: str) -> None:
-    op.execute(
+def _function(name: str, condition: str, why: str) -> str:
+    return (
         f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF ({condition}) THEN "
         f"RAISE EXCEPTION {why} USING ERRCODE = 'integrity_constraint_violation'; END IF; "
         "RETURN COALESCE(NEW, OLD); END $$"
     )
 
 
-def _trigger(name: str, when: str, function: str) -> None:
-    op.execute(f"CREATE TRIGGER {name} {when} EXECUTE FUNCTION {function}()")
+def _trigger(name: str, when: str, function: str) -> str:
+    return f"CREATE TRIGGER {name} {when} EXECUTE FUNCTION {function}()"

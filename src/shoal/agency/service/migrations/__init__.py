@@ -1,1 +1,0 @@
-"""Alembic's environment of the agency's service; ``shoal agency migrate`` runs it."""

@@ -1,1 +1,0 @@
-"""One file a migration, none of which is changed once a version with it was released."""
