@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shoal.manifest import Attribute
-from shoal.verify.covers import NumberLine, is_text
+from shoal.verify.covers import is_text, read_numbers
 from shoal.verify.engine import CannotCheckError, Engine, quote_text
 from shoal.verify.manifest import Manifest
 
@@ -118,7 +118,7 @@ def _read_numbers(attribute: Attribute, values: pa.Array) -> pa.Array:
         return pa.nulls(len(values), pa.float64())
     present = pc.is_valid(values)
     numbers = np.full(len(values), np.nan)
-    numbers[np.asarray(present)] = NumberLine(attribute, ()).numbers(values.filter(present))
+    numbers[np.asarray(present)] = read_numbers(attribute, values.filter(present))
     return pa.array(numbers, mask=~np.isfinite(numbers))
 
 

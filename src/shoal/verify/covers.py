@@ -1,8 +1,8 @@
-"""What a published label stands for, as ranges of codes, and which code a source value has.
+"""The labels of an attribute: the values that each one covers, as ranges of codes.
 
-Values and labels of an attribute lie on a line, which is cut at every place where some label begins or ends. Between
-two neighbouring cuts all values are covered by the same labels, so a value is known by the number of its stretch. Two
-more stretches follow: of values that have no place on the line, and of missing values.
+Values and labels of an attribute are on a line, which is cut wherever a label begins or ends. All values between two
+neighbouring cuts are covered by the same labels and have the same code. Two codes follow: one for values that have no
+place on the line, and one for missing values.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import json
 import math
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -23,117 +22,70 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.core.arrays import BoolArray, CodeArray, FloatArray, IntArray
+from shoal.core.arrays import FloatArray, IntArray
 from shoal.manifest import Attribute
 
 _FLAGS = ("any", "missing")
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_EPOCH = datetime.date(1970, 1, 1)
+Cover: TypeAlias = Mapping[str, Any]
+Span: TypeAlias = tuple[Any, Any]  # where it begins and ends on the line; None: it is open
+
+
+class CoverError(Exception):
+    """A cover of the manifest has no meaning; the message names the attribute and no value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Covers:
-    """The labels of one attribute as code ranges; label i covers ranges ``start[i]:start[i + 1]``.
+    """The labels of one attribute as ranges of codes, in the order of the labels; ranges of a label do not touch."""
 
-    Stretches that no label but "any" covers share the code of other values: labels that differ only by such
-    a gap are neighbours.
-    """
-
-    attribute: Attribute
-    labels: tuple[str | None, ...]  # None, the last, for missing values that are published as such
-    start: IntArray  # (n_labels + 1,)
-    low: CodeArray  # (n_ranges,)
-    high: CodeArray  # (n_ranges,)
-    width: int  # codes are below this; the last one stands for missing values
-    line: Line
-    codes: CodeArray  # (line.width,) the code of each stretch
-
-    @property
-    def missing(self) -> int:
-        """The code of missing values."""
-        return self.width - 1
-
-    def places(self, values: pa.Array) -> CodeArray:
-        """Return (n,) the code of each value; nulls are not among them."""
-        return self.codes[self.line.places(values)]
-
-    def entries(self) -> Iterable[Cover]:
-        """Return the covers as the manifest writes them."""
-        return (self.attribute.labels or {}).values()
-
-    def unmet(self, met: BoolArray) -> int:
-        """Return how many codes that labels cover are not among those *met*, missing values that are kept aside."""
-        covered = np.zeros(self.width, dtype=np.bool_)
-        for label in range(len(self.labels) - self.attribute.may_keep_missing):
-            for piece in range(self.start[label], self.start[label + 1]):
-                covered[self.low[piece] : self.high[piece]] = True
-        return int((covered & ~met).sum())
+    n_labels: int  # with the one of missing values, if these are published as such
+    owner: IntArray  # (n_ranges,) the number of the label
+    low: IntArray  # (n_ranges,)
+    high: IntArray  # (n_ranges,)
 
     def widths(self) -> IntArray:
         """Return (n_labels + 1,) how many codes each label covers; the last one, of unknown texts, covers none."""
-        ends = np.append(0, np.cumsum(self.high - self.low))
-        return np.append(np.diff(ends[self.start]), 0)
-
-    def hulls(self) -> tuple[CodeArray, CodeArray, BoolArray]:
-        """Return the smallest range around each label, and whether it is wider than the label itself.
-
-        One more label, the last, stands for texts that the manifest does not know and covers nothing.
-        """
-        low, high = np.zeros((2, len(self.labels) + 1), dtype=np.int32)
-        pieces = np.diff(self.start)
-        some = np.flatnonzero(pieces)
-        low[some] = self.low[self.start[some]]
-        high[some] = self.high[self.start[some + 1] - 1]
-        return low, high, np.append(pieces > 1, False)
+        return np.bincount(self.owner, self.high - self.low, minlength=self.n_labels + 1).astype(np.int64)
 
 
 def read_covers(attribute: Attribute) -> Covers:
     """Return the labels of an attribute as ranges, or raise CoverError if one has no meaning."""
-    declared = attribute.labels or {}
-    labels: tuple[str | None, ...] = tuple(declared)
-    covers = list(declared.values())
+    covers: list[Cover] = list(attribute.covers.values())
     shapes: dict[tuple[str, ...], list[Cover]] = {}  # most covers have one of very few
     for cover in covers:
         shapes.setdefault(tuple(cover), []).append(cover)
     for shape, alike in shapes.items():
         _check_alike(attribute, set(shape), alike)
     if attribute.may_keep_missing:
-        _check_spread(attribute.name, declared)
-        labels = (*labels, None)
+        _check_spread(attribute.name, attribute.covers)
         covers.append({"missing": True})
-    line: Line
-    if attribute.kind in ("number", "date"):
-        line = NumberLine(attribute, covers)
-    elif attribute.kind == "prefix":
-        line = TextLine(attribute, covers)
-    else:
-        line = ValueLine(covers)
-    owner, low, high = line.pieces
-    for flag, begin in (("any", 0), ("missing", line.width - 1)):
-        more = np.array([number for number, cover in enumerate(covers) if flag in cover], dtype=np.int64)
-        owner = np.append(owner, more)
-        low, high = np.append(low, np.full(more.shape, begin)), np.append(high, np.full(more.shape, line.width))
-    flat = np.stack([low, high], axis=1)
-    named = flat[flat[:, 1] - flat[:, 0] < line.width]
-    begins, ends = (np.bincount(named[:, side], minlength=line.width + 1) for side in (0, 1))
-    covered = np.cumsum(begins - ends)[: line.stretches] > 0
-    codes = np.zeros(line.width, dtype=np.int32)
-    codes[: line.stretches] = np.cumsum(covered) - covered
-    n_covered = int(covered.sum())
-    codes[: line.stretches][~covered] = n_covered
-    codes[line.stretches :] = (n_covered, n_covered + 1)
-    # below: (line.width + 1,) how many codes lie before each stretch
-    below = np.append(np.cumsum(covered) - covered, (n_covered, n_covered + 1, n_covered + 2))
-    order = np.lexsort((flat[:, 0], owner))
-    start, lows, highs = _join_ranges(len(covers), owner[order], below[flat[order, 0]], below[flat[order, 1]])
-    return Covers(attribute, labels, start, lows, highs, n_covered + 2, line, codes)
+    find_spans = {"number": _find_intervals, "date": _find_intervals, "prefix": _find_texts, "category": _find_values}
+    spans = find_spans[attribute.kind](attribute, covers)
+    edges = sorted({end for own in spans for span in own for end in span if end is not None})
+    code = {edge: number for number, edge in enumerate(edges, 1)}
+    last = len(edges) + 2  # the code of missing values
+    owner, low, high = [], [], []
+    for number, (cover, own) in enumerate(zip(covers, spans, strict=True)):
+        ranges = [(0 if begin is None else code[begin], last - 1 if end is None else code[end]) for begin, end in own]
+        ranges += [(0, last + 1)] if "any" in cover else [(last, last + 1)] if "missing" in cover else []
+        for begin, end in _join_ranges(ranges):
+            owner.append(number)
+            low.append(begin)
+            high.append(end)
+    return Covers(len(covers), *(np.array(column, dtype=np.int64) for column in (owner, low, high)))
 
 
-def _join_ranges(n: int, owner: IntArray, low: IntArray, high: IntArray) -> tuple[IntArray, CodeArray, CodeArray]:
-    """Join ranges of one owner that touch; owners ascend, and so do the ranges of each."""
-    apart = owner * (int(high.max(initial=0)) + 1)  # ranges of different owners never touch
-    reach = np.maximum.accumulate(high + apart)
-    first = np.flatnonzero(np.append(True, (low + apart)[1:] > reach[:-1])[: len(low)])
-    ends = reach[np.append(first[1:], len(low))[: len(first)] - 1] - apart[first]
-    return np.searchsorted(owner[first], np.arange(n + 1)), low[first].astype(np.int32), ends.astype(np.int32)
+def _join_ranges(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same ranges without those that touch another one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return found
 
 
 def _check_alike(attribute: Attribute, shape: set[str], covers: Sequence[Cover]) -> None:
@@ -180,182 +132,92 @@ def _is_list_of_texts(raw: object) -> bool:
     return isinstance(raw, list | tuple) and bool(raw) and all(isinstance(item, str) for item in raw)
 
 
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-_EPOCH = datetime.date(1970, 1, 1)
-Cover: TypeAlias = Mapping[str, Any]
-Pieces: TypeAlias = tuple[IntArray, IntArray, IntArray]  # of each range its label, first stretch and end
+def _find_intervals(attribute: Attribute, covers: Sequence[Cover]) -> list[list[Span]]:
+    """Return half-open intervals of numbers or, as days since 1970, of dates."""
+    name, read = attribute.name, _read_day if attribute.kind == "date" else _read_end
+    found: list[list[Span]] = []
+    for cover in covers:
+        points = read_numbers(attribute, pa.array(cover.get("values", ()), pa.string())).tolist()
+        if not all(map(math.isfinite, points)):
+            raise CoverError(f"a cover of {name!r} lists values that cannot be read")
+        found.append([(point, math.nextafter(point, math.inf)) for point in points])
+        if "from" in cover:
+            low, high = (None if cover[key] is None else read(name, cover[key]) for key in ("from", "below"))
+            if low is not None and high is not None and low >= high:
+                raise CoverError(f"a cover of {name!r} is an empty interval")
+            found[-1].append((low, high))
+    return found
 
 
-class CoverError(Exception):
-    """A cover of the manifest has no meaning; the message names the attribute and no value."""
+def _read_day(name: str, raw: object) -> float:
+    try:
+        return float((datetime.date.fromisoformat(str(raw)) - _EPOCH).days)
+    except ValueError:
+        raise CoverError(f"a cover of {name!r} has an end that is no date") from None
 
 
-class Line(ABC):
-    """Where values and labels of one attribute lie; ``stretches`` of values, others, missing ones."""
-
-    stretches: int
-    pieces: Pieces  # the ranges of all covers, their flags set aside
-
-    @abstractmethod
-    def places(self, values: pa.Array) -> IntArray:
-        """Return (n,) the stretch of each value, ``stretches`` for values off the line; nulls never come."""
-
-    @property
-    def width(self) -> int:
-        """The number of codes, those of other and of missing values included."""
-        return self.stretches + 2
+def _read_end(name: str, raw: object) -> float:
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > sys.float_info.max:
+        raise CoverError(f"a cover of {name!r} has an end that is no number")
+    return float(raw)
 
 
-def _list_entries(covers: Sequence[Cover], key: str) -> tuple[list[int], list[str]]:
-    """Return the entries of all lists under *key*, and whose each one is."""
-    found = [(owner, text) for owner, cover in enumerate(covers) if key in cover for text in cover[key]]
-    return [owner for owner, _ in found], [text for _, text in found]
+def read_numbers(attribute: Attribute, values: pa.Array) -> FloatArray:
+    """Return (n,) numbers, or days since 1970; NaN for texts that are neither. No value is missing."""
+    dates = attribute.kind == "date"
+    if is_text(values.type):
+        texts = values.to_pylist()
+        read = (_read_date(text, attribute.format) for text in texts) if dates else map(_read_number, texts)
+        return np.fromiter(read, dtype=np.float64, count=len(texts))
+    if dates:
+        values = values.cast(pa.date32(), safe=False).cast(pa.int32())
+    return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
 
 
-class NumberLine(Line):
-    """Numbers and, as days since 1970, dates: half-open intervals with open ends."""
-
-    def __init__(self, attribute: Attribute, covers: Sequence[Cover]) -> None:
-        self._attribute = attribute
-        listed, texts = _list_entries(covers, "values")
-        points = self.numbers(pa.array(texts, type=pa.string()))
-        if not bool(np.isfinite(points).all()):
-            raise CoverError(f"a cover of {attribute.name!r} lists values that cannot be read")
-        spans = [owner for owner, cover in enumerate(covers) if "from" in cover]
-        low = self._ends([covers[owner]["from"] for owner in spans], -math.inf)
-        high = self._ends([covers[owner]["below"] for owner in spans], math.inf)
-        if not bool((low < high).all()):
-            raise CoverError(f"a cover of {attribute.name!r} is an empty interval")
-        low, high = np.append(low, points), np.append(high, np.nextafter(points, math.inf))
-        self._edges: FloatArray = np.unique(np.append(low, high))
-        self.stretches = self._edges.shape[0] + 1
-        self.pieces = (
-            np.array(spans + listed, dtype=np.int64),
-            np.searchsorted(self._edges, low) + 1,
-            np.searchsorted(self._edges, high) + 1,
-        )
-
-    def _ends(self, raws: list[object], end: float) -> FloatArray:
-        read = self._day if self._attribute.kind == "date" else self._number
-        return np.fromiter((end if raw is None else read(raw) for raw in raws), dtype=np.float64, count=len(raws))
-
-    def _day(self, raw: object) -> float:
-        try:
-            return float((datetime.date.fromisoformat(str(raw)) - _EPOCH).days)
-        except ValueError:
-            raise CoverError(f"a cover of {self._attribute.name!r} has an end that is no date") from None
-
-    def _number(self, raw: object) -> float:
-        if isinstance(raw, bool) or not isinstance(raw, int | float) or abs(raw) > sys.float_info.max:
-            raise CoverError(f"a cover of {self._attribute.name!r} has an end that is no number")
-        return float(raw)
-
-    def places(self, values: pa.Array) -> IntArray:
-        numbers = self.numbers(values)
-        codes = np.searchsorted(self._edges, numbers, side="right").astype(np.int64)
-        codes[~np.isfinite(numbers)] = self.stretches
-        return codes
-
-    def numbers(self, values: pa.Array) -> FloatArray:
-        """Return the values as numbers; NaN where one cannot be read."""
-        dates = self._attribute.kind == "date"
-        if is_text(values.type):
-            read = self._date if dates else _as_number
-            texts = values.to_pylist()
-            return np.fromiter((read(text) for text in texts), dtype=np.float64, count=len(texts))
-        if dates:
-            values = values.cast(pa.date32(), safe=False).cast(pa.int32())
-        return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
-
-    def _date(self, text: str) -> float:
-        form = self._attribute.format
-        try:
-            if form:
-                day = datetime.datetime.strptime(text, form).date()
-            else:
-                day = datetime.datetime.fromisoformat(text.strip()).date()
-        except ValueError:
-            return math.nan
-        return float((day - _EPOCH).days)
+def _read_date(text: str, form: str | None) -> float:
+    try:
+        found = datetime.datetime.strptime(text, form) if form else datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return math.nan
+    return float((found.date() - _EPOCH).days)
 
 
-def _as_number(text: str) -> float:
+def _read_number(text: str) -> float:
     return float(text) if _NUMBER.fullmatch(text) else math.nan
-
-
-class TextLine(Line):
-    """Texts in byte order: a prefix is a range of it."""
-
-    def __init__(self, attribute: Attribute, covers: Sequence[Cover]) -> None:
-        self._attribute = attribute
-        listed, values = _list_entries(covers, "values")
-        begun, prefixes = _list_entries(covers, "prefixes")
-        if "" in prefixes:
-            raise CoverError(f"a cover of {attribute.name!r} has an empty prefix")
-        between = [owner for owner, cover in enumerate(covers) if "through" in cover]
-        firsts = [covers[owner]["from"] for owner in between]
-        lasts = [covers[owner]["through"] for owner in between]
-        if any(None not in (first, last) and first > last for first, last in zip(firsts, lasts, strict=True)):
-            raise CoverError(f"a cover of {attribute.name!r} is an empty range")
-        starts = {text: _raw(text) for text in {*values, *prefixes, *firsts} - {None}}
-        ends = {text: _raw(text) + b"\0" for text in {*values, *lasts} - {None}}
-        # UTF-8 has no byte 0xff, so the last byte can always be raised.
-        beyond = {text: (raw := starts[text])[:-1] + bytes([raw[-1] + 1]) for text in set(prefixes)}
-        edges = sorted({*starts.values(), *ends.values(), *beyond.values()})
-        place = {edge: number + 1 for number, edge in enumerate(edges)}
-        low, high, past = ({text: place[edge] for text, edge in side.items()} for side in (starts, ends, beyond))
-        low[None], high[None] = 0, len(edges) + 1  # open ends
-        self.pieces = (
-            np.array(listed + begun + between, dtype=np.int64),
-            np.array([low[text] for text in chain(values, prefixes, firsts)], dtype=np.int64),
-            np.array([*(high[t] for t in values), *(past[t] for t in prefixes), *(high[t] for t in lasts)], np.int64),
-        )
-        self._table = np.empty(len(edges), dtype=object)
-        self._table[:] = edges
-        self.stretches = len(edges) + 1
-
-    def places(self, values: pa.Array) -> IntArray:
-        texts = _texts(values)
-        numeric = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
-        if numeric and self._attribute.length:
-            texts = [text.zfill(self._attribute.length) if text.isdigit() else text for text in texts]
-        encoded = np.empty(len(texts), dtype=object)
-        encoded[:] = [text.encode() for text in texts]
-        return np.searchsorted(self._table, encoded, side="right").astype(np.int64)
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-class ValueLine(Line):
-    """Categories, in an order that keeps the values of a label together where the lists allow it."""
-
-    def __init__(self, covers: Sequence[Cover]) -> None:
-        # Long lists first: a tree's groups keep the values of the groups in them together. Speed only, never truth.
-        lists = sorted((cover.get("values", ()) for cover in covers), key=len, reverse=True)
-        order = dict.fromkeys(chain.from_iterable(lists))
-        self._place = {value: place for place, value in enumerate(order)}
-        self.stretches = len(order)
-        owner, values = _list_entries(covers, "values")
-        low = np.array([self._place[value] for value in values], dtype=np.int64)
-        self.pieces = (np.array(owner, dtype=np.int64), low, low + 1)
-
-    def places(self, values: pa.Array) -> IntArray:
-        texts = _texts(values)
-        if pa.types.is_floating(values.type) and "0" in self._place:
-            texts = ["0" if text == "-0" else text for text in texts]  # two spellings of one number
-        found = (self._place.get(text, self.stretches) for text in texts)
-        return np.fromiter(found, dtype=np.int64, count=len(texts))
 
 
 def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _texts(values: pa.Array) -> list[str]:
-    found: list[str] = (values if is_text(values.type) else values.cast(pa.string())).to_pylist()
+def _find_texts(attribute: Attribute, covers: Sequence[Cover]) -> list[list[Span]]:
+    """Return ranges of texts in the order of their bytes: a prefix is one of them."""
+    found: list[list[Span]] = []
+    for cover in covers:
+        spans: list[Span] = [(_raw(text), _raw(text) + b"\0") for text in cover.get("values", ())]
+        for prefix in map(_raw, cover.get("prefixes", ())):
+            if not prefix:
+                raise CoverError(f"a cover of {attribute.name!r} has an empty prefix")
+            spans.append((prefix, prefix[:-1] + bytes([prefix[-1] + 1])))  # UTF-8 has no byte 0xff
+        if "through" in cover:
+            first, last = (None if cover[key] is None else _raw(cover[key]) for key in ("from", "through"))
+            if first is not None and last is not None and first > last:
+                raise CoverError(f"a cover of {attribute.name!r} is an empty range")
+            spans.append((first, None if last is None else last + b"\0"))
+        found.append(spans)
     return found
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _find_values(attribute: Attribute, covers: Sequence[Cover]) -> list[list[Span]]:  # noqa: ARG001
+    """Return categories, in an order that keeps the values of a label together where the lists allow it."""
+    # Long lists first, because groups of a tree are parts of longer ones. This affects speed only.
+    lists = sorted((cover.get("values", ()) for cover in covers), key=len, reverse=True)
+    place = {value: at for at, value in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
+    return [[(place[value], place[value] + 1) for value in cover.get("values", ())] for cover in covers]
 
 
 _SPAN = re.compile(r"(\d{4})(s|-Q([1-4])|-(\d\d))?")

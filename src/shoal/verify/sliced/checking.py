@@ -18,13 +18,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from shoal.core.arrays import CodeArray
 from shoal.verify.classes import check_labels
 from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import Covers
-from shoal.verify.engine import name_columns
+from shoal.verify.engine import Engine, name_columns
 from shoal.verify.files import read_names
 from shoal.verify.form import Answer, check_rows, check_source_counts
 from shoal.verify.order import check_bucket_order
@@ -99,56 +96,34 @@ def _check_regions(slices: Slices, covers: Mapping[str, Covers]) -> Check:
     found = 0
     for place, part in enumerate(slices.layout.parts):
         if part.boxed:
-            digits = slices.engine.read(f"SELECT DISTINCT {wrap(slices.list_digits(place))} FROM slices")
-            labels = np.stack([column.to_numpy() for column in digits.columns], axis=1)
-            found += count_overlapping([covers[name] for name in part.quasi], labels)
+            digits = [f"{digit} AS l{at}" for at, digit in enumerate(slices.list_digits(place))]
+            slices.engine.make("regions", f"SELECT DISTINCT {wrap(digits)} FROM slices")
+            found += count_overlapping(slices.engine, [covers[name] for name in part.quasi])
     fault = found and f"{found} regions of a part overlap others of it"
     return Check.of("regions", fault, "regions of a part do not overlap")
 
 
-def count_overlapping(covers: Sequence[Covers], labels: CodeArray) -> int:
-    """Return how many boxes, given by (n_boxes, n_attributes) label numbers, share values with another one.
+def count_overlapping(engine: Engine, covers: Sequence[Covers]) -> int:
+    """Return how many ``regions``, which have labels l0, l1, ..., share values with another one.
 
-    Boxes are divided at the median of one attribute, as in a k-d tree, until they are few or the cuts gain nothing.
+    Regions whose ranges from the first to the last value overlap in every attribute are compared label by label.
     """
-    hulls = [cover.hulls() for cover in covers]
-    low, high = (np.stack([hull[side][own] for hull, own in zip(hulls, labels.T, strict=True)], 1) for side in (0, 1))
-    found = np.zeros(len(labels), dtype=np.bool_)
-    waiting = [np.arange(len(labels))]
-    while waiting:
-        own = waiting.pop()
-        if len(own) > _FEW:
-            least = low[own].min(axis=0)
-            above = np.where(low[own] > least, low[own], np.iinfo(np.int32).max).min(axis=0)
-            cut = np.maximum(np.median(low[own], axis=0), above)
-            before, after = low[own] < cut, high[own] > cut
-            pairs = before.sum(axis=0) ** 2 + after.sum(axis=0) ** 2
-            at = int(pairs.argmin())
-            if pairs[at] < 0.9 * len(own) ** 2:
-                waiting += [own[before[:, at]], own[after[:, at]]]
-                continue
-        step = max(1, _PAIRS // len(own))
-        for begin in range(0, len(own), step):
-            some = own[begin : begin + step, np.newaxis]
-            meet = ((low[some] < high[own]) & (low[own] < high[some])).all(axis=2) & (some < own)
-            one, other = np.broadcast_to(some, meet.shape)[meet], np.broadcast_to(own, meet.shape)[meet]
-            shared = np.ones(len(one), dtype=np.bool_)
-            for at, cover in enumerate(covers):
-                shared &= _share_values(cover, labels[one, at], labels[other, at])
-            found[one[shared]] = True
-    return int(found.sum())
-
-
-def _share_values(cover: Covers, first: CodeArray, second: CodeArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Return whether two labels, whose hulls overlap, share a value; only labels of several ranges may not."""
-    pairs, numbers = np.unique(np.stack([first, second]), axis=1, return_inverse=True)
-    shared = np.ones(pairs.shape[1], dtype=np.bool_)
-    several = np.diff(cover.start, append=cover.start[-1]) > 1
-    for at in np.flatnonzero(several[pairs[0]] | several[pairs[1]]).tolist():
-        own = [slice(cover.start[label], cover.start[label + 1]) for label in pairs[:, at].tolist()]
-        (low, lows), (high, highs) = ([ends[one] for one in own] for ends in (cover.low, cover.high))
-        shared[at] = bool(((low[:, np.newaxis] < highs) & (lows < high[:, np.newaxis])).any())
-    return shared[numbers.reshape(-1)]
+    ends, overlap, shared = [], [], ""
+    for at, cover in enumerate(covers):
+        engine.put("label_ranges", {"label": cover.owner, "low": cover.low, "high": cover.high})
+        engine.make(f"ranges{at}", "FROM label_ranges")
+        engine.make(
+            f"hulls{at}", f"SELECT label, min(low) AS low{at}, max(high) AS high{at} FROM ranges{at} GROUP BY 1"
+        )
+        both = f"ranges{at} AS a JOIN ranges{at} AS b ON a.low < b.high AND b.low < a.high"
+        engine.make(f"meeting{at}", f"SELECT DISTINCT a.label AS own{at}, b.label AS other{at} FROM {both}")
+        ends.append(f"JOIN hulls{at} ON l{at} = hulls{at}.label")
+        overlap.append(f"a.low{at} < b.high{at} AND b.low{at} < a.high{at}")
+        shared += f" SEMI JOIN meeting{at} ON x{at} = own{at} AND y{at} = other{at}"
+    engine.make("boxes", f"SELECT * EXCLUDE (label), row_number() OVER () AS box FROM regions {' '.join(ends)}")
+    labels = [f"a.l{at} AS x{at}, b.l{at} AS y{at}" for at, _ in enumerate(covers)]
+    pairs = f"SELECT a.box, {wrap(labels)} FROM boxes AS a JOIN boxes AS b ON {wrap(overlap, ' AND')}"
+    return int(engine.value(f"SELECT count(DISTINCT box) FROM ({pairs} AND a.box <> b.box){shared}"))
 
 
 def _compare_source(slices: Slices) -> Iterator[Check]:
