@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from shoal.core.errors import InputError
 from shoal.verify import form
@@ -39,14 +38,9 @@ def put_declared(release: Release) -> ReleaseTables:
     """Make the tables of declared labels and the types of labels; return the statements that count the rows."""
     engine, manifest = release.engine, release.manifest
     engine.run("CREATE TEMP MACRO folded(t) AS trim(t)")
-    rows = [(one.name, label, number) for one in manifest.labelled for number, label in enumerate(one.labels or {})]
-    columns = zip(*rows, strict=True) if rows else ((), (), ())
-    kinds = (pa.string(), pa.string(), pa.int64())
-    names = ("attribute", "label", "number")
-    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
-    engine.put("declared", pa.table(arrays, names=names))
     if manifest.labelled:
         put_covers(engine, manifest)
+        engine.run("CREATE TEMP VIEW declared AS SELECT attribute, label, number FROM covers")
     return ReleaseTables(manifest)
 
 
@@ -102,16 +96,13 @@ class Classes:
             true = Comparison(self.release, self.tables, source).check()
             checks += true
             if source.witness is None:
-                guarantees = [
-                    self._leave_open(one, found) for one, found in zip(manifest.promises, guarantees, strict=True)
-                ]
+                why = "people are counted with the witness"
+                guarantees = _leave_out(manifest.promises, guarantees, why, ok=True)
             elif all(check.ok for check in true):
                 more, guarantees = self._ask_source(source, guarantees)
                 checks += more
             else:
-                guarantees = [
-                    self._refuse(one, found) for one, found in zip(manifest.promises, guarantees, strict=True)
-                ]
+                guarantees = _leave_out(manifest.promises, guarantees, "the witness is not true")
         return form.Answer(checks, guarantees)
 
     @property
@@ -220,15 +211,13 @@ class Classes:
         counted = [promise for promise in manifest.promises if promise.counts is not None and not promise.obstacle]
         changed = people.find_changed(manifest)
         if counted or changed:
-            rows = people.TrueRows(engine, manifest, source, people=bool(counted))
+            rows = people.TrueRows.of_classes(source, people=bool(counted))
             n_classes = int(engine.value("SELECT count(*) FROM classes"))
             if changed:
                 checks.append(people.check_true_values(rows, n_classes))
             if counted and rows.n_classes != n_classes:
-                spelled = "not checked: equal values are spelled in several ways, so records cannot be followed"
-                guarantees = [
-                    self._refuse(one, found, spelled) for one, found in zip(manifest.promises, guarantees, strict=True)
-                ]
+                why = "equal values are spelled in several ways, so records cannot be followed"
+                guarantees = _leave_out(manifest.promises, guarantees, why)
             else:
                 guarantees = [
                     conclude(promise, rows.judge_people(promise)) if promise in counted else found
@@ -236,17 +225,18 @@ class Classes:
                 ]
         return [*checks, *people.check_withheld(manifest, source)], list(guarantees)
 
-    def _refuse(self, promise: Promise, found: CheckedGuarantee, why: str = "") -> CheckedGuarantee:
-        """Return a promise about people that cannot be judged, because the witness is not true."""
-        if promise.counts is None or not found.ok:
-            return found
-        return replace(found, ok=False, partly=False, detail=why or "not checked: the witness is not true")
 
-    def _leave_open(self, promise: Promise, found: CheckedGuarantee) -> CheckedGuarantee:
-        """Return a promise about people that is not judged, because the witness is missing."""
-        if promise.counts is None or not found.ok:
-            return found
-        return replace(found, done=False, partly=False, detail="not checked: people are counted with the witness")
+def _leave_out(
+    promises: Sequence[Promise], guarantees: Sequence[CheckedGuarantee], why: str, *, ok: bool = False
+) -> list[CheckedGuarantee]:
+    """Return guarantees of which those about people were not checked: they fail unless *ok*."""
+    about_people = (
+        promise.counts is not None and found.ok for promise, found in zip(promises, guarantees, strict=True)
+    )
+    return [
+        replace(found, ok=ok, done=not ok, partly=False, detail=f"not checked: {why}") if left else found
+        for found, left in zip(guarantees, about_people, strict=True)
+    ]
 
 
 def _find_levels(manifest: Manifest) -> Mapping[str, object]:

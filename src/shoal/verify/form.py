@@ -80,13 +80,6 @@ def check_source_counts(manifest: Manifest, published: int, source: SourceCounts
     return Check("source counts", stated == source.rows, f"{sums} {verb} the source's {source.rows} rows")
 
 
-def count_unpublished(manifest: Manifest, published: int, source: SourceCounts) -> int:
-    """Return how many source rows that lack no value for sure are not published, by what the manifest says."""
-    if manifest.sample is None and manifest.one_per is None and not source.perhaps:
-        return manifest.withheld
-    return max(0, source.rows - source.dropped - published)
-
-
 def _check_sample(manifest: Manifest, stated: int, sums: str, source: SourceCounts) -> Check:
     assert manifest.sample is not None  # noqa: S101 - the caller asked
     share = manifest.sample

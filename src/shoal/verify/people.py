@@ -9,8 +9,9 @@ a sample no one is known to be absent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 import pyarrow as pa
 
@@ -87,46 +88,57 @@ def fold_values(values: pa.Array, missing: Sequence[str], *, numeric: bool, whol
 
 
 class TrueRows:
-    """The published source rows, counted by class, person and sensitive values: the table ``true_rows``."""
+    """Source rows counted by class, person and values of some attributes, s1, s2, ...: the table ``name``."""
 
-    def __init__(self, engine: Engine, manifest: Manifest, source: SourceRows, *, people: bool) -> None:
-        self.engine, self.manifest, self._source = engine, manifest, source
-        self.people = manifest.people if people else {}
-        absent = [name for name in self.people.values() if name not in source.source.schema.names]
+    def __init__(
+        self,
+        source: SourceRows,
+        attributes: Sequence[str],
+        by: tuple[str, Sequence[str]],
+        *,
+        name: str = "true_rows",
+        where: str = "w1 > 0",
+        people: Mapping[str, str] | None = None,
+    ) -> None:
+        """Count rows by a class in SQL and the attributes that it needs; *people* have columns that name them."""
+        engine, manifest, people = source.engine, source.manifest, people or {}
+        self.engine, self.manifest, self._name, self._number = engine, manifest, name, count(1)
+        absent = [column for column in people.values() if column not in source.source.schema.names]
         if absent:
             raise InputError(f"{source.source.name} lacks the columns that name people: {', '.join(absent)}")
-        sensitive = [one.name for one in manifest.of_role("sensitive")]
-        self.places = {name: place for place, name in enumerate(sensitive, 1)}
-        quasi = [one.name for one in manifest.of_role("quasi")]
-        values = [f"{source.places[name]} AS s{place}" for name, place in self.places.items()]
-        persons = [f"p_{key}" for key in self.people]
-        with source.reading([*quasi, *sensitive], self.people):
-            engine.run(
-                f"CREATE TEMP TABLE true_rows AS SELECT {wrap([f'{self._class()} AS class', *values, *persons])},"
-                " count(*) AS c\nFROM source WHERE w1 > 0 GROUP BY ALL"
-            )
-        for name, place in self.places.items():
-            put_texts(engine, manifest, name, f"SELECT DISTINCT s{place} AS s FROM true_rows", f"true_texts{place}")
+        self.places = {attribute: place for place, attribute in enumerate(attributes, 1)}
+        values = [f"{source.places[attribute]} AS s{place}" for attribute, place in self.places.items()]
+        columns = [f"{by[0]} AS class", *values, *(f"p_{key}" for key in people)]
+        with source.reading(list(dict.fromkeys([*attributes, *by[1]])), people):
+            rows = f"SELECT {wrap(columns)}, count(*) AS c\nFROM source WHERE {where} GROUP BY ALL"
+            engine.run(f"CREATE TEMP TABLE {name} AS {rows}")
+        for attribute, place in self.places.items():
+            put_texts(engine, manifest, attribute, f"SELECT DISTINCT s{place} AS s FROM {name}", f"{name}_texts{place}")
 
-    def _class(self) -> str:
-        """Return the class of a source row: the number of its quasi labels, or its values."""
-        manifest, quasi = self.manifest, self.manifest.of_role("quasi")
+    @classmethod
+    def of_classes(cls, source: SourceRows, *, people: bool) -> TrueRows:
+        """Count the published rows of the source by their class: the number of its quasi labels, or its values."""
+        manifest = source.manifest
+        quasi, sensitive = (manifest.of_role(role) for role in ("quasi", "sensitive"))
         if not all(one.boxed for one in quasi):
-            return as_class([self._source.places[one.name] for one in quasi])
-        every, labelled = ClassNumbers.of(manifest.labelled), list(manifest.labelled)
-        numbers = [f"w{place + 1}" for place in range(len(every.bounds))]
-        if len(labelled) == len(quasi):
-            return as_one(numbers)
-        return as_one(ClassNumbers.of(quasi).pack([every.unpack(labelled.index(one), numbers) for one in quasi]))
+            by = as_class([source.places[one.name] for one in quasi])
+        else:
+            every, labelled = ClassNumbers.of(manifest.labelled), list(manifest.labelled)
+            numbers = [f"w{place + 1}" for place in range(len(every.bounds))]
+            by = as_one(numbers)
+            if len(labelled) > len(quasi):
+                by = as_one(ClassNumbers.of(quasi).pack([every.unpack(labelled.index(one), numbers) for one in quasi]))
+        counted = manifest.people if people else {}
+        return cls(source, [one.name for one in sensitive], (by, [one.name for one in quasi]), people=counted)
 
     @property
     def n_classes(self) -> int:
         """The number of classes."""
-        return int(self.engine.value("SELECT count(DISTINCT class) FROM true_rows"))
+        return int(self.engine.value(f"SELECT count(DISTINCT class) FROM {self._name}"))
 
     def count_records(self, subject: Subject) -> Counts:
         """Count the records of each class that have each value before techniques."""
-        return self._count(subject, "sum(c)", "(SELECT class, sum(c) AS n FROM true_rows GROUP BY class)")
+        return self._count(subject, "sum(c)", f"(SELECT class, sum(c) AS n FROM {self._name} GROUP BY class)")
 
     def judge_people(self, promise: Promise) -> Judgement:
         """Judge a promise by the people of each class."""
@@ -170,24 +182,23 @@ class TrueRows:
         return counts._replace(table=capped)
 
     def _value(self, subject: Subject) -> str:
-        return as_one([f"true_texts{self.places[name]}.value" for name in subject])
+        return as_one([f"{self._name}_texts{self.places[name]}.value" for name in subject])
 
     def _join(self, subject: Subject) -> str:
-        joined = "true_rows"
-        for name in subject:
-            place = self.places[name]
-            joined += f" JOIN true_texts{place} ON true_rows.s{place} IS NOT DISTINCT FROM true_texts{place}.s"
+        joined = self._name
+        for place in (self.places[name] for name in subject):
+            texts = f"{self._name}_texts{place}"
+            joined += f" JOIN {texts} ON {self._name}.s{place} IS NOT DISTINCT FROM {texts}.s"
         return joined
 
     def _count(self, subject: Subject, what: str, sizes: str) -> Counts:
-        number = 1 + self.engine.value("SELECT count(*) FROM duckdb_tables() WHERE table_name LIKE 'true_counts%'")
-        table, value = f"true_counts{number}", self._value(subject)
+        table, value = f"{self._name}_counts{next(self._number)}", self._value(subject)
         self.engine.run(
             f"CREATE TEMP TABLE {table} AS SELECT class, any_value(n) AS n, {value} AS value, {what} AS c\n"
             f"FROM {self._join(subject)} JOIN {sizes} USING (class) GROUP BY class, {value}"
         )
         attribute = self.manifest.written.attributes[subject[0]] if len(subject) == 1 else None
-        return Counts(table, attribute, total="(SELECT sum(c) FROM true_rows)")
+        return Counts(table, attribute, total=f"(SELECT sum(c) FROM {self._name})")
 
 
 def put_texts(
@@ -264,32 +275,15 @@ def check_withheld(manifest: Manifest, source: SourceRows) -> list[Check]:
     moved = manifest.missing_policy == "drop" and manifest.moved_complete
     if not manifest.withheld or not subjects or moved or manifest.sample or manifest.one_per:
         return []
-    engine, names = source.engine, list(dict.fromkeys(name for subject in subjects for name in subject))
+    names = list(dict.fromkeys(name for subject in subjects for name in subject))
     dropping = list(manifest.complete) if manifest.missing_policy == "drop" else []
     complete = " AND ".join(f"{source.present(name)} IS NOT NULL" for name in dropping) or "true"
-    values = ", ".join(f"{source.places[name]} AS s{place}" for place, name in enumerate(names, 1))
-    with source.reading(list(dict.fromkeys([*names, *dropping]))):
-        engine.run(
-            f"CREATE TEMP TABLE absent AS SELECT (w1 > 0)::INT AS class, {values}, count(*) AS c FROM source"
-            f" WHERE w1 > 0 OR {complete} GROUP BY ALL"
-        )
-    for place, name in enumerate(names, 1):
-        put_texts(engine, manifest, name, f"SELECT DISTINCT s{place} AS s FROM absent", f"absent_texts{place}")
+    # class 1 is published and class 0 withheld
+    rows = TrueRows(source, names, ("(w1 > 0)::INT", dropping), name="absent", where=f"w1 > 0 OR {complete}")
     failing: list[str] = []
-    sizes = "(SELECT class, sum(c) AS n FROM absent GROUP BY class)"
-    for number, subject in enumerate(subjects):
-        table, joined, texts = f"absent_counts{number}", "absent", []
-        for name in subject:
-            place = names.index(name) + 1
-            joined += f" JOIN absent_texts{place} ON absent.s{place} IS NOT DISTINCT FROM absent_texts{place}.s"
-            texts.append(f"absent_texts{place}.value")
-        engine.run(
-            f"CREATE TEMP TABLE {table} AS SELECT class, any_value(n) AS n, {as_one(texts)} AS value, sum(c) AS c"
-            f" FROM {joined} JOIN {sizes} USING (class) GROUP BY class, {as_one(texts)}"
-        )
-        attribute = manifest.written.attributes[subject[0]] if len(subject) == 1 else None
-        counts = Counts(table, attribute, total="(SELECT sum(c) FROM absent)")
-        failing += [one.model for one in promises if subject in one.subjects and not _keeps(engine, one, counts)]
+    for subject in subjects:
+        counts = rows.count_records(subject)
+        failing += [one.model for one in promises if subject in one.subjects and not _keeps(rows.engine, one, counts)]
     fault = failing and f"the {manifest.withheld} withheld people fail {', '.join(dict.fromkeys(failing))} together"
     return [Check.of("withheld", fault, "the withheld people satisfy the models of values together")]
 

@@ -32,7 +32,6 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
   WHEN regexp_matches(t, '^''+([=@\\t\\r]|[+-].*[(|!"''])', 's') THEN substr(t, 2) ELSE t END;
 """
 _DIALECT = "header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', new_line = '\\n'"
-MOST_LINE = 1 << 28  # bytes of a line of a CSV file
 WIDTH = 110  # of a line of SQL
 
 
