@@ -65,11 +65,13 @@ thorough: $(VENV)/dev-ready .venv-anonymeter/ready .venv-weka/ready ## the long 
 	$(BIN)/python -m pytest -m "hypothesis and not thorough" --hypothesis-profile thorough
 	SHOAL_THOROUGH=1 $(BIN)/python -m pytest tests/agency/service/test_serve_kills.py tests/agency/service/test_serve_bodies.py
 
-check: $(VENV)/dev-ready ## ruff, mypy, who may import whom
+check: $(VENV)/dev-ready ## ruff, mypy, who may import whom, limits of size and prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/architecture.py
+	$(BIN)/python tests/prose.py
 
 # A peer for the benchmarks, apart for the same reason.
 .venv-peers/ready: Makefile

@@ -1,11 +1,10 @@
-"""What the documentation site has beside the written pages: references made from the code, and a list of decisions."""
+"""The generated pages of the documentation site: references made from the code."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -20,7 +19,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/command.md": describe_command(),
         "reference/policy.md": describe_policy(),
         "reference/python.md": describe_names(),
-        "adr/index.md": list_decisions(Path(config.docs_dir, "adr")),
     }
     for name, lines in pages.items():
         files.append(File.generated(config, name, content="\n".join(lines) + "\n"))
@@ -30,14 +28,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Name files of the repository that are not part of the site instead of linking them."""
     return _OUTSIDE.sub(r"\1 (`\2`)", markdown)
-
-
-def list_decisions(folder: Path) -> Iterator[str]:
-    """Yield the page that lists all decisions."""
-    yield "# Decisions"
-    yield ""
-    for path in sorted(folder.glob("[0-9]*.md")):
-        yield f"- [{path.read_text(encoding='utf-8').splitlines()[0].lstrip('# ')}]({path.name})"
 
 
 def describe_command() -> Iterator[str]:

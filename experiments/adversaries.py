@@ -1,4 +1,4 @@
-"""The transparent reader, exactly, on small tables (docs/adr/0061-transparent-reader.md).
+"""The transparent reader, exactly, on small tables (docs/adr/0007-transparent-reader.md).
 
 Every table with the same quasi values is anonymized. The tables that give the same public output are the possible
 ones, and counting them gives the posterior of the *minimality reader*, who knows the method and asks why no finer

@@ -1,7 +1,7 @@
 """Figures 3 to 5 of the slicing paper: what classifiers learn from originals, and from releases of them.
 
 Weka's J48 and NaiveBayes are what the paper ran. Scikit-learn's tree (entropy, at least two records in a leaf) grows as
-theirs does but is not pruned; here it is, by C4.5's rule. Decision 15 says what differs. Where Weka is at hand, its own
+theirs does but is not pruned; here it is, by C4.5's rule. Decision 25 says what differs. Where Weka is at hand, its own
 J48 is asked too.
 """
 

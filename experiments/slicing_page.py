@@ -119,8 +119,8 @@ Sliced and bucketized rows are re-linked by chance (`release.sample_table`), {DR
 draws. Of a generalized value the lower and the upper bound are learned from, as two attributes; where the target
 itself is generalized, of which the paper says nothing, a value under its label is drawn. The tree splits by entropy,
 has at least two records in a leaf and is pruned as C4.5 prunes; naive Bayes counts categories, and of numbers with
-more than {MANY_VALUES} values {N_BINS} bins of about equally many records. What differs from Weka is told in decision
-15 (`docs/adr/0015-learning.md`).
+more than {MANY_VALUES} values {N_BINS} bins of about equally many records. Decision 25
+(`docs/adr/0025-experiments.md`) lists the differences from Weka.
 
 Accuracy is measured in two ways. *Published rows*: folds of the anonymized file itself, as in the paper. *Unseen
 records*: some folds of the original table are anonymized by themselves, and the classifier is asked about original

@@ -136,7 +136,7 @@ for 1DLD up to the first l that meets the requirement; one run for SWEEP. {timed
 _LEARNING = """Decision trees learn by ID3 (information gain, no pruning) to tell the sensitive value from the quasi
 attributes: the published table has no other attribute to tell. Records are dealt into three folds; two are anonymized
 with the parameters that made the table shown, a tree learns from what they publish, and it is asked about the original
-records of the third. How labels and generalized values are read is told in decision 12 (`docs/adr/0012-papers.md`)."""
+records of the third. Decision 25 (`docs/adr/0025-experiments.md`) explains how labels are read."""
 
 
 def _what_was_run(result: Result) -> Iterator[str]:

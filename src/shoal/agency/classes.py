@@ -98,7 +98,7 @@ def independent_classes(distribution: JointDistribution, l: int, p: Fraction) ->
 def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
     """Gather points from anywhere so that values which miss each other meet; never fewer classes than the greedy.
 
-    The best of the greedy and two heuristics for covering: see ``docs/adr/0016-l-delta.md``. Such classes are sets of
+    The best of the greedy and two heuristics for covering: see ``docs/adr/0016-agency.md``. Such classes are sets of
     points, no ranges.
     """
     greedy = greedy_classes(distribution, l, p)

@@ -27,7 +27,7 @@ def refuse_policy(policy: Policy) -> None:
 
 
 def refuse_units(policy: Policy) -> None:
-    """Refuse what cannot be promised about people, where one person may have many records (docs/adr/0036-people.md)."""
+    """Refuse what cannot be promised about people, where one person may have many records (docs/adr/0006-people.md)."""
     if policy.units and policy.sample is not None and policy.sample.one_per is None:
         raise PolicyError(
             "sample: a share of the records is not a share of the people that the policy counts; take one of each "

@@ -195,7 +195,7 @@ class SinglingOutAttack(PredicateAttack):
     A predicate is what one published record shows in the columns that an adversary can know: the quasi-identifying
     ones and those that are not sensitive. They are ordered by the chance that the person's own record meets it and
     nobody else's does, as far as the release tells; of several predicates of a record the likeliest is asked.
-    See ADR 42.
+    See ADR 21.
 
     The baseline has predicates over the same attributes and of the same form, for which each label is drawn
     from all labels of its attribute.

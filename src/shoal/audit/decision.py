@@ -1,6 +1,6 @@
 """The decision record: promises, risks, attacks, findings, utility and a verdict, the same on every page.
 
-Definitions are in docs/adr/0062-decision-record.md.
+Definitions are in docs/adr/0020-decision-record.md.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ def _solve(counts: IntArray, least: float, others: float, level: float, place: f
 
 @kernel
 def _believe(left: IntArray, prior: FloatArray, sharing: IntArray, beliefs: FloatArray) -> None:
-    """Find what is believed of each of *sharing* people in the same classes: docs/adr/0045-ledger-beliefs.md.
+    """Find what is believed of each of *sharing* people in the same classes: docs/adr/0017-linking.md.
 
     For one person it is Bayes' rule. Else a level is looked for at which beliefs add up to 1; where none is found
     beliefs are NaN.

@@ -147,7 +147,7 @@ class Space:
     def make_lookups(self) -> list[Lookup]:
         """Return each release's boxes as people are looked up in them.
 
-        If boxes lie within others, a person is resolved to the inner one (docs/adr/0061-transparent-reader.md). Of a
+        If boxes lie within others, a person is resolved to the inner one (docs/adr/0007-transparent-reader.md). Of a
         release whose quasi-identifiers are not all known, any box that covers a person may be the person's.
         """
         found = []

@@ -1,6 +1,6 @@
 """Withheld people satisfy the models of values among themselves, or no one is withheld.
 
-A reader with a register sees who is absent (docs/adr/0061-transparent-reader.md). If a plan withholds records because
+A reader with a register sees who is absent (docs/adr/0007-transparent-reader.md). If a plan withholds records because
 of their values, whole classes are withheld with them until all of them together satisfy the models.
 """
 

@@ -280,7 +280,7 @@ class ValueModel(PrivacyModel):
     def holds_true(self, classes: ClassHistograms, whole: Whole) -> BoolArray:
         """Return (n_classes,) whether the true values of groups satisfy the model, whatever is published of them.
 
-        The transparent reader counts people by their true values (docs/adr/0061-transparent-reader.md).
+        The transparent reader counts people by their true values (docs/adr/0007-transparent-reader.md).
         """
         return self.holds(classes, whole)
 
@@ -399,7 +399,7 @@ class TableModel(PrivacyModel):
     """A requirement on all classes together: on the sizes that the classes of a release have.
 
     Judged class by class it asks of each what is asked of all of them, so classes that hold one by one hold together,
-    and every method can serve it. Methods that look at all classes need less (docs/adr/0054-risk-requirements.md).
+    and every method can serve it. Methods that look at all classes need less (docs/adr/0005-models.md).
     """
 
     sees = "sizes"

@@ -166,7 +166,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
-    """Whose records the cells are, and what a model sees of classes when it counts people (docs/adr/0036-people.md).
+    """Whose records the cells are, and what a model sees of classes when it counts people (docs/adr/0006-people.md).
 
     A person counts once in a class, however many records they have there, and once for each value that they have there.
     """

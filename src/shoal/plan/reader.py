@@ -1,6 +1,6 @@
 """The transparent reader: someone with the public files, the method, and the quasi values of everyone in the table.
 
-Definitions and proofs are in docs/adr/0061-transparent-reader.md. The *resolving* reader finds the most specific class
+Definitions and proofs are in docs/adr/0007-transparent-reader.md. The *resolving* reader finds the most specific class
 of every person and counts moved, labelled and withheld records as their true values. The *minimality* reader also
 asks why a group of people is not a class of its own.
 """

@@ -1,6 +1,6 @@
 """The witness: for every row of the source, in its order, the class or bucket in which it is published.
 
-It is written to ``internal/`` for the verifier, which believes nothing of it: see docs/adr/0038-witness.md.
+It is written to ``internal/`` for the verifier, which believes nothing of it: see docs/adr/0018-verification.md.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Column:
         """Return the column with the *records* of each range spread as the column itself suggests.
 
         That is in proportion to what each leaf has when the records of all ranges are spread by the weights of leaves;
-        docs/adr/0048-marginals.md says why. Ranges that do not overlap are spread as before.
+        docs/adr/0022-utility.md says why. Ranges that do not overlap are spread as before.
 
         >>> half = Column.of_ranges(np.array([0, 0]), np.array([1, 2]), np.arange(3.0))
         >>> half.read_labels(np.array([8.0, 2.0])).bin(np.arange(3)).shares

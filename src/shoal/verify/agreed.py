@@ -1,6 +1,6 @@
 """Checking releases by an agency's plan: a row has its class in the plan and its sensitive value, nothing more.
 
-Rameshwar and Tandon, "(l,delta)-diversity", and ``docs/adr/0018-agreed-releases.md``. The plan must be consistent; then
+Rameshwar and Tandon, "(l,delta)-diversity", and ``docs/adr/0016-agency.md``. The plan must be consistent; then
 follow the form of the rows, the values that each class of the plan shows, and the comparison with the source.
 """
 

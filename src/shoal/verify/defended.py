@@ -4,7 +4,7 @@ In a class, and under each of its labels, no value is more frequent than tau, or
 holder keeps the values of the records under labels in a file, which the verifier does not trust: it must have as many
 records as each class publishes under each label, with values that the label covers, and the table with these values in
 place of the labels must be true by the witness. No record is in a class if a narrower class covers it
-(docs/adr/0061-transparent-reader.md).
+(docs/adr/0007-transparent-reader.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Releases that owners register: a manifest and counts, checked against the plan; and what they leave together.
 
-Whatever is said of a release was checked from its counts or is declared by its owner; decision 46 says why.
+Whatever is said of a release was checked from its counts or is declared by its owner; decision 16 says why.
 """
 
 from __future__ import annotations

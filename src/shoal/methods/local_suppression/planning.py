@@ -1,4 +1,4 @@
-"""Which values to suppress: patterns of attributes, the cheapest first (docs/adr/0053-local-suppression.md).
+"""Which values to suppress: patterns of attributes, the cheapest first (docs/adr/0013-local-suppression.md).
 
 A *base* is a distinct combination of recoded quasi values. A base that meets every requirement is a class as it is. The
 others, the *needy*, look pattern by pattern for records that agree with them in all attributes outside the pattern.

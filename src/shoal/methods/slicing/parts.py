@@ -143,8 +143,8 @@ def choose_groups(problem: Problem, frequency: int, labels: Labels, progress: Pr
     """Return groups of the quasi attributes, at least two, of which parts of a *frequency* keep marginals well.
 
     What is in one part is exact unless it has to be generalized, which small parts need less. From single attributes
-    on, the two groups are joined that gain most by it, as long as some gain (docs/adr/0051-parts.md). Of a large table
-    some cells are looked at.
+    on, the two groups are joined that gain most by it, as long as some gain (docs/adr/0012-slicing.md). Of a large
+    table some cells are looked at.
     """
     cells = np.flatnonzero(problem.cells.counts)
     if len(cells) > _ENOUGH_CELLS:

@@ -18,7 +18,7 @@ class SequentialSweep(Method):
 
     Tian and Zhang, "Extending l-diversity for better data anonymization", Figure 4. Records that a class cannot keep
     go on to the next more general one; sensitive values are generalized where nothing else helps. With ``defend``
-    records do not move alone (docs/adr/0033-defended-labels.md).
+    records do not move alone (docs/adr/0010-sweep.md).
     """
 
     name: ClassVar[str] = "sweep"

@@ -1,7 +1,7 @@
 """The defended sweep: a label closes with all free records under it or not at all, and every class lifts its records.
 
 A reader who has everyone's quasi values counts a record that left a class with that class. So groups are judged by the
-true values of all their records (docs/adr/0061-transparent-reader.md).
+true values of all their records (docs/adr/0007-transparent-reader.md).
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _sweep_records(
 def _count_revealed(sweep: Sweep, classes: Classes, parts: Parts) -> int:
     """Return how many people share their first covering label with people who fail a model of values together.
 
-    They are counted by their true values, wherever their records went (docs/adr/0061-transparent-reader.md).
+    They are counted by their true values, wherever their records went (docs/adr/0007-transparent-reader.md).
     """
     problem = sweep.problem
     used, cells = kernels.occurring(parts.owner[parts.owner >= 0]), np.flatnonzero(problem.cells.counts)
