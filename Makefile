@@ -79,7 +79,7 @@ check: $(VENV)/dev-ready ## ruff, mypy, who may import whom, limits of size and 
 	.venv-peers/bin/python $(PIP) install "anonypy==0.2.1" "pandas<3"
 	@touch $@
 
-bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the table in docs/benchmarks.md
+bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the tables in docs/benchmarks.md and bench/results
 	$(BIN)/python -m bench
 
 comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
