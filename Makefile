@@ -82,7 +82,7 @@ check: $(VENV)/dev-ready ## ruff, mypy, who may import whom, limits of size and 
 bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the tables in docs/benchmarks.md and bench/results
 	$(BIN)/python -m bench
 
-comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
+comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: docs/comparison.md and tables in experiments/results, made again
 	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments.comparison_pages docs
 
 calibration: $(VENV)/dev-ready .venv-anonymeter/ready ## how often attacks find known exposures: the tables in experiments/results/attacks.md, made again (an hour)

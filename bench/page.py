@@ -97,7 +97,8 @@ def _machine(results: dict[str, Any]) -> str:
     where = results["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
     return (
-        f"Medians of {results['repeats']} runs (one to three for long jobs) on: {where['cpu']}, {where['cores']} cores, "
+        f"Medians of {results['repeats']} runs (one to three for long jobs) on: "
+        f"{where['cpu']}, {where['cores']} cores, "
         f"{where['memory_gib']} GiB, {where['system']}, Python {where['python']}, {packages}."
     )
 
