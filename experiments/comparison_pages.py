@@ -34,8 +34,8 @@ _ADULT = (
 )
 _DEMO = (
     f"{STAYS:,} stays of the [generated hospital data](../../docs/demo-data.md). Others may know age, sex, postcode, "
-    "day of admission, occupation and insurance; the diagnosis is sensitive, the cost is neither, the patient's number an "
-    "identifier. The policy asks for 10-anonymity and entropy 4-diversity. All values are declared, as a "
+    "day of admission, occupation and insurance; the diagnosis is sensitive, the cost is neither, the patient's number "
+    "an identifier. The policy asks for 10-anonymity and entropy 4-diversity. All values are declared, as a "
     "differentially private table needs it."
 )
 
