@@ -22,7 +22,7 @@ from shoal.core.arrays import IntArray
 from shoal.sources.opening import open_source
 from shoal.verify import truth
 from shoal.verify.counting import ClassNumbers
-from shoal.verify.covering import count_uncovered, put_covers
+from shoal.verify.covers import count_uncovered, put_covers
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest, read_manifest
 from shoal.verify.result import Check

@@ -20,7 +20,7 @@ from shoal.core.arrays import KeyArray
 from shoal.core.wording import count_noun
 from shoal.manifest import Attribute
 from shoal.verify.counting import ClassNumbers, ReleaseTables
-from shoal.verify.covering import count_uncovered, put_values
+from shoal.verify.covers import count_uncovered, put_values
 from shoal.verify.engine import quote_text, read_as
 from shoal.verify.form import check_source_counts, count_source
 from shoal.verify.manifest import Manifest
