@@ -79,16 +79,16 @@ check: $(VENV)/dev-ready ## ruff, mypy, who may import whom, limits of size and 
 	.venv-peers/bin/python $(PIP) install "anonypy==0.2.1" "pandas<3"
 	@touch $@
 
-bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the table in docs/benchmarks.md
+bench: $(VENV)/dev-ready .venv-peers/ready ## measure; results as JSON in bench/results, the tables in docs/benchmarks.md and bench/results
 	$(BIN)/python -m bench
 
-comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: the pages in docs, made anew
+comparison: $(VENV)/dev-ready ## all techniques side by side on Adult and the demo data: docs/comparison.md and tables in experiments/results, made again
 	SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments.comparison_pages docs
 
-calibration: $(VENV)/dev-ready .venv-anonymeter/ready ## how often attacks find known exposures: the table in docs/attacks.md, made anew (an hour)
+calibration: $(VENV)/dev-ready .venv-anonymeter/ready ## how often attacks find known exposures: the tables in experiments/results/attacks.md, made again (an hour)
 	$(BIN)/python -m experiments calibration --docs docs
 
-figures: $(VENV)/dev-ready .venv-weka/ready ## the source papers' experiments run again: their pages and plots in docs, made anew (an hour)
+figures: $(VENV)/dev-ready .venv-weka/ready ## the source papers' experiments run again: their plots in docs and tables in experiments/results, made again (an hour)
 	@for paper in tau-l slicing l-delta; do \
 		SHOAL_DATA=$${SHOAL_DATA:-../shared/data} $(BIN)/python -m experiments $$paper --docs docs || exit; \
 	done

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.jobs import GROUPS, JOBS, PEERED, SIZED
 from bench.measuring import REPEATS, Measured, machine
-from bench.page import page
+from bench.page import page, whole_table
 from bench.peers import PLACEHOLDERS, Peer
 from bench.scaling import recording
 
@@ -91,9 +91,10 @@ def _record(measured: Sequence[Measured], *, partial: bool) -> None:
 
 
 def write_pages() -> None:
-    """Write the pages of the documentation from what is recorded."""
+    """Write the pages from the recorded results."""
     results = json.loads(RESULTS.read_text())
     (ROOT / "docs" / "benchmarks.md").write_text(page(results, NOTES.read_text()))
+    RESULTS.with_name("benchmarks.md").write_text(whole_table(results))
     recording.write_page(results)
 
 

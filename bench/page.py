@@ -1,4 +1,4 @@
-"""The page docs/benchmarks.md, written from the newest results."""
+"""The page docs/benchmarks.md and the table of all measurements, written from the newest results."""
 
 from __future__ import annotations
 
@@ -6,57 +6,100 @@ from typing import Any
 
 HEAD = """# Benchmarks
 
-Measured by `make bench` on the machine named below, each line on its own day: medians of {repeats} runs (one to three
-where they take long) with the least and the most, whole commands as processes of their own, peak memory as the system
-reports it for that process. The demo data are generated with fixed seeds; Adult is read from a local folder. Every
-release counted here was verified with its source before it was put in place, and that time is included. Timings never
-decide a test.
+These tables are written by `make bench` from `bench/results/latest.json`. [All
+measurements](../bench/results/benchmarks.md) are in the repository.
 
 {machine}
 
-| job | median | least to most | peak memory | at most | met | measured |
+| job | median | least to most | peak memory | limit | met | measured |
 |---|---|---|---|---|---|---|
 {rows}
 
-## The slowest jobs, before and after
+## Information loss
 
-Whole commands of the earlier version and of this one, by turns on the same machine; the steps are those of the fastest
-run, in seconds. *Rest* is the start, what is said about the release, and the report. `python -m bench.profiling` adds a
-line.
+The normalized certainty penalty (NCP) is the mean width of published values, from 0 (unchanged) to 1. The columns
+*levels* and *ranges* are Mondrian's. Stays are generated hospital stays with a drawn hierarchy for every column.
+
+{penalties}
+
+{notes}"""
+WHOLE = """# All measurements
+
+These tables are written by `make bench` from `latest.json`. The page on [benchmarks](../../docs/benchmarks.md) explains
+how they are measured.
+
+{machine}
+
+| job | median | least to most | peak memory | limit | met | measured |
+|---|---|---|---|---|---|---|
+{rows}
+
+## The slowest jobs by step, before and after the last changes
+
+Commands of both versions alternated on one machine. The steps, in seconds, are those of the fastest run. *Rest* is the
+start, the findings and the report. `python -m bench.profiling` adds a line.
 
 | job | | count | plan | apply | verify | rest | whole, least to most | peak memory | measured |
 |---|---|---|---|---|---|---|---|---|---|
 {profiles}
-
-## Information loss
-
-Normalized certainty penalty (NCP) by method: the mean width of published values, from 0 (as they were) to 1. Levels
-and ranges are Mondrian's; stays have a drawn hierarchy for every column.
-
-{penalties}
-
-## Notes
-
-{notes}"""
+"""
+MAIN = (  # jobs of the page; the others are in the whole table
+    "`shoal --help`",
+    "whole Adult command (incognito, k = 5) against importing numpy, pyarrow, numba, pydantic and typer",
+    "first run: demo",
+    "Adult, k = 10 and entropy 4: whole command",
+    "Adult, k = 10 by anonypy 0.2.1 (peer)",
+    "incognito, 30,162 rows of Adult, 8 quasi, k = 5: whole command",
+    "incognito, 3 million perturbed rows of Adult, CSV, k = 5: whole command",
+    "sweep, Adult, tau = 0.25, l = 6, improve: in process, verified",
+    "sweep, 1 million stays, tau = 0.5, l = 3: whole command",
+    "hilbert, 1 million stays, l = 5: in process, verified",
+    "slicing, 1,000,000 perturbed rows of Adult, 7 attributes, c = 2: whole command",
+    "anatomy, 1 million perturbed rows of Adult, l = 5: in process, verified",
+    "local suppression, 1 million stays, k = 5: in process, verified",
+    "microaggregation, 1,000,000 rows of six quasi attributes: whole command",
+    "Adult, synthetic, epsilon 1: in process, verified",
+    "1 million stays: whole command, verified",
+    "10 million stays: whole command, verified",
+    "10 million stays, Spark local[2]: whole command, verified",
+    "85 million perturbed rows of Adult, 8 quasi, k = 50, Mondrian: whole command, verified",
+    "100 million stays, 6 quasi, 1 sensitive, Mondrian: whole command, verified",
+    "all attacks, 2,000 targets, Adult, Mondrian, simple 3",
+    "link two releases of 1 million stays, for given people",
+    "compare all techniques, Adult, 2,000 targets",
+    "agency's service on PostgreSQL, 200 plan fetches a second for 20 s: p99",
+    "studio, 1 million stays: hint for a changed k",
+)
 STEPS = ("count", "plan", "apply", "verify", "rest")
 
 
 def page(results: dict[str, Any], notes: str) -> str:
-    """Return the page as Markdown."""
-    where = results["machine"]
-    packages = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
-    machine = (
-        f"{where['cpu']}, {where['cores']} cores, {where['memory_gib']} GiB, {where['system']}, "
-        f"Python {where['python']}, {packages}."
-    )
-    jobs = [job for job in results["jobs"] if "ncp" not in job["detail"]]
+    """Return the page of the documentation as Markdown."""
+    by_name = {job["job"]: job for job in results["jobs"]}
     return HEAD.format(
-        repeats=results["repeats"],
-        machine=machine,
-        rows="\n".join(_row(job) for job in jobs),
-        profiles="\n".join(line for one in results["profiles"] for line in _profile(one)),
+        machine=_machine(results),
+        rows="\n".join(_row(by_name[name]) for name in MAIN if name in by_name),
         penalties="\n".join(_penalties([job for job in results["jobs"] if "ncp" in job["detail"]])),
         notes=notes,
+    )
+
+
+def whole_table(results: dict[str, Any]) -> str:
+    """Return all measurements as Markdown."""
+    return WHOLE.format(
+        machine=_machine(results),
+        rows="\n".join(_row(job) for job in results["jobs"] if "ncp" not in job["detail"]),
+        profiles="\n".join(line for one in results["profiles"] for line in _profile(one)),
+    )
+
+
+def _machine(results: dict[str, Any]) -> str:
+    where = results["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
+    return (
+        f"Medians of {results['repeats']} runs (one to three for long jobs) on: "
+        f"{where['cpu']}, {where['cores']} cores, "
+        f"{where['memory_gib']} GiB, {where['system']}, Python {where['python']}, {packages}."
     )
 
 

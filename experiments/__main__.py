@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         one = papers.add_parser(name, help=title, description=title)
         target = one.add_mutually_exclusive_group()
         target.add_argument("--out", type=Path, help=f"new folder for page and figures; else experiments-{name}")
-        target.add_argument("--docs", type=Path, help="folder of the documentation, whose page is made anew")
+        target.add_argument("--docs", type=Path, help="folder of the documentation, for its plots and tables")
         one.add_argument("--data", type=Path, help="folder with adult.csv.gz and the like; else that of SHOAL_DATA")
         one.add_argument("--quick", action="store_true", help="a small grid, on a sample")
         one.add_argument("--seed", type=int, default=1, help="make another run of the random choices")

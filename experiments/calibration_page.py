@@ -1,4 +1,4 @@
-"""The page of the calibration: tables of detection and of false alarms, which stand in the documentation of attacks."""
+"""The page of the calibration: tables of detection and of false alarms, a section of experiments/results/attacks.md."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ METHOD = "method"  # exposures that a method made, and not planted rows
 
 @dataclass(frozen=True, slots=True)
 class Section(Report):
-    """A report whose page is a section of the page of attacks."""
+    """A report whose page is a section of `experiments/results/attacks.md`."""
 
     def write_docs(self, docs: Path, small: Mapping[str, Any]) -> Path:  # noqa: ARG002
         """Replace the section between its two marks, and the figures that it is made of."""
-        path = docs / "attacks.md"
+        path = docs.parent / "experiments" / "results" / "attacks.md"
         text = path.read_text(encoding="utf-8")
         if BEGIN not in text or END not in text:
             raise UsageError(f"{path} has no place for the table; put the lines {BEGIN!r} and {END!r} into it")

@@ -238,15 +238,20 @@ class Report:
             raise
 
     def write_docs(self, docs: Path, small: Mapping[str, Any]) -> Path:
-        """Replace the documentation's page, its plots, and the JSON of the full and of the *small* grid."""
+        """Replace the plots and the JSON of the full and of the *small* grid in docs, and the page of results."""
         figures = docs / "figures"
         for drawing in self.drawings:
             drawing.write(figures, (".svg",))
         write_json(figures / f"{self.name}.json", self.document)
         write_json(figures / f"{self.name}-small.json", small)
-        page = docs / f"papers-{self.name}.md"
-        page.write_text(self.page, encoding="utf-8")
+        page = docs.parent / "experiments" / "results" / f"{self.name}.md"
+        page.write_text(link_to_docs(self.page), encoding="utf-8")
         return page
+
+
+def link_to_docs(page: str) -> str:
+    """Return a page for `experiments/results`, with links to the plots in `docs/figures`."""
+    return page.replace("](figures/", "](../../docs/figures/")
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

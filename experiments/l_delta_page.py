@@ -73,7 +73,7 @@ def write_page(result: Result) -> str:
 
 _SOURCE = """Rameshwar and Tandon, "(l,delta)-diversity: linkage-robustness via a composition theorem", section 5,
 Figures 1 and 2, and what these do not show. This page is written by `python -m experiments l-delta --docs docs`,
-figures and verdicts alike; nothing on it is typed by hand. A small grid of it (`figures/l-delta-small.json`) is
+figures and verdicts alike; nothing on it is typed by hand. A small grid of it (`docs/figures/l-delta-small.json`) is
 computed again by the tests."""
 
 _SETTING = f"""{N_QUASI:,} quasi-identifiers ({", ".join(f"{name} {size}" for name, size in DOMAIN.items())}),

@@ -105,7 +105,7 @@ def _lines(result: Result) -> Iterator[str]:
 
 _SOURCE = """Li, Li, Zhang and Molloy, "Slicing: a new approach for privacy preserving data publishing", section 6,
 Figures 3 to 7. This page is written by `python -m experiments slicing --docs docs`, figures and verdicts alike; nothing
-on it is typed by hand. A small grid of it (`figures/slicing-small.json`) is computed again by the tests."""
+on it is typed by hand. A small grid of it (`docs/figures/slicing-small.json`) is computed again by the tests."""
 
 _TECHNIQUES = f"""Generalization is `mondrian`; slicing is `slicing` with c columns and alpha = {ALPHA}; bucketization
 is `slicing` with alpha = 1 and two columns, all QIs and Occupation. Here all three cut by all QIs, as Mondrian does.

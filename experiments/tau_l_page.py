@@ -108,7 +108,7 @@ def _lines(result: Result) -> Iterator[str]:
         "",
         'Tian and Zhang, "Extending l-diversity for better data anonymization", section IV, Figures 5 to 8.',
         "This page is written by `python -m experiments tau-l --docs docs`, figures and verdicts alike; nothing on it",
-        "is typed by hand. A small grid of it (`figures/tau-l-small.json`) is computed again by the tests.",
+        "is typed by hand. A small grid of it (`docs/figures/tau-l-small.json`) is computed again by the tests.",
         "",
     )
     if result.quick:

@@ -1,4 +1,4 @@
-"""The page docs/scaling.md, written from what was measured."""
+"""The page bench/results/scaling.md, made from the measurements."""
 
 from __future__ import annotations
 

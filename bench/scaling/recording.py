@@ -1,4 +1,4 @@
-"""Measuring for the page docs/scaling.md, keeping what was measured, and writing the page from it."""
+"""Measurements for the page bench/results/scaling.md, and the page made from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.scaling.volumes import weighed
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "bench" / "results" / "scaling.json"
 TEMPLATE = Path(__file__).with_name("template.md")
-PAGE = ROOT / "docs" / "scaling.md"
+PAGE = RESULTS.with_suffix(".md")
 FIGURES = ROOT / "docs" / "figures"
 
 

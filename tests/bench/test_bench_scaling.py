@@ -175,6 +175,9 @@ def test_the_pages_of_the_docs_are_those_that_the_recorded_results_give() -> Non
     notes = (ROOT / "bench" / "notes.md").read_text(encoding="utf-8")
     stated = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
     assert stated == benchmarks_page.page(BENCHMARKS, notes)
+    whole = (ROOT / "bench" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    assert whole == benchmarks_page.whole_table(BENCHMARKS)
+    assert set(benchmarks_page.MAIN) <= {job["job"] for job in BENCHMARKS["jobs"]}
 
 
 def test_the_page_tells_every_coefficient_and_every_run_that_checks_it() -> None:
@@ -192,7 +195,7 @@ def test_a_figure_of_others_is_marked_as_quoted() -> None:
     job = {"job": "a", "detail": {"beside": "b took 9 s"}, "median": 1.0, "least": 1.0, "most": 1.0}
     job |= {"peak_mib": 5.0, "limit": "2 s", "within": True, "date": "2026-01-02"}
     results = {**BENCHMARKS, "jobs": [job]}
-    stated = benchmarks_page.page(results, "")
+    stated = benchmarks_page.whole_table(results)
     assert "| a (quoted, not measured: b took 9 s) | 1.00 s | 1.00 to 1.00 | 5 MiB | 2 s | yes | 2026-01-02 |" in stated
 
 
@@ -202,7 +205,7 @@ def test_the_pictures_are_drawn_from_recorded_runs(tmp_path: Path) -> None:
     draw_curves(RECORDED["points"], RECORDED["coefficients"], tmp_path)
     stated = recording.PAGE.read_text(encoding="utf-8")
     for name in ("scaling-model.svg", "scaling-others.svg"):
-        assert f"(figures/{name})" in stated
+        assert f"(../../docs/figures/{name})" in stated
         assert (recording.FIGURES / name).is_file()
         drawn = (tmp_path / name).read_text(encoding="utf-8")
         assert all(word in drawn for word in ("verify", "cores") if name == "scaling-others.svg" or word == "verify")

@@ -345,10 +345,12 @@ def test_the_pages_of_the_documentation_are_written_anew(
 
     monkeypatch.setattr(comparison_pages, "compare", answered)
     for _ in range(2):
-        comparison_pages.write_pages(tmp_path, shared_data)
+        comparison_pages.write_pages(tmp_path / "docs", shared_data)
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
-        *("comparison-adult.md", "comparison-adult.svg", "comparison-demo.md", "comparison-demo.svg")
+        *("comparison-adult.md", "comparison-adult.svg", "comparison-demo.md", "comparison-demo.svg", "comparison.md")
     ]
+    page = (tmp_path / "docs" / "comparison.md").read_text(encoding="utf-8")
+    assert all(f"| {label} |" in page for label in small.labels)
     for data, policy in asked:
         assert set(data.column_names) == set(policy.attributes)
         assert all(policy.attributes[name].taxonomy is not None for name in policy.names("quasi"))

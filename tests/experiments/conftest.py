@@ -1,4 +1,4 @@
-"""One quick run of an experiment, compared with the small grid that stands beside the documentation's pages."""
+"""One quick run of an experiment, compared with the small grid stored in docs/figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def quick_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         stored = json.loads((FIGURES / f"{name}-small.json").read_text(encoding="utf-8"))
         stale = differences(drop_times(document), stored)
         assert not stale, (
-            f"docs/papers-{name}.md is not what this code makes: run make figures; {len(stale)}: {stale[:5]}"
+            f"experiments/results/{name}.md is not what this code makes: run make figures; {len(stale)}: {stale[:5]}"
         )
         return document
 

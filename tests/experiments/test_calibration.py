@@ -33,6 +33,7 @@ from shoal.anonymize import anonymize
 from shoal.core.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 QUASI = ("age", *calibration.COLUMNS)
 
 
@@ -105,14 +106,15 @@ def test_a_run_counts_every_cell_once(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_section_of_the_documentation_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     cells = (Cell("plain", "unique", 0.01, "copies", 19, 20), Cell("plain", "random", 0.01, "copies", 0, 20))
     report: Section = make_report(Calibration(100, 20, 1, cells))
-    (tmp_path / "figures").mkdir()
-    page = tmp_path / "attacks.md"
+    docs, page = tmp_path / "docs", tmp_path / "experiments" / "results" / "attacks.md"
+    (docs / "figures").mkdir(parents=True)
+    page.parent.mkdir(parents=True)
     page.write_text("before", encoding="utf-8")
     with pytest.raises(UsageError, match="no place for the table"):
-        report.write_docs(tmp_path, {})
+        report.write_docs(docs, {})
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     for _ in range(2):
-        assert report.write_docs(tmp_path, {}) == page
+        assert report.write_docs(docs, {}) == page
         text = page.read_text(encoding="utf-8")
         assert text.startswith(f"before\n{BEGIN}\n")
         assert text.endswith(f"{END}\nafter\n")
@@ -123,7 +125,7 @@ def test_the_section_of_the_documentation_is_replaced_and_nothing_else(tmp_path:
 
 def test_the_documentation_shows_the_figures_that_are_stored() -> None:
     stored = read_result(Calibration, json.loads((DOCS / "figures" / "calibration.json").read_text(encoding="utf-8")))
-    text = (DOCS / "attacks.md").read_text(encoding="utf-8")
+    text = (RESULTS / "attacks.md").read_text(encoding="utf-8")
     assert text.split(BEGIN)[1].split(END)[0].strip() == make_report(stored).page.strip()
     methods = {exposure.title: exposure.attacks for exposure in EXPOSURES}
     assert (stored.records, {cell.form for cell in stored.cells}) == (10_000, set(FORMS) | set(methods))
