@@ -15,7 +15,8 @@ from shoal.plan.problem import Attribute
 from shoal.release.columns import PublishedColumn
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.tree import Taxonomy, widen
-from shoal.verify.covers import CoverError, check_readings
+from shoal.verify.covers import CoverError
+from shoal.verify.readings import check_readings
 
 BUILDERS = discover("shoal.taxonomies.builders", TaxonomyBuilder)
 WORDS = ["a", "b,c", "{d}", "e...f", '"g"', "  ", "(h)", "missing", "*", "[1, 2]", "k", "l", "m", "n", "o", "p"]

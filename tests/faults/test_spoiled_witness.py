@@ -23,7 +23,6 @@ from shoal.sources.opening import open_source
 from shoal.verify.counting import ClassNumbers
 from shoal.verify.engine import Engine
 from shoal.verify.result import Verification
-from shoal.verify.rows import Witness
 from shoal.verify.verifier import verify
 
 N = 400
@@ -290,14 +289,3 @@ def test_what_apply_notes_is_what_the_verifier_reads() -> None:
         ).tolist()
         packed = numbers.pack([f"d{place}" for place in range(len(labels))])
         assert engine.value(f"SELECT bool_and(({', '.join(packed)}) = (w1, w2, w3)) FROM digits")
-
-
-def test_parts_of_a_witness_are_read_in_any_order(tmp_path: Path) -> None:
-    numbers = np.arange(1000) % 7
-    pq.write_table(pa.table({"class": numbers}), tmp_path / "witness.parquet", row_group_size=64)
-    witness = Witness(tmp_path / "witness.parquet", "class")
-    assert witness.n_rows == 1000
-    for begin, n in ((0, 1000), (63, 2), (500, 0), (999, 1), (3, 700)):
-        assert witness.read(begin, n)[0].tolist() == numbers[begin : begin + n].tolist()
-    with pytest.raises(ValueError, match="fewer rows"):
-        witness.read(999, 2)

@@ -9,7 +9,7 @@ import datetime
 import tempfile
 from collections.abc import Sequence
 from decimal import Decimal
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from shoal.core.arrays import IntArray
 from shoal.sources.opening import open_source
 from shoal.verify import truth
 from shoal.verify.counting import ClassNumbers
-from shoal.verify.covering import count_uncovered, put_covers
+from shoal.verify.covers import count_uncovered, put_covers
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest, read_manifest
 from shoal.verify.result import Check
-from shoal.verify.rows import Witness
+from shoal.verify.rows import SourceRows, Witness
 from shoal.verify.verifier import verify_table
 
 ENGINE = Engine()
@@ -71,35 +71,43 @@ def written(folder: str, columns: dict[str, Any], rows: int = 3) -> Path:
     return path
 
 
-def test_a_witness_in_memory_has_numbers_of_any_rows() -> None:
+def test_a_witness_has_the_numbers_of_all_rows() -> None:
     for given in (np.array([1, 0, 2, 3]), np.array([[1, 0, 2, 3]], dtype=np.int32)):
         witness = Witness(given, "class")
-        assert (witness.n_rows, witness.n_columns) == (4, 1)
-        for begin in range(5):
-            for rows in range(5 - begin):
-                assert witness.read(begin, rows).tolist() == [[1, 0, 2, 3][begin : begin + rows]]
-            with pytest.raises(ValueError, match="fewer rows"):
-                witness.read(begin, 5 - begin)
+        assert (witness.n_rows, witness.n_columns, [one.tolist() for one in witness.read()]) == (4, 1, [[[1, 0, 2, 3]]])
     wide = Witness(np.array([[1, 0], [5, 0]]), "class")
-    assert (wide.n_rows, wide.n_columns, wide.read(0, 2).tolist()) == (2, 2, [[1, 0], [5, 0]])
-
-
-def test_a_witness_in_a_file_is_read_by_row_groups() -> None:
+    assert (wide.n_rows, wide.n_columns, next(wide.read()).tolist()) == (2, 2, [[1, 0], [5, 0]])
     every = list(range(1, 11))
     with tempfile.TemporaryDirectory() as folder:
-        witness = Witness(written(folder, {"class": pa.array(every, pa.int32())}), "class")
-        assert (witness.n_rows, witness.n_columns) == (10, 1)
-        for begin, rows in product(range(11), range(11)):
-            if begin + rows <= 10:
-                assert witness.read(begin, rows).tolist() == [every[begin : begin + rows]]
-            else:
-                with pytest.raises(ValueError, match="fewer rows"):
-                    witness.read(begin, rows)
-        for begin in range(10):  # whichever row group is asked for first
-            again = Witness(written(folder, {"class": every}), "class")
-            assert again.read(begin, 1).tolist() == [[every[begin]]]
-        both = Witness(written(folder, {"class": every, "class 2": every[::-1]}), "class")
-        assert (both.n_columns, both.read(2, 2).tolist()) == (2, [[3, 4], [8, 7]])
+        both = Witness(written(folder, {"class": pa.array(every, pa.int32()), "class 2": every[::-1]}), "class")
+        assert (both.n_rows, both.n_columns) == (10, 2)
+        assert np.concatenate(list(both.read()), axis=1).tolist() == [every, every[::-1]]
+
+
+class Uneven:
+    """A source of 1,000 rows in batches of several sizes."""
+
+    name, n_rows = "uneven", 1000
+    schema = pa.schema([(name, pa.int64()) for name in ("age", "town", "ill", "cost")])
+
+    def batches(self, columns: Sequence[str], *, dictionary: Sequence[str] = ()) -> Any:
+        ends = np.cumsum([0, 63, 2, 0, 500, 435])
+        for begin, end in pairwise(ends):
+            yield pa.record_batch({name: pa.array(range(begin, end)) for name in columns})
+
+
+def test_numbers_of_a_witness_stay_beside_their_rows() -> None:
+    numbers, found = np.arange(1000) % 7, "SELECT t4, w1, row FROM source"
+    with tempfile.TemporaryDirectory() as folder:
+        in_file = Witness(written(folder, {"class": numbers}, rows=64), "class")
+        for witness in (in_file, Witness(numbers, "class")):
+            rows = SourceRows(ENGINE, read(), Uneven(), witness)  # type: ignore[arg-type]
+            with rows.reading(["cost"]):
+                assert sorted(ENGINE.fetch(found)) == [(at, at % 7, at) for at in range(1000)]
+        for n, fault in ((999, "fewer rows"), (1001, "more rows")):
+            rows = SourceRows(ENGINE, read(), Uneven(), Witness(np.ones(n), "class"))  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match=fault), rows.reading(["cost"]):
+                ENGINE.fetch(found)
 
 
 def test_files_that_are_not_a_witness_are_refused() -> None:
@@ -114,9 +122,8 @@ def test_files_that_are_not_a_witness_are_refused() -> None:
             with pytest.raises(ValueError, match="not columns of whole numbers"):
                 Witness(written(folder, columns), "class")
         gap = Witness(written(folder, {"class": [1, 2, 3, None]}), "class")
-        assert gap.read(0, 3).tolist() == [[1, 2, 3]]
         with pytest.raises(ValueError, match="lacks numbers"):
-            gap.read(2, 2)
+            list(gap.read())
 
 
 def pack(sizes: Sequence[int], labels: IntArray) -> tuple[list[list[int]], list[list[int]]]:

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.manifest import Attribute
-from shoal.verify.covering import put_covers, put_values, relate
-from shoal.verify.covers import CoverError, Covers, read_covers
+from shoal.verify.covers import CoverError, Covers, put_covers, put_values, read_covers, relate
 from shoal.verify.engine import Engine
 from shoal.verify.sliced.checking import count_overlapping
 

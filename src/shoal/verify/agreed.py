@@ -25,7 +25,7 @@ from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntr
 from shoal.verify import form
 from shoal.verify.classes import check_labels
 from shoal.verify.counting import ReleaseTables, as_one
-from shoal.verify.covering import put_values, relate
+from shoal.verify.covers import put_values, relate
 from shoal.verify.engine import Engine
 from shoal.verify.guarantees import agrees, answer, judge
 from shoal.verify.manifest import Manifest, demand

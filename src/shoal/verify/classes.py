@@ -11,13 +11,13 @@ import numpy as np
 from shoal.core.errors import InputError
 from shoal.verify import form
 from shoal.verify.counting import ReleaseTables
-from shoal.verify.covering import put_covers
-from shoal.verify.covers import Covers, check_readings, read_covers
+from shoal.verify.covers import Covers, put_covers, read_covers
 from shoal.verify.engine import CannotCheckError
 from shoal.verify.guarantees import NO_POPULATION, Judgement, conclude, judge
 from shoal.verify.manifest import Manifest
 from shoal.verify.models import find_model
 from shoal.verify.promises import Counts, Promise
+from shoal.verify.readings import check_readings
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows
 

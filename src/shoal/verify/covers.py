@@ -2,18 +2,16 @@
 
 Values and labels of an attribute are on a line, which is cut wherever a label begins or ends. All values between two
 neighbouring cuts are covered by the same labels and have the same code. Two codes follow: one for values that have no
-place on the line, and one for missing values.
+place on the line, and one for missing values. DuckDB joins values and labels by the table ``spans`` of these ranges.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -24,10 +22,13 @@ import pyarrow.compute as pc
 
 from shoal.core.arrays import FloatArray, IntArray
 from shoal.manifest import Attribute
+from shoal.verify.engine import CannotCheckError, Engine, quote_text
+from shoal.verify.manifest import Manifest
 
-_FLAGS = ("any", "missing")
+_FLAGS, _NUMERIC = ("any", "missing"), ("number", "date")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 _EPOCH = datetime.date(1970, 1, 1)
+_LABELS = {"attribute": pa.string(), "number": pa.int64(), "label": pa.string(), "covers_missing": pa.bool_()}
 Cover: TypeAlias = Mapping[str, Any]
 Span: TypeAlias = tuple[Any, Any]  # where it begins and ends on the line; None: it is open
 
@@ -44,10 +45,21 @@ class Covers:
     owner: IntArray  # (n_ranges,) the number of the label
     low: IntArray  # (n_ranges,)
     high: IntArray  # (n_ranges,)
+    edges: tuple[Any, ...]  # the cuts: numbers, days, texts as bytes, or places of listed values
+    places: Mapping[str, int]  # of listed categories
 
     def widths(self) -> IntArray:
         """Return (n_labels + 1,) how many codes each label covers; the last one, of unknown texts, covers none."""
         return np.bincount(self.owner, self.high - self.low, minlength=self.n_labels + 1).astype(np.int64)
+
+    def find_codes(self, kind: str, numbers: FloatArray, texts: Sequence[str]) -> IntArray:
+        """Return (n,) the codes of values of this kind that are not missing, given their numbers and their texts."""
+        if kind == "prefix":
+            edges, points = (np.array([*own, None], dtype=object)[:-1] for own in (self.edges, map(_raw, texts)))
+            return np.searchsorted(edges, points, side="right")
+        points = numbers if kind in _NUMERIC else np.array([self.places.get(text, np.nan) for text in texts])
+        codes = np.searchsorted(self.edges, points, side="right")
+        return np.where(np.isfinite(points), codes, len(self.edges) + 1)
 
 
 def read_covers(attribute: Attribute) -> Covers:
@@ -61,8 +73,13 @@ def read_covers(attribute: Attribute) -> Covers:
     if attribute.may_keep_missing:
         _check_spread(attribute.name, attribute.covers)
         covers.append({"missing": True})
-    find_spans = {"number": _find_intervals, "date": _find_intervals, "prefix": _find_texts, "category": _find_values}
-    spans = find_spans[attribute.kind](attribute, covers)
+    # Long lists first, because groups of a tree are parts of longer ones. This affects speed only.
+    lists = sorted((cover.get("values", ()) for cover in covers), key=len, reverse=True)
+    places = {value: at for at, value in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
+    if attribute.kind == "category":
+        spans = [[(places[value], places[value] + 1) for value in cover.get("values", ())] for cover in covers]
+    else:
+        spans = (_find_texts if attribute.kind == "prefix" else _find_intervals)(attribute, covers)
     edges = sorted({end for own in spans for span in own for end in span if end is not None})
     code = {edge: number for number, edge in enumerate(edges, 1)}
     last = len(edges) + 2  # the code of missing values
@@ -74,7 +91,8 @@ def read_covers(attribute: Attribute) -> Covers:
             owner.append(number)
             low.append(begin)
             high.append(end)
-    return Covers(len(covers), *(np.array(column, dtype=np.int64) for column in (owner, low, high)))
+    owners, lows, highs = (np.array(column, dtype=np.int64) for column in (owner, low, high))
+    return Covers(len(covers), owners, lows, highs, tuple(edges), places)
 
 
 def _join_ranges(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -212,155 +230,97 @@ def _raw(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _find_values(attribute: Attribute, covers: Sequence[Cover]) -> list[list[Span]]:  # noqa: ARG001
-    """Return categories, in an order that keeps the values of a label together where the lists allow it."""
-    # Long lists first, because groups of a tree are parts of longer ones. This affects speed only.
-    lists = sorted((cover.get("values", ()) for cover in covers), key=len, reverse=True)
-    place = {value: at for at, value in enumerate(dict.fromkeys(chain.from_iterable(lists)))}
-    return [[(place[value], place[value] + 1) for value in cover.get("values", ())] for cover in covers]
-
-
-_SPAN = re.compile(r"(\d{4})(s|-Q([1-4])|-(\d\d))?")
-_ELEMENT = re.compile(r'"(?:[^"\\]|\\.)*"|[^,{}" ][^,{}"]*')
-_NOT_MISSING = "(not missing)"
-_DECIMAL = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_INTERVAL = re.compile(rf"\[{_DECIMAL}, {_DECIMAL}[\])]|[<>]=? {_DECIMAL}|{_DECIMAL}")
-_DAY = r"\d{4}-\d\d-\d\d"
-_DATES = re.compile(rf"\[{_DAY}, {_DAY}\]|[<>]= {_DAY}|{_DAY}|{_SPAN.pattern}")
-
-
-def check_readings(attribute: Attribute) -> None:
-    """Raise CoverError if a label of the attribute contradicts its cover: it is made again from that where it can be.
-
-    The name of a group comes from the policy and cannot be made again. Groups of categories must be nested or disjoint,
-    as the nodes of a tree are, and a name that reads like a value covers just that value.
-    """
-    labels = attribute.labels or {}
-    reading = {"number": _number, "date": _date, "prefix": _prefix, "category": _category}[attribute.kind]
-    known = {value for cover in labels.values() for value in cover.get("values", ())}
-    ends = [[cover[end] for cover in labels.values() if cover.get(end) is not None] for end in ("from", "below")]
-    shared: dict[str, Any] = {"known": known, "length": attribute.length, "masks": set(), "groups": [], "ends": ends}
-    for label, cover in labels.items():
-        if not _fits(attribute.kind, reading, label, cover, shared):
-            raise CoverError(f"a label of {attribute.name!r} does not read like what it covers")
-    if len(shared["masks"]) > 1 or not _are_nested(shared["groups"]):
-        raise CoverError(f"labels of {attribute.name!r} do not fit together: they are not the nodes of one tree")
-
-
-def _fits(kind: str, reading: Any, label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
-    while label.endswith(" (range)"):
-        label = label.removesuffix(" (range)")
-    if "any" in cover:
-        made = {"number": _INTERVAL, "date": _DATES}.get(kind)
-        named = made is not None and not made.fullmatch(label) and not label.startswith("{")
-        return kind == "category" or label.strip("()") == "*" or (named and label.strip("()") != "missing")
-    if "missing" in cover:
-        rest = {key: value for key, value in cover.items() if key != "missing"}
-        if not rest:
-            return label.strip("()") == "missing"
-        found = re.fullmatch(r"\{(.*), \(*missing\)*\}", label, re.DOTALL)
-        if kind == "category" and (found is None or _elements(found.group(1)) is not None):
-            return _category(label if found is None else "{" + found.group(1) + "}", rest, shared)
-        return found is not None and _fits(kind, reading, found.group(1), rest, shared)
-    if "values" in cover and kind != "category":
-        reading = _category
-    if kind != "category" and (label.strip("()") in ("*", "missing") or label.startswith("{")):
-        return False
-    return label == _NOT_MISSING or bool(reading(label, cover, shared))
-
-
-def _number(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:  # noqa: ARG001
-    return label in _intervals(cover["from"], cover["below"]) or _INTERVAL.fullmatch(label) is None
-
-
-def _intervals(low: float | None, below: float | None) -> Iterator[str]:
-    """Yield how the numbers from *low* up to *below* may be written: whole ones, or decimals with either end."""
-    whole = not isinstance(low, float) and not isinstance(below, float)
-    less = [end if end is None else end - 1 if whole else math.nextafter(end, -math.inf) for end in (below, low)]
-    last, before = less
-    if low is None or below is None:
-        yield from (f"<= {_text(last)}", f"< {_text(below)}") if low is None else ()
-        yield from (f">= {_text(low)}", f"> {_text(before)}") if below is None else ()
-        return
-    yield f"[{_text(low)}, {_text(last)}]"
-    if not whole:
-        yield f"[{_text(low)}, {_text(below)})"
-    if low == last:
-        yield from (_text(low), repr(float(low)))
-
-
-def _text(number: float | None) -> str:
-    return "" if number is None else repr(number).removesuffix(".0")
-
-
-def _date(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
-    if _DATES.fullmatch(label) is None:
-        return True
-    low, below = cover["from"], cover["below"]
-    last = None if below is None else str(datetime.date.fromisoformat(below) - datetime.timedelta(1))
-    if low is None or below is None:
-        return label in ((f"<= {last}",) if low is None else (f">= {low}",))
-    if label == f"[{low}, {last}]" or (label == low and low == last):
-        return True
-    span = _SPAN.fullmatch(label)
-    if span is None:
-        return False
-    year, kind, quarter, month = int(span[1]), span[2], span[3], span[4]
-    first = 3 * int(quarter) - 2 if quarter else int(month or 1)
-    after = year * 12 + first - 1 + (120 if kind == "s" else 3 if quarter else 1 if month else 12)
-    start, end = f"{year:04}-{first:02}-01", f"{after // 12:04}-{after % 12 + 1:02}-01"
-    # A span that reaches beyond the ends of the domain is cut there.
-    return low in (start, max(start, min(shared["ends"][0]))) and below in (end, min(end, max(shared["ends"][1])))
-
-
-def _prefix(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
-    if "through" in cover:
-        first, last = cover["from"], cover["through"]
-        if first is None or last is None:
-            return label in ((f"<= {last}",) if first is None else (f">= {first}",))
-        return label == f"[{first}, {last}]"
-    (prefix, *more) = cover["prefixes"]
-    mask = set(label.removeprefix(prefix))
-    shared["masks"].update(mask)
-    whole = shared["length"] is None or len(label) == shared["length"]
-    return not more and label.startswith(prefix) and len(mask) <= 1 and whole
-
-
-def _category(label: str, cover: Cover, shared: Mapping[str, Any]) -> bool:
-    values = cover["values"]
-    if label in shared["known"]:
-        return bool(list(values) == [label])
-    ends = re.fullmatch(r"\[(.+) \.\.\. (.+)\]", label, re.DOTALL)
-    if ends is not None:
-        return all(_unquote(end) in values for end in ends.groups())
-    elements = _elements(label[1:-1]) if label.startswith("{") and label.endswith("}") else None
-    if elements is None:  # the name of a group
-        shared["groups"].append(frozenset(values))
-        return True
-    # Blank values stand in quotes.
-    named = {name for element in elements for name in (element, element.strip('"')) if name in shared["known"]}
-    return named <= set(values) and (len(named) < len(elements) or named == set(values))
-
-
-def _elements(text: str) -> list[str] | None:
-    """Return the names in a set; None if it is not written as one."""
-    found = _ELEMENT.findall(text)
-    return [_unquote(one) for one in found] if ", ".join(found) == text else None
-
-
-def _unquote(text: str) -> str:
+def put_covers(engine: Engine, manifest: Manifest) -> dict[str, Covers]:
+    """Make the tables ``covers`` of all labels and ``spans`` of their ranges, and return the ranges."""
+    found = {one.name: read_covers(one) for one in manifest.labelled}
+    rows = [
+        (one.name, number, label, cover.get("missing", False), cover.get("values", ()))
+        for one in manifest.labelled
+        for number, (label, cover) in enumerate(one.covers.items())
+    ]
+    schema = pa.schema({**_LABELS, "listed": pa.list_(pa.string())})
     try:
-        return str(json.loads(text)) if text.startswith('"') else text
-    except ValueError:
-        return text
+        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+        engine.put("cover_rows", pa.table(list(map(list, columns)), schema=schema))
+    except UnicodeEncodeError:
+        raise CannotCheckError("a label, or a value that it covers, cannot be written in UTF-8") from None
+    spans = [pa.table({"number": own.owner, "low": own.low, "high": own.high}) for own in found.values()]
+    names = np.repeat([*found], [len(own) for own in spans])
+    engine.put("span_rows", pa.concat_tables(spans).append_column("attribute", pa.array(names)))
+    engine.run(
+        "CREATE TEMP TABLE covers AS FROM cover_rows ORDER BY attribute, number",
+        "CREATE TEMP TABLE spans AS FROM span_rows",
+    )
+    return found
 
 
-def _are_nested(groups: list[frozenset[str]]) -> bool:
-    """Whether any two of some sets are disjoint or one of them holds the other."""
-    within: dict[str, frozenset[str]] = {}  # value -> the largest set so far that holds it
-    for group in sorted(groups, key=len):
-        held = Counter(within[value] for value in group if value in within)
-        if any(times < len(inner) for inner, times in held.items()):
-            return False
-        within |= dict.fromkeys(group, group)
-    return True
+def put_values(
+    engine: Engine, manifest: Manifest, attribute: Attribute, sql: str, kind: pa.DataType | None = None
+) -> str:
+    """Make a table of the distinct values v that a query returns, and return its name.
+
+    Each value has its ``id`` and ``code``, its text ``t`` as labels list it, its number ``x``, and whether it is
+    ``absent``. Texts are spelled in the *kind* that the source has. Join the table by ``v IS NOT DISTINCT FROM ...``,
+    because missing values are in it.
+    """
+    found = engine.read(f"SELECT DISTINCT v FROM ({sql}) AS given(v)")["v"].combine_chunks()
+    values = found if kind is None or pa.types.is_dictionary(kind) else found.cast(kind)
+    absent = pc.is_null(values, nan_is_null=pa.types.is_floating(values.type))
+    if is_text(values.type):
+        absent = pc.or_(absent, pc.is_in(values, value_set=pa.array(manifest.missing_tokens, values.type)))
+    present = pc.if_else(absent, pa.scalar(None, values.type), values)
+    texts, covers, given = _spell(attribute, present), read_covers(attribute), np.asarray(pc.invert(absent))
+    numbers, codes = np.full(len(values), np.nan), np.full(len(values), len(covers.edges) + 2)
+    if attribute.kind in _NUMERIC:
+        numbers[given] = read_numbers(attribute, present.drop_null())
+    codes[given] = covers.find_codes(attribute.kind, numbers[given], texts.drop_null().to_pylist())
+    columns = {"v": found, "absent": absent, "t": texts, "x": pa.array(numbers, mask=~np.isfinite(numbers))}
+    engine.put("value_rows", {"id": pa.array(range(len(values))), **columns, "code": codes})
+    name = f"values_{1 + [one.name for one in manifest.attributes].index(attribute.name)}"
+    engine.make(name, "FROM value_rows")
+    return name
+
+
+def _spell(attribute: Attribute, values: pa.Array) -> pa.Array:
+    """Return values as the texts that labels list, or whose prefixes they are."""
+    texts = values if is_text(values.type) else values.cast(pa.string())
+    number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    if attribute.kind == "prefix" and number and attribute.length:
+        filled = pc.utf8_lpad(texts, attribute.length, "0")
+        texts = pc.if_else(pc.utf8_is_digit(texts), filled, texts)
+    zero = not attribute.boxed or any("0" in cover.get("values", ()) for cover in attribute.covers.values())
+    if attribute.kind == "category" and pa.types.is_floating(values.type) and zero:
+        texts = pc.if_else(pc.equal(texts, "-0"), "0", texts)  # two spellings of one number
+    return texts
+
+
+def relate(engine: Engine, attribute: Attribute, values: str) -> str:
+    """Make a table of the values (``id``) and the numbers of all labels that cover each; return its name."""
+    name = values.replace("values", "related")
+    own = f"(FROM spans WHERE attribute = {quote_text(attribute.name)})"
+    engine.make(name, f"SELECT id, number FROM {values} JOIN {own} ON code >= low AND code < high ORDER BY ALL")
+    return name
+
+
+def count_uncovered(
+    engine: Engine, manifest: Manifest, pairs: Mapping[str, str], types: Mapping[str, pa.DataType]
+) -> dict[str, int]:
+    """Return the attributes whose labels do not cover values of their rows, and how many pairs of both there are.
+
+    *pairs* has for each attribute a table, or a query in parentheses, of label numbers ``number`` and source values
+    ``v``, which have these *types* in the source. The number after the last label is that of missing sensitive values.
+    """
+    found: dict[str, int] = {}
+    for one in manifest.labelled:
+        if one.name in pairs:
+            values = put_values(engine, manifest, one, f"SELECT v FROM {pairs[one.name]}", types.get(one.name))
+            engine.make(
+                "own_pairs",
+                f"SELECT DISTINCT p.number, s.id, code FROM {pairs[one.name]} AS p"
+                f" JOIN {values} AS s ON p.v IS NOT DISTINCT FROM s.v",
+            )
+            own = f"(FROM spans WHERE attribute = {quote_text(one.name)}) AS c"
+            within = "own_pairs.number = c.number AND code >= low AND code < high"
+            wrong = engine.value(f"SELECT count(*) FROM own_pairs ANTI JOIN {own} ON {within}")
+            found |= {one.name: int(wrong)} if wrong else {}
+    return found

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from shoal.manifest import Attribute
 from shoal.verify.counting import ClassNumbers, ReleaseTables, as_one
-from shoal.verify.covering import put_values
-from shoal.verify.covers import Covers
+from shoal.verify.covers import Covers, put_values
 from shoal.verify.engine import Engine, quote_text
 from shoal.verify.manifest import Manifest
 from shoal.verify.models import find_model

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from shoal.core.arrays import IntArray
 from shoal.manifest import Attribute
-from shoal.verify.covering import put_values, relate
+from shoal.verify.covers import put_values, relate
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest
 from shoal.verify.rows import SourceRows

@@ -33,6 +33,7 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 """
 _DIALECT = "header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', new_line = '\\n'"
 WIDTH = 110  # of a line of SQL
+_PIECE = 1 << 18  # rows of a witness that are read together
 
 
 def wrap(items: Sequence[str], separator: str = ",") -> str:
@@ -106,54 +107,34 @@ class WitnessError(ValueError):
 
 
 class Witness:
-    """The numbers of classes or buckets, in memory or in a file that is read as far as it is asked for."""
+    """The numbers of classes or buckets, in memory or in a file that is read piece by piece."""
 
     def __init__(self, given: IntArray | Path, column: str) -> None:
         """Take (n_rows,) or (n_columns, n_rows) numbers, or a Parquet file of columns of that name.
 
-        A file that is something else is refused by a ValueError.
+        Another file is refused by a ValueError.
         """
-        self._group: tuple[int, IntArray] = (-1, np.zeros((0, 0), dtype=np.int64))  # the last that was read
-        if not isinstance(given, Path):
-            self._path, self._group = None, (0, np.atleast_2d(given).astype(np.int64, copy=False))
-            self._first: IntArray = np.array([0, self._group[1].shape[1]])
-            self.n_columns = len(self._group[1])
+        self._given = given if isinstance(given, Path) else np.atleast_2d(given).astype(np.int64, copy=False)
+        if isinstance(self._given, Path):
+            with pq.ParquetFile(self._given) as file:
+                schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
+            self.n_columns = len(schema.names)
+            names = [column, *(f"{column} {number}" for number in range(2, self.n_columns + 1))]
+            if schema.names != names or not all(pa.types.is_integer(kind) for kind in schema.types):
+                raise ValueError("the witness is not columns of whole numbers")
+        else:
+            self.n_columns, self.n_rows = self._given.shape
+
+    def read(self) -> Iterator[IntArray]:
+        """Yield (n_columns, n) the numbers of all rows in their order, some rows at a time."""
+        if not isinstance(self._given, Path):
+            yield self._given
             return
-        self._path = given
-        with pq.ParquetFile(given) as file:
-            schema, metadata = file.schema_arrow, file.metadata
-            sizes = [metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-        names = [column, *(f"{column} {number}" for number in range(2, len(schema.names) + 1))]
-        if schema.names != names or not all(pa.types.is_integer(kind) for kind in schema.types):
-            raise ValueError("the witness is not columns of whole numbers")
-        self._first = np.cumsum([0, *sizes])
-        self.n_columns = len(names)
-
-    @property
-    def n_rows(self) -> int:
-        """The number of source rows that it has numbers for."""
-        return int(self._first[-1])
-
-    def read(self, begin: int, n_rows: int) -> IntArray:
-        """Return (n_columns, n_rows) the numbers of some source rows, or raise a WitnessError if there are none."""
-        if begin + n_rows > self.n_rows:
-            raise WitnessError("the witness has fewer rows than the source")
-        found, end = [np.zeros((self.n_columns, 0), dtype=np.int64)], begin + n_rows
-        while begin < end:
-            group = int(np.searchsorted(self._first, begin, side="right")) - 1
-            first, after = int(self._first[group]), min(end, int(self._first[group + 1]))
-            found.append(self._read_group(group)[:, begin - first : after - first])
-            begin = after
-        return np.concatenate(found, axis=1)
-
-    def _read_group(self, group: int) -> IntArray:
-        if self._group[0] != group and self._path is not None:
-            with pq.ParquetFile(self._path) as file:
-                table = file.read_row_group(group)
-            if any(column.null_count for column in table.columns):
-                raise WitnessError("the witness lacks numbers of some rows")
-            self._group = group, np.stack([column.cast(pa.int64()).to_numpy() for column in table.columns])
-        return self._group[1]
+        with pq.ParquetFile(self._given) as file:
+            for batch in file.iter_batches(_PIECE):
+                if any(column.null_count for column in batch.columns):
+                    raise WitnessError("the witness lacks numbers of some rows")
+                yield np.stack([column.cast(pa.int64()).to_numpy() for column in batch.columns])
 
 
 class SourceRows:
@@ -203,16 +184,19 @@ class SourceRows:
         schema = pa.schema(fields)
 
         def pair() -> Iterator[pa.RecordBatch]:
-            begin = 0
+            begin, witness = 0, self.witness
+            pieces, waiting = iter(()) if witness is None else witness.read(), np.zeros((n_numbers, 0), dtype=np.int64)
             for batch in self.source.batches(named, dictionary=coded):
                 n = batch.num_rows
-                arrays = [batch.column(name) for name in columns.values()]
-                if self.witness is not None:
-                    arrays += [pa.array(numbers) for numbers in self.witness.read(begin, n)]
+                if witness is not None and begin + n > witness.n_rows:
+                    raise WitnessError("the witness has fewer rows than the source")
+                while n_numbers and waiting.shape[1] < n:
+                    waiting = np.concatenate([waiting, next(pieces)], axis=1)
+                arrays = [*(batch.column(name) for name in columns.values()), *map(pa.array, waiting[:, :n])]
                 yield pa.RecordBatch.from_arrays([*arrays, pa.array(np.arange(begin, begin + n))], schema=schema)
-                begin += n
+                begin, waiting = begin + n, waiting[:, n:]
                 step.advance(n)
-            if self.witness is not None and self.witness.n_rows > begin:
+            if witness is not None and witness.n_rows > begin:
                 raise WitnessError("the witness has more rows than the source")
 
         with (

@@ -11,7 +11,7 @@ The witness has, for every source row in its order, the number of its class: 1 +
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from shoal.verify.engine import CannotCheckError, name_columns, quote_name, quot
 from shoal.verify.manifest import Manifest
 from shoal.verify.rows import read_file, wrap
 from shoal.verify.script import ALL_HOLD, END, join_checks, leave_undecided
-from shoal.verify.truth import write_print, write_word
+from shoal.verify.truth import list_traced, write_print, write_reading, write_word
 
 _HEAD = """\
 -- Shows that the published rows are rows of the source. Run it in the folder "internal", with DuckDB 1.4 or later.
@@ -59,10 +59,13 @@ WHERE NOT coalesce(covers_all OR covers_missing AND v IS NULL OR CASE
   WHEN kind = 'date' THEN list_contains([day_of(one) FOR one IN listed], day_of(v))
   WHEN is_span THEN is_within(v, low, NULL) AND (last IS NULL OR v <= last)
   ELSE list_contains(listed, v) OR len([p FOR p IN prefixes IF starts_with(v, p)]) > 0 END, false)"""
+_READING = """\
+-- One reading of the source: its rows (n), sums of their fingerprints (h), and the distinct pairs of label and value.
+"""
 _TRUTH = """\
 SELECT 'truth', n || ' rows', own_n || ' rows', n = own_n AND digest = own_digest
-FROM (SELECT count(*) AS n, sum(h) AS digest FROM source_rows{0}),
-  (SELECT count(*) AS own_n, sum(h) AS own_digest FROM release_rows{0})"""
+FROM (SELECT coalesce(sum(n), 0) AS n, coalesce(sum(h{0}), 0) AS digest FROM counted WHERE inside),
+  (SELECT count(*) AS own_n, coalesce(sum(h{0}), 0)::HUGEINT AS own_digest FROM prints)"""
 
 
 def write_source_script(manifest: Manifest, schema: pa.Schema) -> str:
@@ -88,120 +91,91 @@ def _list_statements(manifest: Manifest, schema: pa.Schema) -> Iterator[str]:
     if manifest.data is None:
         raise CannotCheckError("a release in memory has no files")
     yield read_file(f"../public/{manifest.data.file}", manifest.data.format, manifest.columns)
-    table = _SourceTable(manifest, schema)
-    checks = [*_check_counts(manifest, table.any_missing())]
+    types = {one.name: _find_type(schema.field(one.name).type) for one in manifest.attributes}
+    labels, checks = Labels(manifest), [*_check_counts(manifest)]
     if manifest.labelled:
         yield _COVERS
-    yield from table.labels.statements()
-    yield table.assign()
-    if any(manifest.is_traced(one) for one in manifest.labelled):
-        yield table.list_pairs()
+    yield from labels.statements()
+    yield _assign(manifest, types)
+    own = [f"w{at}" for at in range(1, len(ClassNumbers.of(manifest.labelled).bounds) + 1)]
+    places = {one.name: f"t{place}" for place, one in enumerate(manifest.attributes, 1)}
+    exact = [one.name for one in manifest.attributes if not one.boxed and manifest.is_traced(one)]
+    words = {name: place for place, name in enumerate(types, 1) if name in exact and name not in manifest.techniques}
+
+    def write_words(part: Sequence[str], columns: Sequence[str]) -> list[str]:
+        pairs = zip(part, columns, strict=True)
+        return [write_word(words[name], column, types[name]) for name, column in pairs if name in words]
+
+    prints = [write_print(own, write_words(part, [places[name] for name in part])) for part in manifest.parts]
+    reading = write_reading(manifest, own, places.__getitem__, places.__getitem__, prints, table="assigned")
+    yield f"{_READING}CREATE TEMP TABLE met AS\n{reading};\n"
+    yield "CREATE TEMP VIEW counted AS FROM met WHERE misfit IS NOT NULL;\n"
+    names = name_columns(manifest.columns)
+    shown = ["bucket"]
+    if not manifest.sliced:
+        digits = [labels.digit(one.name, names[one.name]) for one in manifest.labelled]
+        shown = ClassNumbers.of(manifest.labelled).pack(digits)
+    prints = [
+        f"{write_print(shown, write_words(part, [names[column] for column in columns]))} AS h{at}"
+        for at, (part, columns) in enumerate(zip(manifest.parts, manifest.part_columns, strict=True), 1)
+    ]
+    yield f"CREATE TEMP VIEW prints AS SELECT {wrap(prints)}\nFROM release;\n"
+    pairs = [_list_pairs(at, one, types[one.name]) for at, one in enumerate(list_traced(manifest).values(), 1)]
+    if pairs:
+        yield "CREATE TEMP TABLE pairs AS\n" + "\nUNION ALL ".join(pairs) + ";\n"
         checks.append(_COVERED)
-    checks += [_check_values(one, table) for one in manifest.labelled if one.role == "sensitive"]
-    for number, part in enumerate(zip(manifest.parts, manifest.part_columns, strict=True), 1):
-        yield table.write_rows(number, *part)
-        checks.append(_TRUTH.format(number))
+    for at, one in enumerate(list_traced(manifest).values(), 1):
+        if one.role == "sensitive":  # values that do not occur would make records look more diverse
+            under = f"SELECT unnest(listed) FROM covers WHERE attribute = {quote_text(one.name)}"
+            found = f"SELECT v{at} FROM met WHERE d{at} IS NOT NULL"
+            checks.append(f"SELECT 'values', '0', count(*)::VARCHAR, count(*) = 0\nFROM (({under}) EXCEPT ({found}))")
+    checks += [_TRUTH.format(at) for at in range(1, len(prints) + 1)]
     sampled = manifest.sample is not None or manifest.one_per is not None
     if sampled or manifest.techniques or not all(map(manifest.is_traced, manifest.attributes)):
         checks.append("SELECT 'techniques and samples', 'recomputed by shoal verify', NULL, NULL")
     yield join_checks(checks)
 
 
-class _SourceTable:
-    """The source with the witness, row by row: w numbers of the class, l labels, t values of attributes."""
+def _assign(manifest: Manifest, types: Mapping[str, str]) -> str:
+    """Return the statement that puts source and witness side by side; missing values are NULL."""
+    name, values = "bucket" if manifest.sliced else "class", []
+    n_numbers = len(ClassNumbers.of(manifest.labelled).bounds)
+    numbers = [f'"{name}{f" {at}" if at > 1 else ""}" AS w{at}' for at in range(1, n_numbers + 1)]
+    for place, one in enumerate(manifest.attributes, 1):
+        text, reading = f"source.{quote_name(one.name)}", manifest.written.reading
+        if types[one.name] in ("DOUBLE", "FLOAT"):
+            text = f"nullif({text}, 'nan')"
+        elif types[one.name] == "VARCHAR":
+            if reading is not None and (reading.trim or one.name in reading.decimal_comma):
+                raise CannotCheckError("texts of the source are cleaned while they are read")
+            tokens = [*manifest.missing_tokens, *(() if reading is None else reading.missing_in.get(one.name, ()))]
+            missing = ", ".join(map(quote_text, dict.fromkeys(tokens)))
+            text = f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END" if missing else text
+        values.append(f"{text} AS t{place}")
+    return (
+        f"-- Every source row: the number of its {name} (w, 0: not published) and its values (t).\n"
+        f"CREATE TEMP VIEW assigned AS SELECT {wrap(['w.*', *values])}\nFROM source POSITIONAL JOIN\n"
+        f"  (SELECT {', '.join(numbers)} FROM read_parquet('witness.parquet')) AS w;\n"
+    )
 
-    def __init__(self, manifest: Manifest, schema: pa.Schema) -> None:
-        self._manifest = manifest
-        self._types = {one.name: _find_type(schema.field(one.name).type) for one in manifest.attributes}
-        self._place = {one.name: place + 1 for place, one in enumerate(manifest.attributes)}
-        self._numbers = ClassNumbers.of(manifest.labelled)
-        self.labels = Labels(manifest)
 
-    def value(self, name: str) -> str:
-        """Return the column of an attribute's source values."""
-        return f"t{self._place[name]}"
-
-    def assign(self) -> str:
-        """Return the statement that puts source and witness side by side."""
-        name = "bucket" if self._manifest.sliced else "class"
-        numbers = [f'"{name}{f" {at + 1}" if at else ""}" AS w{at + 1}' for at in range(len(self._numbers.bounds))]
-        labels = [
-            f"mod((w{column + 1} - 1) // {stride}, {radix}) AS l{at + 1}"
-            for at, (column, stride, radix) in enumerate(self._numbers.digits)
-        ]
-        values = [f"{self._read(one)} AS {self.value(one.name)}" for one in self._manifest.attributes]
-        return (
-            f"-- Every source row: the number of its {name} (w, 0: not published), its labels (l) and values (t).\n"
-            f"CREATE TEMP VIEW assigned AS SELECT {wrap(['w.*', *labels, *values])}\nFROM source POSITIONAL JOIN\n"
-            f"  (SELECT {', '.join(numbers)} FROM read_parquet('witness.parquet')) AS w;\n"
-        )
-
-    def _read(self, attribute: Attribute) -> str:
-        """Return a value of the source as shoal reads it, NULL if it is missing."""
-        manifest, name = self._manifest, attribute.name
-        text, reading = f"source.{quote_name(name)}", manifest.written.reading
-        if self._types[name] in ("DOUBLE", "FLOAT"):
-            return f"nullif({text}, 'nan')"
-        if self._types[name] != "VARCHAR":
-            return text
-        if reading is not None and (reading.trim or name in reading.decimal_comma):
-            raise CannotCheckError("texts of the source are cleaned while they are read")
-        own = () if reading is None else reading.missing_in.get(name, ())
-        missing = ", ".join(map(quote_text, dict.fromkeys([*manifest.missing_tokens, *own])))
-        return f"CASE WHEN {text} NOT IN ({missing}) THEN {text} END" if missing else text
-
-    def any_missing(self) -> str:
-        """Return whether a row lacks a value that it must have."""
-        return " OR ".join(f"{self.value(name)} IS NULL" for name in self._manifest.complete) or "false"
-
-    def list_pairs(self) -> str:
-        """Return the statement that lists the distinct pairs of label and value of all attributes with labels."""
-        selects = []
-        for at, one in enumerate(self._manifest.labelled):
-            if not self._manifest.is_traced(one):
-                continue
-            value, kind = self.value(one.name), self._types[one.name]
-            if kind in ("DOUBLE", "FLOAT") and one.kind in ("category", "prefix"):
-                raise CannotCheckError("fractions are categories")
-            kept = f" AND (l{at + 1} <> {len(one.labels or {})} OR {value} IS NOT NULL)" if one.may_keep_missing else ""
-            text = f"{value}::VARCHAR"
-            if one.kind == "date" and one.format:
-                if any("values" in cover for cover in (one.labels or {}).values()):
-                    raise CannotCheckError("covers list dates in a format")
-                day = f"try_strptime({text}, {quote_text(one.format)})::DATE::VARCHAR"
-                text = f"CASE WHEN {value} IS NOT NULL THEN coalesce({day}, '?') END"
-            if one.kind == "prefix" and one.length and kind == "HUGEINT":
-                text = f"lpad({text}, greatest({one.length}, length({text})), '0')"
-            selects.append(
-                f"SELECT DISTINCT {quote_text(one.name)} AS attribute, l{at + 1} AS number, {text} AS v"
-                f" FROM assigned WHERE w1 > 0{kept}"
-            )
-        return "CREATE TEMP TABLE pairs AS\n" + "\nUNION ALL ".join(selects) + ";\n"
-
-    def write_rows(self, number: int, part: Sequence[str], columns: Sequence[str]) -> str:
-        """Return the statements that give the rows of a part their fingerprints, in both tables.
-
-        A fingerprint is of the numbers of the row's class, or of its bucket, and of the unchanged values of the part.
-        """
-        manifest, names = self._manifest, name_columns(self._manifest.columns)
-        own = [f"w{at + 1}" for at in range(len(self._numbers.bounds))]
-        shown = ["bucket"]
-        if not manifest.sliced:
-            shown = self._numbers.pack([self.labels.digit(one.name, names[one.name]) for one in manifest.labelled])
-        words: tuple[list[str], list[str]] = [], []
-        for at, (name, column) in enumerate(zip(part, columns, strict=True), 1):
-            one = manifest.written.attributes[name]
-            if one.boxed or not manifest.is_traced(one) or name in manifest.techniques:
-                continue
-            for texts, value in zip(words, (self.value(name), names[column]), strict=True):
-                texts.append(write_word(at, value, self._types[name]))
-        views = []
-        for view, prints, table in (
-            ("source", write_print(own, words[0]), "assigned WHERE w1 > 0"),
-            ("release", write_print(shown, words[1]), "release"),
-        ):
-            views.append(f"CREATE TEMP VIEW {view}_rows{number} AS\nSELECT {prints} AS h\nFROM {table};\n")
-        return "".join(views)
+def _list_pairs(at: int, one: Attribute, kind: str) -> str:
+    """Return the query of the distinct pairs of label and value of an attribute."""
+    if kind in ("DOUBLE", "FLOAT") and one.kind in ("category", "prefix"):
+        raise CannotCheckError("fractions are categories")
+    kept = f" AND (d{at} <> {len(one.covers)} OR v{at} IS NOT NULL)" if one.may_keep_missing else ""
+    text = f"v{at}::VARCHAR"
+    if one.kind == "date" and one.format:
+        if any("values" in cover for cover in one.covers.values()):
+            raise CannotCheckError("covers list dates in a format")
+        day = f"try_strptime({text}, {quote_text(one.format)})::DATE::VARCHAR"
+        text = f"CASE WHEN v{at} IS NOT NULL THEN coalesce({day}, '?') END"
+    if one.kind == "prefix" and one.length and kind == "HUGEINT":
+        text = f"lpad({text}, greatest({one.length}, length({text})), '0')"
+    return (
+        f"SELECT {quote_text(one.name)} AS attribute, d{at} AS number, {text} AS v"
+        f" FROM met WHERE d{at} IS NOT NULL AND inside{kept}"
+    )
 
 
 def _find_type(kind: pa.DataType) -> str:
@@ -222,27 +196,19 @@ def _find_type(kind: pa.DataType) -> str:
     raise CannotCheckError("SQL does not compare values of this type")
 
 
-def _check_counts(manifest: Manifest, missing: str) -> Iterator[str]:
+def _check_counts(manifest: Manifest) -> Iterator[str]:
     """Yield the checks that witness, source and manifest count the same rows."""
-    rows = "(SELECT count(*) FROM source) = (SELECT count(*) FROM read_parquet('witness.parquet'))"
+    whole = "coalesce(bool_or(misfit AND n > 0), false) = false AND sum(n) = (SELECT count(*) FROM source)"
     yield (
-        "SELECT 'witness' AS promise, 'a number for every row' AS required, count(*)::VARCHAR AS achieved,\n"
-        f"  {rows} AND count(*) FILTER (w1 IS NULL OR w1 < 0) = 0 AS holds\nFROM assigned"
+        "SELECT 'witness' AS promise, 'a number for every row' AS required, sum(n)::VARCHAR AS achieved,\n"
+        f"  {whole} AS holds\nFROM counted"
     )
-    published = f"count(*) = {manifest.rows}"
-    yield f"SELECT 'published', '{manifest.rows}', count(*)::VARCHAR, {published}\nFROM assigned WHERE w1 > 0"
+    inside, lacking, outside = (f"coalesce(sum(n) FILTER ({which}), 0)" for which in ("inside", "lacks", "NOT inside"))
+    yield f"SELECT 'published', '{manifest.rows}', {inside}::VARCHAR, {inside} = {manifest.rows} FROM counted"
     if manifest.sample is not None or manifest.one_per is not None:
         return
     if manifest.missing_policy == "drop":
-        dropped = f"count(*) = {manifest.dropped} AND coalesce(max(w1), 0) = 0"
-        yield f"SELECT 'dropped', '{manifest.dropped}', count(*)::VARCHAR, {dropped}\nFROM assigned WHERE {missing}"
-    left = f"count(*) = {manifest.withheld} + {manifest.dropped}"
-    withheld = f"(count(*) - {manifest.dropped})::VARCHAR"
-    yield f"SELECT 'withheld', '{manifest.withheld}', {withheld}, {left}\nFROM assigned WHERE w1 = 0"
-
-
-def _check_values(attribute: Attribute, table: _SourceTable) -> str:
-    """Return the check that every value under a sensitive label occurs: others would make records look more diverse."""
-    under = f"SELECT unnest(listed) FROM covers WHERE attribute = {quote_text(attribute.name)}"
-    found = f"SELECT {table.value(attribute.name)} FROM assigned"
-    return f"SELECT 'values', '0', count(*)::VARCHAR, count(*) = 0\nFROM (({under}) EXCEPT ({found}))"
+        dropped = f"{lacking} = {manifest.dropped} AND NOT coalesce(bool_or(lacks AND inside), false)"
+        yield f"SELECT 'dropped', '{manifest.dropped}', {lacking}::VARCHAR, {dropped}\nFROM counted"
+    left = f"{outside} = {manifest.withheld} + {manifest.dropped}"
+    yield f"SELECT 'withheld', '{manifest.withheld}', ({outside} - {manifest.dropped})::VARCHAR, {left}\nFROM counted"

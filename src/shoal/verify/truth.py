@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from shoal.core.arrays import KeyArray
 from shoal.core.wording import count_noun
 from shoal.manifest import Attribute
 from shoal.verify.counting import ClassNumbers, ReleaseTables
-from shoal.verify.covering import count_uncovered, put_values
+from shoal.verify.covers import count_uncovered, put_values
 from shoal.verify.engine import quote_text, read_as
 from shoal.verify.form import check_source_counts, count_source
 from shoal.verify.manifest import Manifest
@@ -28,42 +28,31 @@ from shoal.verify.order import check_order, find_share
 from shoal.verify.result import Check
 from shoal.verify.rows import Release, SourceRows, wrap
 
-_TYPES: Sequence[tuple[str, Sequence[str]]] = (  # the type in which values are compared, and DuckDB's types of them
-    (
-        "HUGEINT",
-        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
-    ),
-    ("DOUBLE", ("DOUBLE",)),
-    ("FLOAT", ("FLOAT",)),
-    ("BOOLEAN", ("BOOLEAN",)),
-    ("DATE", ("DATE",)),
-    ("TIME", ("TIME",)),
-    ("TIME_NS", ("TIME_NS",)),
-    ("TIMESTAMP", ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS")),
-    ("TIMESTAMP_NS", ("TIMESTAMP_NS",)),
-    ("TIMESTAMP WITH TIME ZONE", ("TIMESTAMP WITH TIME ZONE",)),
-    ("TIMESTAMPTZ_NS", ("TIMESTAMPTZ_NS",)),
+# Types in which values are compared; of several in a family the last one, but whole numbers and FLOAT need DOUBLE.
+_FAMILIES: Sequence[Sequence[str]] = (
+    ("HUGEINT", "FLOAT", "DOUBLE"),
+    ("DATE", "TIMESTAMP", "TIMESTAMP_NS"),
+    ("TIME", "TIME_NS"),
+    ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"),
+    ("BOOLEAN",),
 )
 _FIRST, _FREQUENT = 100_000, 10_000  # rows at the beginning of a release, and the texts of a column there
-_NUMBERS, _MOMENTS = {"HUGEINT", "DOUBLE", "FLOAT"}, {"DATE", "TIMESTAMP", "TIMESTAMP_NS"}
 
 
 def find_type(*types: str) -> str:
     """Return the type in which columns of these types of DuckDB are compared: numbers as numbers, else as text.
 
-    >>> find_type("VARCHAR", "DOUBLE"), find_type("INTEGER", "BIGINT"), find_type("INTEGER", "DOUBLE")
+    >>> find_type("VARCHAR", "DOUBLE"), find_type("INTEGER", "BIGINT"), find_type("INTEGER", "FLOAT")
     ('DOUBLE', 'HUGEINT', 'DOUBLE')
     """
-    plain = {next((name for name, own in _TYPES if kind in own), "VARCHAR") for kind in types if kind != "VARCHAR"}
-    if len(plain) == 1:
-        return plain.pop()
-    if plain and plain <= _NUMBERS:
-        return "DOUBLE"
-    for pair in (("TIME", "TIME_NS"), ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS")):
-        if plain == set(pair):
-            return pair[1]
-    if plain and plain <= _MOMENTS:
-        return "TIMESTAMP_NS" if "TIMESTAMP_NS" in plain else "TIMESTAMP"
+    plain = {
+        "HUGEINT" if kind.endswith(("INT", "INTEGER")) else kind.removesuffix("_S").removesuffix("_MS")
+        for kind in types
+        if kind != "VARCHAR"
+    }
+    for family in _FAMILIES:
+        if plain and plain <= {*family}:
+            return "DOUBLE" if {"HUGEINT", "FLOAT"} <= plain else max(plain, key=family.index)
     return "VARCHAR"
 
 
@@ -126,8 +115,53 @@ def write_print(numbers: Sequence[str], words: Sequence[str]) -> str:
     return f"hash({wrap([*keys, *words])})"
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+def write_reading(
+    manifest: Manifest,
+    own: Sequence[str],
+    present: Callable[[str], str],
+    raw: Callable[[str], str],
+    prints: Sequence[str],
+    more: Sequence[str] = (),
+    *,
+    table: str = "source",
+) -> str:
+    """Return the query that reads the source once.
+
+    Its answer has two kinds of rows. Those with a value of ``misfit`` have the number n of source rows and the sums h1,
+    h2, ... of their fingerprints, by whether they lack a value that they must have, whether their numbers in the
+    witness are impossible, and whether they are published (``inside``). Those with a number d1 list the distinct
+    labels d1 and values v1 of the first attribute with labels, and so on. *own* are the numbers of the witness;
+    *present* and *raw* give an attribute's value in SQL, *present* NULL if it is missing.
+    """
+    numbers, traced = ClassNumbers.of(manifest.labelled), list_traced(manifest)
+    bounds = [manifest.buckets] if manifest.sliced else numbers.bounds
+    dropping = manifest.complete if manifest.missing_policy == "drop" else ()
+    lacks = " OR ".join(f"{present(name)} IS NULL" for name in dropping) or "false"
+    misfit = " OR ".join(
+        [f"{one} NOT BETWEEN 0 AND {bound}" for one, bound in zip(own, bounds, strict=True)]
+        + [f"({one} > 0) <> ({own[0]} > 0)" for one in own[1:]]
+    )
+    columns = [f"({lacks}) AS lacks", f"coalesce({misfit}, true) AS misfit", f"coalesce({own[0]} > 0, false) AS inside"]
+    columns += [f"{one} AS h{at}" for at, one in enumerate(prints, 1)]
+    pairs = []
+    for at, (place, one) in enumerate(traced.items(), 1):
+        columns += [f"{numbers.unpack(place, own)} AS d{at}", f"{raw(one.name)} AS v{at}"]
+        pairs.append(f"d{at}, v{at}")
+    sums = [f"sum(h{at})::HUGEINT AS h{at}" for at in range(1, len(prints) + 1)]
+    sets = ["(lacks, misfit, inside)", *(f"(lacks, inside, {pair})" for pair in pairs)]
+    return (
+        f"SELECT {wrap(['lacks', 'misfit', 'inside', *pairs, 'count(*) AS n', *sums, *more])}\n"
+        f"FROM (SELECT {wrap([*columns, '*'] if more else columns)}\n  FROM {table})\n"
+        f"GROUP BY GROUPING SETS ({wrap(sets)})"
+    )
+
+
+def list_traced(manifest: Manifest) -> dict[int, Attribute]:
+    """Return the attributes with labels that must cover the values of their source rows, by their place among all."""
+    return {at: one for at, one in enumerate(manifest.labelled) if manifest.is_traced(one)}
+
+
+class Totals(NamedTuple):
     """What one reading of a table found."""
 
     rows: int  # those that are compared
@@ -143,8 +177,7 @@ class Comparison:
         self._engine, self._manifest = release.engine, release.manifest
         self._engine.run(f"SET VARIABLE salt = '{secrets.token_hex(32)}'")
         self._numbers = ClassNumbers.of(self._manifest.labelled)
-        numbers = range(1, len(self._numbers.bounds) + 1)
-        self._own = [f"w{place}" if source.witness else "0" for place in numbers]
+        self._own = [f"w{at}" if source.witness else "0" for at in range(1, len(self._numbers.bounds) + 1)]
 
     @cached_property
     def _contents(self) -> dict[str, str]:
@@ -159,26 +192,28 @@ class Comparison:
             return self._misfit("the witness has classes that the release cannot have")
         self._list_texts()
         try:
-            stated, true = self._read_source()
+            true = self._read_source()
         except ValueError as fault:
             return self._misfit(str(fault))
-        if stated["misfit"]:
+        moved = "".join(f", sum(m{at})" for at, _ in enumerate(manifest.moved_complete))
+        counts = "sum(n), sum(n) FILTER (lacks), sum(n) FILTER (misfit), sum(n) FILTER (lacks AND inside)"
+        n_rows, lacks, misfit, gone, *absent = (
+            int(figure or 0) for figure in engine.fetch_one(f"SELECT {counts}{moved} FROM met WHERE misfit IS NOT NULL")
+        )
+        if misfit:
             return self._misfit("the witness has classes that the release cannot have")
-        moved = [stated[f"m{place}"] for place in range(len(manifest.moved_complete))]
-        counted = count_source(stated["n"], stated["lacks"], moved)
+        counted = count_source(n_rows, lacks, absent)
+        common = [*self._check_values(), *check_spelling(self._release, self._contents)]
         if source.witness is None:
             published = int(engine.value("SELECT count(*) FROM release"))
             known = leave_untrue() if any(map(manifest.is_traced, manifest.attributes)) else report_truth(manifest)
-            counts = check_source_counts(manifest, published, counted)
-            return [counts, *self._check_values(), *check_spelling(self._release, self._contents), known]
+            return [check_source_counts(manifest, published, counted), *common, known]
         shown = self._read_release()
-        uncovered = count_uncovered(engine, manifest, self._list_pairs(), source.types)
         return [
             check_order([shown.tokens], [true.tokens]),
             check_source_counts(manifest, shown.rows, counted),
-            *self._check_values(),
-            *check_spelling(self._release, self._contents),
-            self._judge(shown, true, stated["gone"], uncovered),
+            *common,
+            self._judge(shown, true, gone),
         ]
 
     def _misfit(self, why: str) -> list[Check]:
@@ -187,51 +222,22 @@ class Comparison:
             Check("truth", False, "not shown: the witness does not fit the source"),
         ]
 
-    def _read_source(self) -> tuple[Mapping[str, int], Totals]:
-        """Read the source once: its counts and sums, and the distinct pairs of value and label in the table ``met``."""
+    def _read_source(self) -> Totals:
+        """Read the source once into the table ``met``."""
         manifest, source, engine = self._manifest, self._source, self._engine
-        drop = manifest.missing_policy == "drop"
-        lacks = " OR ".join(f"{source.present(name)} IS NULL" for name in manifest.complete) if drop else ""
-        misfit = " OR ".join(
-            [f"{own} < 0 OR {own} > {bound}" for own, bound in zip(self._own, self._numbers.bounds, strict=True)]
-            + [f"({own} > 0) <> ({self._own[0]} > 0)" for own in self._own[1:]]
-        )
         texts = {name for name, kind in source.types.items() if not pa.types.is_primitive(kind)}
         print_ = write_print(self._own, self._write_words(source.present, source.places, texts))
-        places = [source.places[one.name] for one in self._traced]
-        digits = [f"d{at}" for at in range(len(places))]
-        moved = [f"m{at}" for at in range(len(manifest.moved_complete))]
-        columns = [
-            *(f"({lacks or 'false'}) AS lacks", f"({misfit}) AS misfit", f"{self._own[0]} > 0 AS inside"),
-            *(f"{print_} AS h", "row", *places),
-            *(f"{self._digit(one)} AS {digit}" for one, digit in zip(self._traced, digits, strict=True)),
-            *(
-                f"({source.present(name)} IS NULL)::INT AS {own}"
-                for name, own in zip(manifest.moved_complete, moved, strict=True)
-            ),
+        more = [
+            f"count(*) FILTER ({source.present(name)} IS NULL) AS m{at}"
+            for at, name in enumerate(manifest.moved_complete)
         ]
-        sets = ["(lacks, misfit, inside)"]
-        sets += [f"(lacks, inside, {digit}, {place})" for digit, place in zip(digits, places, strict=True)]
-        figures = [
-            *("count(*) AS n", "sum(h)::HUGEINT AS digest", *(f"sum({own}) AS {own}" for own in moved)),
-            f"list(h ORDER BY row) FILTER (mod(h, {find_share(manifest.rows)}) = 0) AS tokens",
-        ]
-        keys = ["lacks", "misfit", "inside", *digits, *places, f"grouping({', '.join(['misfit', *digits])}) AS which"]
+        more.append(f"list(h1 ORDER BY row) FILTER (mod(h1, {find_share(manifest.rows)}) = 0) AS tokens")
         with source.reading([one.name for one in manifest.attributes]):
-            engine.make(
-                "met",
-                f"SELECT {wrap([*keys, *figures])}\nFROM (SELECT {wrap(columns)} FROM source)"
-                f" GROUP BY GROUPING SETS ({', '.join(sets)})",
-            )
-        rows = f"FROM met WHERE which = {self._which(-1)}"
-        names = ["lacks", "misfit", "inside"]
-        counts = {name: int(engine.value(f"SELECT coalesce(sum(n), 0) {rows} AND {name}")) for name in names}
-        counts["gone"] = int(engine.value(f"SELECT coalesce(sum(n), 0) {rows} AND lacks AND inside"))
-        for own in ("n", *moved):
-            counts[own] = int(engine.value(f"SELECT coalesce(sum({own}), 0) {rows}"))
-        digest = int(engine.value(f"SELECT coalesce(sum(digest), 0) {rows} AND inside"))
-        tokens = [_flatten(one) for one in engine.read(f"SELECT tokens {rows} AND inside")["tokens"].chunks]
-        return counts, Totals(counts["inside"], digest, np.concatenate([np.zeros(0, dtype=np.uint64), *tokens]))
+            query = write_reading(manifest, self._own, source.present, source.places.__getitem__, [print_], more)
+            engine.make("met", query)
+        found = engine.read("SELECT n, h1, tokens FROM met WHERE misfit IS NOT NULL AND inside").to_pydict()
+        tokens = [np.array(own or (), dtype=np.uint64) for own in found["tokens"]]
+        return Totals(sum(found["n"]), int(sum(found["h1"])), np.concatenate([*tokens, np.zeros(0, dtype=np.uint64)]))
 
     def _write_words(self, value: Callable[[str], str], raw: Mapping[str, str], texts: set[str]) -> list[str]:
         """Return the words of a row's contents; frequent texts are those at the beginning of the release."""
@@ -250,27 +256,6 @@ class Comparison:
                 texts = f"SELECT DISTINCT v FROM ({first}) WHERE v IS NOT NULL AND {known or 'true'} LIMIT {_FREQUENT}"
                 self._engine.run(f"CREATE TEMP TYPE text{at} AS ENUM ({texts})")
 
-    @property
-    def _traced(self) -> list[Attribute]:
-        """The attributes with labels that must cover the values of their source rows."""
-        return [one for one in self._manifest.labelled if self._manifest.is_traced(one)]
-
-    def _digit(self, attribute: Attribute) -> str:
-        return self._numbers.unpack(list(self._manifest.labelled).index(attribute), self._own)
-
-    def _list_pairs(self) -> dict[str, str]:
-        """Return for each attribute with labels the query of its distinct pairs of label and value."""
-        found = {}
-        for place, one in enumerate(self._traced):
-            value, own = self._source.places[one.name], f"which = {self._which(place)} AND inside AND NOT lacks"
-            found[one.name] = f"(SELECT d{place} AS number, {value} AS v FROM met WHERE {own})"
-        return found
-
-    def _which(self, place: int) -> int:
-        """Return the bits by which GROUPING tells what was grouped by: a digit or, at -1, the misfits."""
-        n = len(self._traced) + 1
-        return ((1 << n) - 1) & ~(1 << (n - 2 - place))
-
     def _read_release(self) -> Totals:
         """Read the published rows: their number, the sum of fingerprints, and those whose order is compared."""
         manifest, names = self._manifest, self._release.names
@@ -284,42 +269,36 @@ class Comparison:
 
     def _check_values(self) -> list[Check]:
         """Check that every value under a sensitive label occurs: others would make records look more diverse."""
-        checks = []
-        for place, one in enumerate(self._traced):
-            if one.role != "sensitive":
-                continue
-            value = self._source.places[one.name]
-            own = f"which = {self._which(place)} AND NOT lacks"
-            # They are spelled as labels list them: by the type in the source, and zero without a sign.
-            met = put_values(
-                self._engine, self._manifest, one, f"SELECT {value} FROM met WHERE {own}", self._source.types[one.name]
-            )
-            texts = {text for (text,) in self._engine.fetch(f"SELECT t FROM {met}")}
-            covers = [*(one.labels or {}).values()]
-            listed = {text for cover in covers for text in cover.get("values", ())}
-            listed |= {None} if any("missing" in cover for cover in covers) else set()
-            absent = len(listed - texts)
-            fault = absent and f"labels of {one.name} cover {count_noun(absent, 'value')} that no source row has"
-            checks.append(Check.of("values", fault, f"all values that labels of {one.name} cover occur"))
+        checks, manifest = [], self._manifest
+        for at, one in enumerate(list_traced(manifest).values(), 1):
+            if one.role == "sensitive":
+                # They are spelled as labels list them: by the type in the source, and zero without a sign.
+                own = f"SELECT v{at} FROM met WHERE d{at} IS NOT NULL AND NOT lacks"
+                met = put_values(self._engine, manifest, one, own, self._source.types[one.name])
+                labels = f"FROM covers WHERE attribute = {quote_text(one.name)}"
+                listed = f"SELECT unnest(listed) {labels} UNION SELECT NULL {labels} AND covers_missing"
+                absent = self._engine.value(f"SELECT count(*) FROM (({listed}) EXCEPT (SELECT t FROM {met}))")
+                fault = absent and f"labels of {one.name} cover {count_noun(absent, 'value')} that no source row has"
+                checks.append(Check.of("values", fault, f"all values that labels of {one.name} cover occur"))
         return checks
 
-    def _judge(self, shown: Totals, true: Totals, gone: int, uncovered: Mapping[str, int]) -> Check:
+    def _judge(self, shown: Totals, true: Totals, gone: int) -> Check:
         manifest = self._manifest
         if gone:
             lost = f"the witness puts {count_noun(gone, 'source row')} that lack a value and were dropped into classes"
             return Check("truth", False, lost)
-        if uncovered:
+        pairs = {
+            one.name: f"(SELECT d{at} AS number, v{at} AS v FROM met WHERE d{at} IS NOT NULL AND inside AND NOT lacks)"
+            for at, one in enumerate(list_traced(manifest).values(), 1)
+        }
+        if uncovered := count_uncovered(self._engine, manifest, pairs, self._source.types):
             columns = ", ".join(sorted(uncovered))
-            pairs = count_noun(sum(uncovered.values()), "pair")
-            return Check("truth", False, f"{pairs} of source value and label do not fit, in {columns}, by the witness")
+            found = count_noun(sum(uncovered.values()), "pair")
+            return Check("truth", False, f"{found} of source value and label do not fit, in {columns}, by the witness")
         if (shown.rows, shown.digest) != (true.rows, true.digest):
             differ = f"the {shown.rows} published rows are not the {true.rows} source rows of their classes"
             return Check("truth", False, f"{differ}, by their values of {', '.join(self._contents) or 'no column'}")
         return report_truth(manifest)
-
-
-def _flatten(tokens: pa.Array) -> KeyArray:
-    return np.asarray(tokens.flatten(), dtype=np.uint64)
 
 
 def _is_canonical(texts: pa.Array, kind: pa.DataType) -> bool:

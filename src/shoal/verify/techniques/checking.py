@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from shoal.core.wording import count_noun
 from shoal.manifest import Attribute
-from shoal.verify.covering import put_values, relate
-from shoal.verify.covers import Covers
+from shoal.verify.covers import Covers, put_values, relate
 from shoal.verify.engine import Engine, quote_text
 from shoal.verify.form import demand_columns
 from shoal.verify.items import DerivedRows
@@ -191,7 +190,7 @@ class _Columns:
         lost = engine.value(f"SELECT count(*) FROM {joined} WHERE needed > held OR held IS NULL")
         checks = []
         if attribute.role == "sensitive":  # a value that does not occur would make records look more diverse
-            points = f"(SELECT DISTINCT t FROM listed_values WHERE attribute = {quote_text(name)})"
+            points = f"(SELECT DISTINCT unnest(listed) AS t FROM covers WHERE attribute = {quote_text(name)})"
             absent = engine.value(f"SELECT count(*) FROM {points} AS p ANTI JOIN {values} AS s ON p.t = s.t")
             if any("missing" in cover for cover in attribute.covers.values()):
                 absent += not engine.value(f"SELECT bool_or(absent) FROM {values}")
