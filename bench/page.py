@@ -6,7 +6,7 @@ from typing import Any
 
 HEAD = """# Benchmarks
 
-These tables are written by `make bench` from `bench/results/latest.json`. [All
+`make bench` writes these tables from `bench/results/latest.json`. [All
 measurements](../bench/results/benchmarks.md) are in the repository.
 
 {machine}
@@ -17,8 +17,9 @@ measurements](../bench/results/benchmarks.md) are in the repository.
 
 ## Information loss
 
-The normalized certainty penalty (NCP) is the mean width of published values, from 0 (unchanged) to 1. The columns
-*levels* and *ranges* are Mondrian's. Stays are generated hospital stays with a drawn hierarchy for every column.
+The normalized certainty penalty (NCP) is the mean width of published values, from 0 (unchanged) to
+1. The columns *levels* and *ranges* are Mondrian's. Stays are generated hospital stays with a drawn
+hierarchy for every column.
 
 {penalties}
 

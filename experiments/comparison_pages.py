@@ -42,27 +42,27 @@ _DEMO = (
 
 SUMMARY = """# Techniques compared on two tables
 
-This page shows the remaining risk and the utility of every technique that `shoal compare --techniques all` tries. Risks
-are of the three attacks of the Article 29 Working Party's opinion: the share of the guesses that chance would miss and
-that the attack gets right. *Kept* is how close tables of three columns are to the source. [Comparing](compare.md)
-explains both, and `make comparison` measures them again.
+This page shows the remaining risk and the utility of every technique that `shoal compare
+--techniques all` tries. A risk is the share of the guesses that chance would miss and that an
+attack gets right. *Kept* is how close tables of three columns are to the source.
+[Comparing](compare.md) explains both, and `make comparison` measures them again.
 
 * **Adult**: six quasi-identifiers, and occupation is sensitive. [All figures with their
   intervals](../experiments/results/comparison-adult.md).
-* **Demo data**: 20,000 [generated stays](demo-data.md) with six quasi-identifiers. The diagnosis is sensitive, and the
-  cost, which is published, identifies nearly every stay. [All
+* **Demo data**: 20,000 [generated stays](demo-data.md) with six quasi-identifiers. The diagnosis is
+  sensitive, and the cost, which is published, identifies nearly every stay. [All
   figures](../experiments/results/comparison-demo.md).
 
-The policy requires 10-anonymity and entropy 4-diversity, from which the techniques take their k and l. A fifth of the
-records is the control group.
+The policy requires 10-anonymity and entropy 4-diversity, which give the techniques their k and l. A
+fifth of the records is the control group.
 
 {table}
 
 A dash means that the technique does not apply to the table.
 
-![Risk against what is kept on Adult](figures/comparison-adult.svg)
+![Risk and utility on Adult](figures/comparison-adult.svg)
 
-![Risk against what is kept on the demo data](figures/comparison-demo.svg)
+![Risk and utility on the demo data](figures/comparison-demo.svg)
 """
 
 
