@@ -59,7 +59,6 @@ MAIN = (  # jobs of the page; the others are in the whole table
     "incognito, 3 million perturbed rows of Adult, CSV, k = 5: whole command",
     "sweep, Adult, tau = 0.25, l = 6, improve: in process, verified",
     "sweep, 1 million stays, tau = 0.5, l = 3: whole command",
-    "hilbert, 1 million stays, l = 5: in process, verified",
     "slicing, 1,000,000 perturbed rows of Adult, 7 attributes, c = 2: whole command",
     "anatomy, 1 million perturbed rows of Adult, l = 5: in process, verified",
     "local suppression, 1 million stays, k = 5: in process, verified",
@@ -71,10 +70,7 @@ MAIN = (  # jobs of the page; the others are in the whole table
     "85 million perturbed rows of Adult, 8 quasi, k = 50, Mondrian: whole command, verified",
     "100 million stays, 6 quasi, 1 sensitive, Mondrian: whole command, verified",
     "all attacks, 2,000 targets, Adult, Mondrian, simple 3",
-    "link two releases of 1 million stays, for given people",
     "compare all techniques, Adult, 2,000 targets",
-    "agency's service on PostgreSQL, 200 plan fetches a second for 20 s: p99",
-    "studio, 1 million stays: hint for a changed k",
 )
 STEPS = ("count", "plan", "apply", "verify", "rest")
 
