@@ -12,7 +12,8 @@ import pytest
 
 from shoal.core.errors import InputError
 from shoal.sources.opening import open_source
-from shoal.verify.classes import put_declared
+from shoal.verify.classes import put_labels
+from shoal.verify.counting import ReleaseTables
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest, read_manifest
 from shoal.verify.result import Verification
@@ -96,7 +97,8 @@ def test_table_1f_is_not_3_diverse():
 
 def open_adversary(table: pa.Table, read: Manifest, engine: Engine) -> Adversary:
     release = Release.of_table(engine, read, table)
-    return Adversary(Slices(release, put_declared(release), Layout.of(read), None))
+    put_labels(release)
+    return Adversary(Slices(release, ReleaseTables(read), Layout.of(read), None))
 
 
 def test_the_beliefs_about_the_first_patient():

@@ -27,10 +27,9 @@ from shoal.verify.classes import check_labels
 from shoal.verify.counting import ReleaseTables, as_one
 from shoal.verify.covers import put_values, relate
 from shoal.verify.engine import Engine
-from shoal.verify.guarantees import agrees, answer, judge
 from shoal.verify.manifest import Manifest, demand
 from shoal.verify.order import check_order, find_share
-from shoal.verify.promises import Counts, Promise
+from shoal.verify.promises import Counts, Promise, agrees, answer, judge
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows
 from shoal.verify.truth import find_type, write_print

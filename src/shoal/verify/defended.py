@@ -19,8 +19,8 @@ from shoal.verify.counting import ClassNumbers, ReleaseTables, as_one
 from shoal.verify.covers import Covers, put_values
 from shoal.verify.engine import Engine, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.models import find_model
 from shoal.verify.population import follow, join_columns, rank_quasi
+from shoal.verify.promises import find_model
 from shoal.verify.result import Check
 from shoal.verify.rows import Release, SourceRows, wrap
 

@@ -42,57 +42,43 @@ def check_rows(n_rows: int, manifest: Manifest) -> Check:
 class SourceCounts:
     """The rows of the source, and how many of them lack a value that they must have.
 
-    Where missing values changed rows, a row lacks one for sure or perhaps: at most ``perhaps`` more are dropped.
+    *moved* are missing values, by attribute, that changed rows: a row lacks one of these perhaps.
     """
 
     rows: int
-    dropped: int
-    perhaps: int = 0
-    least: int = 0  # dropped rows, whichever rows the missing values are in
+    lacking: int
+    moved: Sequence[int] = ()
 
     @property
-    def most_dropped(self) -> int:
+    def most(self) -> int:
         """Rows that can have been dropped."""
-        return min(self.rows, self.dropped + self.perhaps)
+        return min(self.rows, self.lacking + sum(self.moved))
 
 
-def count_source(rows: int, dropped: int, moved: Sequence[int]) -> SourceCounts:
-    """Return the rows of a source in which *dropped* lack a value; *moved* are missing values that changed rows."""
-    return SourceCounts(rows, dropped, sum(moved), max(moved, default=0))
+count_source = SourceCounts
 
 
 def check_source_counts(manifest: Manifest, published: int, source: SourceCounts) -> Check:
     """Published, withheld and dropped rows are those of the source, or of a sample of it."""
-    stated = published + manifest.withheld + manifest.dropped
-    sums = f"{published} published + {manifest.withheld} withheld + {manifest.dropped} dropped"
+    stated, dropped = published + manifest.withheld + manifest.dropped, manifest.dropped
+    sums = f"{published} published + {manifest.withheld} withheld + {dropped} dropped"
     if manifest.one_per is not None:
         return Check("source counts", stated <= source.rows, f"{sums} are some of the source's {source.rows} rows")
+    drops = manifest.missing_policy == "drop"
     if manifest.sample is not None:
-        return _check_sample(manifest, stated, sums, source)
-    fewest, most = (
-        (max(source.dropped, source.least), source.most_dropped) if manifest.missing_policy == "drop" else (0, 0)
-    )
-    if not fewest <= manifest.dropped <= most:
+        drawn = [(stated, source.rows)]
+        if drops and not any(source.moved):
+            drawn += [(dropped, source.lacking), (stated - dropped, source.rows - source.lacking)]
+        likely = all(is_likely_sample(*counts, manifest.sample) for counts in drawn)
+        likely = likely and (not drops or (dropped <= source.most and stated - dropped <= source.rows - source.lacking))
+        verb = "is" if likely else "is not"
+        return Check("source counts", likely, f"{sums} {verb} a plausible sample of the source's {source.rows} rows")
+    fewest, most = (max(source.lacking, *source.moved, 0), source.most) if drops else (0, 0)
+    if not fewest <= dropped <= most:
         found = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        detail = f"{found} source rows have values missing, the manifest says {manifest.dropped}"
-        return Check("source counts", False, detail)
+        return Check("source counts", False, f"{found} source rows have values missing, the manifest says {dropped}")
     verb = "is" if stated == source.rows else "is not"
     return Check("source counts", stated == source.rows, f"{sums} {verb} the source's {source.rows} rows")
-
-
-def _check_sample(manifest: Manifest, stated: int, sums: str, source: SourceCounts) -> Check:
-    assert manifest.sample is not None  # noqa: S101 - the caller asked
-    share = manifest.sample
-    plausible = stated <= source.rows and is_likely_sample(stated, source.rows, share)
-    if plausible and manifest.missing_policy == "drop":
-        plausible = (
-            manifest.dropped <= source.most_dropped and stated - manifest.dropped <= source.rows - source.dropped
-        )
-        if source.perhaps == 0:
-            kept = stated - manifest.dropped, source.rows - source.dropped
-            plausible = is_likely_sample(manifest.dropped, source.dropped, share) and is_likely_sample(*kept, share)
-    verb = "is" if plausible else "is not"
-    return Check("source counts", plausible, f"{sums} {verb} a plausible sample of the source's {source.rows} rows")
 
 
 def is_likely_sample(drawn: int, rows: int, share: float) -> bool:

@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field
 
 from shoal.manifest import Attribute, DataFile, ManifestError, StrictEntry, read_entry
 from shoal.manifest import Manifest as Written
-from shoal.verify.models import read_promise
-from shoal.verify.promises import Promise
+from shoal.verify.promises import Promise, read_promise
 from shoal.verify.result import Claim
 
 if TYPE_CHECKING:

@@ -21,10 +21,8 @@ from shoal.core.wording import count_noun
 from shoal.verify.counting import ClassNumbers, as_class, as_one
 from shoal.verify.engine import CannotCheckError, Engine
 from shoal.verify.form import demand_columns
-from shoal.verify.guarantees import Judgement, judge
 from shoal.verify.manifest import Manifest
-from shoal.verify.models import find_model, worst_of
-from shoal.verify.promises import Counts, Promise, Subject
+from shoal.verify.promises import Counts, Judgement, Promise, Subject, find_model, judge, worst_of
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import SourceRows, wrap
 

@@ -14,8 +14,7 @@ from shoal.manifest import DataFile
 from shoal.verify.counting import PLAIN, SPELLING, ReleaseTables
 from shoal.verify.engine import CannotCheckError, quote_name, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.models import find_model, worst_of
-from shoal.verify.promises import Counts, Promise
+from shoal.verify.promises import Counts, Promise, find_model, worst_of
 from shoal.verify.result import Check
 from shoal.verify.rows import WIDTH, read_file
 
@@ -95,10 +94,7 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
     checks = [*_check_form(manifest, data)]
     if manifest.labelled:
         yield _DECLARED
-    if tables.keys:
-        yield from tables.count()
-    else:
-        yield from tables.labels.statements()
+    yield from tables.count()
     if manifest.labelled:
         yield tables.list_published()
         checks.append(LABELS)
@@ -157,19 +153,19 @@ def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, 
         return _leave_open(promise)
     if promise.model == "column-frequency" and promise.counts is None:
         return _count_parts(promise, manifest)
-    if promise.counts is None and not manifest.sliced:
-        return _state(promise, tables, made) or _leave_open(promise)
-    shown, decided = None, "WHEN holds THEN true"
+    shown, decided = None if manifest.sliced else promise, ""
     if promise.counts is not None:
         from shoal.verify.people import weaken
 
-        weaker, decided = weaken(promise), "WHEN NOT holds THEN false"
-        shown = _state(weaker, tables, made, claimed=False) if weaker is not None and not manifest.sliced else None
-    elif model.about == "values" and model.mixes:
-        shown = _state(promise, tables, made, claimed=False)
-    if shown is None:
+        shown, decided = None if manifest.sliced else weaken(promise), "WHEN NOT holds THEN false"
+    elif manifest.sliced and model.about == "values" and model.mixes:
+        shown, decided = promise, "WHEN holds THEN true"
+    found = None if shown is None else _state(shown, tables, made, claimed=not decided)
+    if found is None:
         return _leave_open(promise)
-    found = f"FROM ({shown}) AS t(promise, required, achieved, holds)"
+    if not decided:
+        return found
+    found = f"FROM ({found}) AS t(promise, required, achieved, holds)"
     return f"SELECT {quote_text(promise.model)}, required, achieved, CASE {decided} END\n{found}"
 
 

@@ -6,8 +6,9 @@ shown by the digest kept in ``internal``, and by a signed statement.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,14 +19,15 @@ import pyarrow.parquet as pq
 from shoal.core.arrays import IntArray
 from shoal.core.progress import Progress, Silent
 from shoal.core.statements import VERIFIED
-from shoal.manifest import PAGES, DataFile, ManifestError, parse_json, unpack_labels
+from shoal.manifest import PAGES, ManifestError, parse_json, unpack_labels
 from shoal.verify import files
-from shoal.verify.classes import Classes, put_declared, read_all_covers
+from shoal.verify.classes import Classes, put_labels
+from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import CoverError, Covers
 from shoal.verify.engine import CannotCheckError, Engine, Error
 from shoal.verify.files import find_public as find_public
-from shoal.verify.guarantees import leave_unchecked
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
+from shoal.verify.promises import answer
 from shoal.verify.result import Check, CheckedGuarantee, Verification
 from shoal.verify.rows import Release, SourceRows, Witness, WitnessError
 from shoal.verify.script import SCRIPT as SCRIPT
@@ -33,8 +35,6 @@ from shoal.verify.script import SOURCE_SCRIPT as SOURCE_SCRIPT
 from shoal.verify.script import check_script, write_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from shoal.sources.base import Source
     from shoal.verify.agreed import Plan
 
@@ -52,6 +52,7 @@ FAULTS = (
 )
 Populations: TypeAlias = "Mapping[str, Source]"
 WITNESS, LABELS = "witness.parquet", "labels.parquet"
+_WELL_FORMED = Check("manifest", True, "the manifest is well formed")
 
 
 class Batches(Protocol):
@@ -65,14 +66,14 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """What a release is compared with, and the memory of the process."""
+    """What a release is compared with."""
 
-    source: Source | None = None
+    source: Source | None
+    populations: Populations
+    progress: Progress
     witness: Witness | None = None
-    populations: Populations | None = None
     labelled: pa.Table | None = None  # the values under defended labels
-    progress: Progress | None = None
-    memory: int | None = None
+    plan: Plan | None = None  # that several data owners agreed on
 
 
 def verify(
@@ -86,40 +87,47 @@ def verify(
 ) -> Verification:
     """Check a written release, except for its pages: see ``shoal.reports.verifying``."""
     public = files.find_public(Path(folder))
-    original = _open_original(source)
+    given = Given(_open_source(source), populations or {}, progress or Silent())
     text = files.read_text(public / "manifest.json")
-    checks = files.check_written(public, text.encode(), public_key, with_source=original is not None)
+    checks = files.check_written(public, text.encode(), public_key, with_source=given.source is not None)
     try:
         manifest = read_manifest(unpack_labels(parse_json(text)), with_file=True)
     except ManifestError as fault:
         return Verification((Check("manifest", False, str(fault)), *checks), ())
-    checks = [Check("manifest", True, "the manifest is well formed"), *checks]
     assert manifest.data is not None  # noqa: S101 - read_manifest was asked for it
-    written = (manifest.data, *manifest.tables.values())
+    written, agreed = (manifest.data, *manifest.tables.values()), manifest.written.agreed
+    names = [file.file for file in (*written, *(() if agreed is None else (agreed,)))]
     pages = {name: getattr(manifest.written, key) for key, name in PAGES.items()}
-    agreed = manifest.written.agreed
-    plans = () if agreed is None else (agreed.file,)
-    checks.append(files.check_folder(public, [VERIFIED, SCRIPT, *(file.file for file in written), *plans], pages))
+    checks = [_WELL_FORMED, *checks, files.check_folder(public, [VERIFIED, SCRIPT, *names], pages)]
     checks.append(check_script(manifest, _read_script(public / SCRIPT)))
-    for file in written:
-        if not (public / file.file).is_file():  # a pipe or a device may never end
-            return _answer(manifest, (*checks, report_unreadable(OSError())))
+    found, paths = _Findings(manifest), [(public / file.file).resolve() for file in written]
+    with found.report_faults():
+        for path in paths:
+            files.require_plain(path)
+    if found.checks:
+        return found.conclude(checks)
     with ThreadPoolExecutor(1) as pool:  # computes the digests of the files while their rows are read
-        digests = pool.submit(lambda: [files.check_digest(public / file.file, file) for file in written])
-        given = Given(original, None, populations, None, progress, memory)
-        found = _verify_files(public, manifest, written, given)
-        return replace(found, checks=(*checks, *digests.result(), *found.checks))
+        digests = pool.submit(lambda: [files.check_digest(*both) for both in zip(paths, written, strict=True)])
+        with (
+            found.report_faults(),
+            Engine(paths, memory=memory, rows=manifest.rows, columns=len(manifest.columns)) as engine,
+        ):
+            given = _read_others(public, manifest, given)
+            for path, file in zip(paths, written, strict=True):
+                found.checks += files.check_hygiene(engine, path, file, manifest.missing_tokens)
+            found.checks.append(_check_columns(files.read_names(paths[0], manifest.data.format), manifest))
+            if found.checks[-1].ok:
+                release = Release.of_file(engine, manifest, paths[0], manifest.data.format)
+                _check_rows(release, given, found)
+                if manifest.tables and not found.conclude(()).failures:
+                    from shoal.verify.sliced.checking import check_tables
 
-
-def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, str]:
-    """Return the texts of the public and of the internal script, for a release in files and its source's columns."""
-    from shoal.verify.source_script import write_source_script
-
-    try:
-        read = read_manifest(manifest, with_file=True)
-    except ManifestError:
-        return "", ""  # the verification that follows says why, and nothing is published
-    return write_script(read), write_source_script(read, source)
+                    tables = zip(manifest.tables, paths[1:], strict=True)
+                    found.checks.append(
+                        check_tables(release, {name: (path, manifest.data.format) for name, path in tables})
+                    )
+        checks += digests.result()
+    return found.conclude(checks)
 
 
 def verify_table(
@@ -144,24 +152,28 @@ def verify_table(
     except ManifestError as fault:
         return Verification((Check("manifest", False, str(fault)),), ())
     stated = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
-    given = Given(source, stated, populations, labelled, progress, memory)
-    form = Check("manifest", True, "the manifest is well formed")
-    with Engine(memory=memory, rows=read.rows, columns=len(read.columns)) as engine:
-        columns = _check_columns(table.schema.names, read)
-        if not columns.ok:
-            return _answer(read, (form, columns))
-        try:
-            given_rows = Release.of_table if isinstance(table, pa.Table) else Release.of_batches
-            release = given_rows(engine, read, table)
-            found = _Verifier(release, given, None).run()
-        except MemoryError:
-            raise
-        except FAULTS as fault:
-            return _answer(read, (form, columns, report_unreadable(fault)))
-    return replace(found, checks=(form, columns, *found.checks))
+    given = Given(source, populations or {}, progress or Silent(), stated, labelled)
+    found = _Findings(read)
+    found.checks.append(_check_columns(table.schema.names, read))
+    if found.checks[-1].ok:
+        with found.report_faults(), Engine(memory=memory, rows=read.rows, columns=len(read.columns)) as engine:
+            make = Release.of_table if isinstance(table, pa.Table) else Release.of_batches
+            _check_rows(make(engine, read, table), given, found)
+    return found.conclude([_WELL_FORMED])
 
 
-def _open_original(source: object) -> Source | None:
+def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, str]:
+    """Return the texts of the public and of the internal script, for a release in files and its source's columns."""
+    from shoal.verify.source_script import write_source_script
+
+    try:
+        read = read_manifest(manifest, with_file=True)
+    except ManifestError:
+        return "", ""  # the verification that follows says why, and nothing is published
+    return write_script(read), write_source_script(read, source)
+
+
+def _open_source(source: object) -> Source | None:
     if source is None:
         return None
     from shoal.sources.opening import open_source
@@ -174,187 +186,154 @@ def _read_script(path: Path) -> str | None:
     return path.read_bytes().decode("utf-8", "replace") if path.is_file() and not path.is_symlink() else None
 
 
-def _verify_files(public: Path, manifest: Manifest, written: Sequence[DataFile], given: Given) -> Verification:
-    """Check the data file and, of a bucketized release, its two tables."""
-    checks: list[Check] = []
-    data, agreed, plan = written[0], manifest.written.agreed, None
-    if agreed is not None:
-        from shoal.verify.agreed import read_plan  # few releases need it
+class _Findings:
+    """The checks of the rows so far, and the guarantees as soon as they are judged."""
 
-        try:
-            plan = read_plan(public / agreed.file, agreed)
-        except ManifestError as fault:
-            return _answer(manifest, (Check("plan", False, f"plan.json: {fault}"),))
-    paths = [(public / file.file).resolve() for file in written]
-    with Engine(paths, memory=given.memory, rows=manifest.rows, columns=len(manifest.columns)) as engine:
-        try:
-            for path, file in zip(paths, written, strict=True):
-                checks += files.check_hygiene(engine, path, file, manifest.missing_tokens)
-            checks.append(_check_columns(files.read_names(paths[0], data.format), manifest))
-            if not checks[-1].ok:
-                return _answer(manifest, checks)
-            release = Release.of_file(engine, manifest, paths[0], data.format)
-            found = _Verifier(release, _read_internal(public, manifest, given), plan).run()
-            if manifest.tables and not found.failures:
-                from shoal.verify.sliced.checking import check_tables
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.checks: list[Check] = []
+        self.guarantees: Sequence[CheckedGuarantee] | None = None
 
-                tables = dict(zip(manifest.tables, paths[1:], strict=True))
-                checks.append(check_tables(release, {name: (path, data.format) for name, path in tables.items()}))
+    @contextmanager
+    def report_faults(self) -> Iterator[None]:
+        """Add a failed check if rows cannot be read or judged; its text quotes no value."""
+        try:
+            yield
         except MemoryError:
             raise
-        except FAULTS as fault:
-            return _answer(manifest, (*checks, report_unreadable(fault)))
-    return replace(found, checks=(*checks, *found.checks))
+        except ManifestError as fault:
+            self.checks.append(Check("plan", False, f"plan.json: {fault}"))
+        except CoverError as fault:
+            self.checks.append(Check("labels", False, str(fault)))
+        except CannotCheckError as fault:
+            self.checks.append(Check("labels", False, f"cannot check: {fault}"))
+        except WitnessError as fault:
+            if all(check.name != "witness" for check in self.checks):
+                self.checks.append(Check("witness", False, f"{fault}; or the source file or its row order differs"))
+        except FAULTS as fault:  # its text can quote a row
+            self.checks.append(Check("file", False, f"the rows cannot be read ({type(fault).__name__})"))
+
+    def conclude(self, before: Sequence[Check]) -> Verification:
+        """Return the answer, with the checks of other things *before* those of the rows."""
+        unjudged = [answer(promise, None, False, "not checked") for promise in self.manifest.promises]
+        judged = unjudged if self.guarantees is None else self.guarantees
+        free = may_promise_nothing(self.manifest.written.method)
+        return Verification((*before, *self.checks), tuple(judged), self.manifest.claims, free)
 
 
-def _read_internal(public: Path, manifest: Manifest, given: Given) -> Given:
-    """Return what is given, with the witness and the values under defended labels if they are next to the release."""
+def _read_others(public: Path, manifest: Manifest, given: Given) -> Given:
+    """Return what is given with the plan and, beside a source, the witness and the values under defended labels."""
+    if manifest.written.agreed is not None:
+        from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
+
+        given = replace(given, plan=read_plan(public / manifest.written.agreed.file, manifest.written.agreed))
     if given.source is None:
         return given
     witness, labels = (files.find_internal(public, name) for name in (WITNESS, LABELS))
-    column = "bucket" if manifest.sliced else "class"
-    stated = None if witness is None else Witness(witness, column)
+    stated = None if witness is None else Witness(witness, "bucket" if manifest.sliced else "class")
     return replace(given, witness=stated, labelled=None if labels is None else pq.read_table(labels))
 
 
 def _check_columns(names: Sequence[str], manifest: Manifest) -> Check:
     declared = manifest.columns
-    extra = len(set(names) - set(declared))
-    absent = [name for name in declared if name not in names]
+    extra, absent = len(set(names) - set(declared)), [name for name in declared if name not in names]
     if tuple(names) == declared:
         return Check("columns", True, "the columns are the declared ones")
     if extra:
-        detail = f"{extra} columns are not declared in the manifest"
-    elif absent:
-        detail = f"declared columns are absent: {', '.join(absent)}"
-    elif len(set(names)) != len(names):
-        detail = "a column occurs twice"
+        return Check("columns", False, f"{extra} columns are not declared in the manifest")
+    if absent:
+        return Check("columns", False, f"declared columns are absent: {', '.join(absent)}")
+    repeated = len(set(names)) != len(names)
+    return Check("columns", False, "a column occurs twice" if repeated else "the columns are not in the declared order")
+
+
+def _check_rows(release: Release, given: Given, found: _Findings) -> None:
+    """Add the checks of the rows, and the guarantees if the form of the release lets them be judged."""
+    with given.progress.step("verifying the release", release.manifest.rows) as step:
+        _check_form(release, given, found)
+        step.advance(release.manifest.rows)
+
+
+def _check_form(release: Release, given: Given, found: _Findings) -> None:
+    manifest, checks, account = release.manifest, found.checks, release.manifest.written.synthetic
+    if any(release.types[one.name] != "VARCHAR" for one in manifest.attributes if one.may_keep_missing):
+        checks.append(Check("columns", False, "labels of sensitive values are not published as text"))
+        return
+    if account is not None and account.sampled is None:
+        from shoal.verify.account import check_account
+
+        tree_given = "tree" in manifest.written.method_parameters
+        checks.append(check_account(account, manifest.columns, tree_given=tree_given))
+    if manifest.written.items:
+        from shoal.verify.items import check_items
+
+        checks.append(check_items(manifest, release))
+        if not checks[-1].ok:
+            return
+    original = expected = None
+    if given.source is not None and account is None:
+        original, expected = _read_source(release, given, given.source, checks)
+    covers, tables = put_labels(release), ReleaseTables(manifest)
+    if given.plan is not None:
+        from shoal.verify.agreed import verify_agreed
+
+        checks.append(Check("plan", True, "the plan is the declared one, and it is consistent"))
+        answer = verify_agreed(release, given.plan, expected)
+    elif manifest.sliced:
+        from shoal.verify.people import find_changed
+        from shoal.verify.sliced.checking import verify_sliced
+
+        answer = verify_sliced(release, tables, covers, expected)
+        if find_changed(manifest):
+            refused = "a promise about values that techniques changed by chance cannot be checked in parts"
+            checks.append(Check("true values", False, refused))
     else:
-        detail = "the columns are not in the declared order"
-    return Check("columns", False, detail)
+        answer = Classes(release, tables, covers, expected, given.populations).verify()
+    checks += answer.checks
+    if answer.guarantees is not None:
+        checks += _check_attributes(release, given, covers, original, expected)
+        found.guarantees = answer.guarantees
 
 
-class _Verifier:
-    """The checks of the rows."""
+def _check_attributes(
+    release: Release,
+    given: Given,
+    covers: Mapping[str, Covers],
+    original: SourceRows | None,
+    expected: SourceRows | None,
+) -> list[Check]:
+    """Check columns that are defended, drawn, averaged or changed by techniques, each by itself."""
+    manifest, account, checks = release.manifest, release.manifest.written.synthetic, []
+    if expected is not None and manifest.written.method_parameters.get("defend") is True:
+        from shoal.verify.defended import check_defended
 
-    def __init__(self, release: Release, given: Given, plan: Plan | None) -> None:
-        """Take the plan that several data owners agreed on, if they did."""
-        self._release, self._given, self._plan = release, given, plan
-        self._manifest, self._engine = release.manifest, release.engine
-        self._progress = given.progress or Silent()
+        checks += check_defended(release, manifest, covers, expected, given.labelled)
+    if account is not None and account.sampled is not None:
+        from shoal.verify.account import check_drawn
 
-    def run(self) -> Verification:
-        """Return all checks and guarantees."""
-        manifest, release = self._manifest, self._release
-        checks: list[Check] = []
-        guarantees: Sequence[CheckedGuarantee] | None = None
-        labelled = [one.name for one in manifest.attributes if one.may_keep_missing]
-        if any(release.types[name] != "VARCHAR" for name in labelled):
-            return _answer(manifest, [Check("columns", False, "labels of sensitive values are not published as text")])
-        try:
-            with self._progress.step("verifying the release", manifest.rows) as step:
-                found = self._check(checks)
-                step.advance(manifest.rows)
-            guarantees = found
-        except CoverError as fault:
-            checks.append(Check("labels", False, str(fault)))
-        except CannotCheckError as fault:
-            checks.append(Check("labels", False, f"cannot check: {fault}"))
-        except WitnessError as fault:
-            if all(check.name != "witness" for check in checks):
-                checks.append(Check("witness", False, f"{fault}; or the source file or its row order differs"))
-        return _answer(manifest, checks, guarantees)
+        checks.append(check_drawn(account, account.sampled, release))
+    if manifest.techniques or manifest.averaging is not None:
+        from shoal.verify.techniques.checking import check_averages, check_techniques
 
-    def _check(self, checks: list[Check]) -> Sequence[CheckedGuarantee] | None:
-        """Add checks; return the guarantees, None if the form of the release does not let them be judged."""
-        manifest, release, given = self._manifest, self._release, self._given
-        account = manifest.written.synthetic
-        if account is not None and account.sampled is None:
-            from shoal.verify.account import check_account  # what few releases need is loaded for these only
-
-            tree_given = "tree" in manifest.written.method_parameters
-            checks.append(check_account(account, manifest.columns, tree_given=tree_given))
-        original = expected = None
-        if manifest.written.items:
-            from shoal.verify.items import check_items
-
-            checks.append(check_items(manifest, release))
-            if not checks[-1].ok:
-                return None
-        if given.source is not None and account is None:
-            original, expected = self._open_source(given.source, checks)
-        covers = read_all_covers(manifest)
-        tables = put_declared(release)
-        if self._plan is not None:
-            from shoal.verify.agreed import verify_agreed
-
-            checks.append(Check("plan", True, "the plan is the declared one, and it is consistent"))
-            found = verify_agreed(release, self._plan, expected)
-        elif manifest.sliced:
-            from shoal.verify.people import find_changed
-            from shoal.verify.sliced.checking import verify_sliced
-
-            found = verify_sliced(release, tables, covers, expected)
-            if find_changed(manifest):
-                refused = "a promise about values that techniques changed by chance cannot be checked in parts"
-                checks.append(Check("true values", False, refused))
-        else:
-            found = Classes(release, tables, covers, expected, given.populations or {}).verify()
-        checks += found.checks
-        if found.guarantees is None:
-            return None
-        checks += self._check_columns(covers, original, expected)
-        return found.guarantees
-
-    def _check_columns(
-        self, covers: Mapping[str, Covers], original: SourceRows | None, expected: SourceRows | None
-    ) -> list[Check]:
-        """Check columns that are defended, drawn, averaged or changed by techniques, each by itself."""
-        manifest, release, checks = self._manifest, self._release, []
-        if expected is not None and manifest.written.method_parameters.get("defend") is True:
-            from shoal.verify.defended import check_defended
-
-            checks += check_defended(release, manifest, covers, expected, self._given.labelled)
-        account = manifest.written.synthetic
-        if account is not None and account.sampled is not None:
-            from shoal.verify.account import check_drawn
-
-            checks.append(check_drawn(account, account.sampled, release))
-        if manifest.techniques or manifest.averaging is not None:
-            from shoal.verify.techniques.checking import check_averages, check_techniques
-
-            checks += check_techniques(release, manifest, covers, original, expected)
-            checks += check_averages(release, manifest, expected)
-        return checks
-
-    def _open_source(self, source: Source, checks: list[Check]) -> tuple[SourceRows, SourceRows]:
-        """Return the source as it is and as the release has it, with determined columns recomputed."""
-        manifest, engine, witness = self._manifest, self._engine, self._given.witness
-        original = expected = source
-        if manifest.techniques:
-            from shoal.verify.techniques.checking import recompute_source
-
-            expected = recompute_source(manifest, source)
-        if manifest.written.items:
-            from shoal.verify.items import unfold_source
-
-            original, expected = (unfold_source(manifest, one) for one in (original, expected))
-        rows = [SourceRows(engine, manifest, one, witness, self._progress) for one in (original, expected)]
-        if manifest.one_per is not None:
-            from shoal.verify.people import check_one_each
-
-            checks.append(check_one_each(manifest, rows[0]))
-        return rows[0], rows[1]
+        checks += check_techniques(release, manifest, covers, original, expected)
+        checks += check_averages(release, manifest, expected)
+    return checks
 
 
-def report_unreadable(fault: BaseException) -> Check:
-    """Return the failed check of a file that cannot be read."""
-    # The text of such an error can quote the row it failed on, so only its kind is named.
-    return Check("file", False, f"the rows cannot be read ({type(fault).__name__})")
+def _read_source(release: Release, given: Given, source: Source, checks: list[Check]) -> tuple[SourceRows, SourceRows]:
+    """Return the source as it is and as the release has it, with determined columns recomputed."""
+    manifest, original, expected = release.manifest, source, source
+    if manifest.techniques:
+        from shoal.verify.techniques.checking import recompute_source
 
+        expected = recompute_source(manifest, source)
+    if manifest.written.items:
+        from shoal.verify.items import unfold_source
 
-def _answer(
-    manifest: Manifest, checks: Sequence[Check], guarantees: Sequence[CheckedGuarantee] | None = None
-) -> Verification:
-    judged = leave_unchecked(manifest.promises) if guarantees is None else tuple(guarantees)
-    return Verification(tuple(checks), judged, manifest.claims, may_promise_nothing(manifest.written.method))
+        original, expected = (unfold_source(manifest, one) for one in (original, expected))
+    rows = [SourceRows(release.engine, manifest, one, given.witness, given.progress) for one in (original, expected)]
+    if manifest.one_per is not None:
+        from shoal.verify.people import check_one_each
+
+        checks.append(check_one_each(manifest, rows[0]))
+    return rows[0], rows[1]

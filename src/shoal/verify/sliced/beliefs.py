@@ -26,10 +26,8 @@ import pyarrow as pa
 
 from shoal.verify.counting import as_one
 from shoal.verify.engine import CannotCheckError
-from shoal.verify.guarantees import agrees, answer
-from shoal.verify.models import find_model, worst_of
 from shoal.verify.people import put_texts
-from shoal.verify.promises import Answer, Counts, Promise, Subject
+from shoal.verify.promises import Answer, Counts, Promise, Subject, agrees, answer, find_model, worst_of
 from shoal.verify.result import CheckedGuarantee
 from shoal.verify.sliced.reading import Slices
 
