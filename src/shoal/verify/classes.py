@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +12,18 @@ import numpy as np
 from shoal.verify import form
 from shoal.verify.counting import ClassNumbers, ReleaseTables
 from shoal.verify.covers import Covers, put_covers
-from shoal.verify.engine import CannotCheckError
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Judgement, Promise, answer, conclude, find_model, judge, leave_unchecked
+from shoal.verify.promises import (
+    Counts,
+    Judgement,
+    Promise,
+    Subject,
+    answer,
+    conclude,
+    find_model,
+    judge,
+    leave_unchecked,
+)
 from shoal.verify.readings import check_readings
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows
@@ -71,6 +81,7 @@ class Classes:
         if self.covers:
             checks += [check_labels(self.release, self.tables), *_check_levels(manifest, self.covers)]
         if n_rows:
+            self._list_texts()
             guarantees = [self._judge(promise, checks) for promise in manifest.promises]
         else:
             empty = "an empty release satisfies no guarantee"
@@ -109,32 +120,25 @@ class Classes:
         model = find_model(promise.model)
         if model is not None and model.about in ("parts", "plan"):
             return Judgement(0, obstacle="cannot check: only a sliced release has parts to promise this model of")
-        tables = [Counts("classes")]
+        tables: Iterable[Counts] = [Counts("classes")]
         if model is not None and model.about == "values":
-            try:
-                tables = [self._count_values(promise, subject) for subject in promise.subjects]
-            except CannotCheckError as fault:
-                return Judgement(0, obstacle=f"cannot check: {fault}")
+            tables = (self._count_values(promise, subject) for subject in promise.subjects)
         return judge(self.release.engine, promise, tables)
 
-    def _count_values(self, promise: Promise, subject: Sequence[str]) -> Counts:
-        from shoal.verify.people import put_texts
-
-        model, tables, engine = find_model(promise.model), self.tables, self.release.engine
-        boxed = [name for name in subject if tables.sensitive[name][1].boxed]
-        if boxed and len(subject) == 1 and not (model is not None and model.labels):
-            raise CannotCheckError(f"values of {boxed[0]!r} are generalized, which only tau-l-diversity allows")
-        known = {row[0] for row in engine.fetch("SELECT table_name FROM duckdb_tables()")}
-        for name in subject:
-            texts = f"texts{tables.sensitive[name][0]}"
-            if texts not in known:
-                source = None if self.source is None else self.source.types[name]
-                distinct = f"SELECT DISTINCT s{tables.sensitive[name][0]} AS s FROM counted"
-                put_texts(engine, self.release.manifest, name, distinct, texts, source)
-        counts, statement = tables.count_values(tuple(subject), promise.parameters.get("weights"))
-        if statement is not None:
-            engine.run(statement)
+    def _count_values(self, promise: Promise, subject: Subject) -> Counts:
+        counts, statement = self.tables.count_values(promise, subject)
+        self.release.engine.run(*([] if statement is None else [statement]))
         return counts
+
+    def _list_texts(self) -> None:
+        """Make the tables of normal forms of all values that promises are about."""
+        subjects = (subject for promise in self.release.manifest.promises for subject in promise.subjects)
+        for name in dict.fromkeys(chain.from_iterable(subjects)):
+            from shoal.verify.people import put_texts
+
+            place, kind = self.tables.sensitive[name][0], None if self.source is None else self.source.types[name]
+            distinct = f"SELECT DISTINCT s{place} AS s FROM counted"
+            put_texts(self.release.engine, self.release.manifest, name, distinct, f"texts{place}", kind)
 
     def _ask_source(
         self, source: SourceRows, guarantees: list[CheckedGuarantee], checks: list[Check]

@@ -7,12 +7,12 @@ the witness has for its source rows. Without labels a class is the row of its te
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from shoal.manifest import Attribute
 from shoal.verify.engine import CannotCheckError, name_columns, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Subject
+from shoal.verify.promises import Counts, Promise, Subject, find_model
 from shoal.verify.rows import wrap
 
 _BOUND = 1 << 62  # of the numbers in one column
@@ -189,11 +189,15 @@ class ReleaseTables:
             f"FROM (SELECT DISTINCT s{place} AS s FROM counted);\n"
         )
 
-    def count_values(self, subject: Subject, weights: Mapping[str, float] | None = None) -> tuple[Counts, str | None]:
+    def count_values(self, promise: Promise, subject: Subject) -> tuple[Counts, str | None]:
         """Return where the counts of a subject are, and the statement that makes them unless it was returned before.
 
-        Under labels these are the values that an adversary with these weights expects.
+        Under labels these are the values that an adversary with the promise's weights expects.
         """
+        model, weights = find_model(promise.model), promise.parameters.get("weights")
+        boxed = [name for name in subject if self.sensitive[name][1].boxed]
+        if boxed and not (model is not None and model.labels):
+            raise CannotCheckError(f"values of {boxed[0]!r} are generalized, which only tau-l-diversity allows")
         key = subject, json.dumps(weights, sort_keys=True)
         if key in self._made:
             return self._made[key], None
@@ -203,7 +207,7 @@ class ReleaseTables:
         source = "counted JOIN classes USING (class)"
         for place in places:
             source += f" JOIN texts{place} ON counted.s{place} IS NOT DISTINCT FROM texts{place}.s"
-        if any(self.sensitive[name][1].boxed for name in subject):
+        if boxed:
             if attribute is None:
                 raise CannotCheckError("its joint values are generalized, which only single attributes may be")
             from shoal.verify.statements import share_labels  # k-anonymous releases do without it

@@ -188,9 +188,7 @@ def _state(promise: Promise, tables: ReleaseTables, made: list[str], *, claimed:
         else:
             holds = f"decided({holds})"
         for subject in promise.subjects:
-            if not model.labels and any(tables.sensitive[name][1].boxed for name in subject):
-                raise CannotCheckError("values are generalized")
-            counts, statement = tables.count_values(subject, promise.parameters.get("weights"))
+            counts, statement = tables.count_values(promise, subject)
             made += [] if statement is None else [statement]
             answers.append(model.statement(promise, counts))
     except CannotCheckError:

@@ -39,17 +39,7 @@ if TYPE_CHECKING:
     from shoal.verify.agreed import Plan
 
 # Everything that reading a broken file raises; a lack of memory says nothing about a file and passes through.
-FAULTS = (
-    Error,
-    pa.ArrowCapacityError,
-    pa.ArrowNotImplementedError,
-    pa.ArrowSerializationError,
-    OSError,
-    ValueError,
-    TypeError,
-    OverflowError,
-    LookupError,
-)
+FAULTS = (Error, pa.ArrowException, OSError, ValueError, TypeError, OverflowError, LookupError)
 Populations: TypeAlias = "Mapping[str, Source]"
 WITNESS, LABELS = "witness.parquet", "labels.parquet"
 _WELL_FORMED = Check("manifest", True, "the manifest is well formed")
