@@ -15,7 +15,7 @@ from shoal.manifest import Attribute
 from shoal.verify.covering import put_covers, put_values, relate
 from shoal.verify.covers import CoverError, Covers, read_covers
 from shoal.verify.engine import Engine
-from shoal.verify.sliced.checking import count_overlapping
+from shoal.verify.slices import count_overlapping
 
 
 def attribute(kind: str, labels: dict[str, Any], **more: Any) -> Attribute:
@@ -132,7 +132,8 @@ def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
 
 def count_regions(covers: list[Covers], labels: np.ndarray) -> int:
     with Engine() as engine:
-        engine.put("regions", {f"l{at}": column for at, column in enumerate(labels.T)})
+        engine.put("region_rows", {f"l{at}": column for at, column in enumerate(labels.T)})
+        engine.make("regions", "FROM region_rows")
         return count_overlapping(engine, covers)
 
 

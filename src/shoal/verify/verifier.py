@@ -196,7 +196,7 @@ def _verify_files(public: Path, manifest: Manifest, written: Sequence[DataFile],
             release = Release.of_file(engine, manifest, paths[0], data.format)
             found = _Verifier(release, _read_internal(public, manifest, given), plan).run()
             if manifest.tables and not found.failures:
-                from shoal.verify.sliced.checking import check_tables
+                from shoal.verify.slices import check_tables
 
                 tables = dict(zip(manifest.tables, paths[1:], strict=True))
                 checks.append(check_tables(release, {name: (path, data.format) for name, path in tables.items()}))
@@ -292,7 +292,7 @@ class _Verifier:
             found = verify_agreed(release, self._plan, expected)
         elif manifest.sliced:
             from shoal.verify.people import find_changed
-            from shoal.verify.sliced.checking import verify_sliced
+            from shoal.verify.slices import verify_sliced
 
             found = verify_sliced(release, tables, covers, expected)
             if find_changed(manifest):
@@ -312,7 +312,7 @@ class _Verifier:
         """Check columns that are defended, drawn, averaged or changed by techniques, each by itself."""
         manifest, release, checks = self._manifest, self._release, []
         if expected is not None and manifest.written.method_parameters.get("defend") is True:
-            from shoal.verify.defended import check_defended
+            from shoal.verify.reach import check_defended
 
             checks += check_defended(release, manifest, covers, expected, self._given.labelled)
         account = manifest.written.synthetic
