@@ -20,9 +20,9 @@ from shoal.methods.sweep import SequentialSweep, planning
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.verify.classes import put_labels
-from shoal.verify.defended import check_defended
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import read_manifest
+from shoal.verify.reach import check_defended
 from shoal.verify.result import Verification
 from shoal.verify.rows import Release, SourceRows, Witness
 from shoal.verify.verifier import verify, verify_table

@@ -183,7 +183,7 @@ def _judge_population(
     keys = ["class"] if len(numbers.bounds) == 1 else [f"class[{n}]" for n in range(1, len(numbers.bounds) + 1)]
     digits = ", ".join(f"{numbers.unpack(at, keys)} AS l{at + 1}" for at in range(len(quasi)))
     engine.make("class_labels", f"SELECT class, n, {digits} FROM classes")
-    from shoal.verify.population import count_covered  # few guarantees are about populations
+    from shoal.verify.reach import count_covered  # few guarantees are about populations
 
     uncovered = count_covered(engine, manifest, given[name], "class_labels", "covered_classes")
     engine.make(

@@ -110,7 +110,7 @@ def verify(
                 release = Release.of_file(engine, manifest, paths[0], manifest.data.format)
                 _check_rows(release, given, found)
                 if manifest.tables and not found.conclude(()).failures:
-                    from shoal.verify.sliced.checking import check_tables
+                    from shoal.verify.slices import check_tables
 
                     tables = zip(manifest.tables, paths[1:], strict=True)
                     found.checks.append(
@@ -271,7 +271,7 @@ def _check_form(release: Release, given: Given, found: _Findings) -> None:
         answer = verify_agreed(release, given.plan, expected)
     elif manifest.sliced:
         from shoal.verify.people import find_changed
-        from shoal.verify.sliced.checking import verify_sliced
+        from shoal.verify.slices import verify_sliced
 
         answer = verify_sliced(release, tables, covers, expected)
         if find_changed(manifest):
@@ -295,7 +295,7 @@ def _check_attributes(
     """Check columns that are defended, drawn, averaged or changed by techniques, each by itself."""
     manifest, account, checks = release.manifest, release.manifest.written.synthetic, []
     if expected is not None and manifest.written.method_parameters.get("defend") is True:
-        from shoal.verify.defended import check_defended
+        from shoal.verify.reach import check_defended
 
         checks += check_defended(release, manifest, covers, expected, given.labelled)
     if account is not None and account.sampled is not None:

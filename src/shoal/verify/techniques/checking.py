@@ -49,7 +49,7 @@ def recompute_source(manifest: Manifest, source: Source) -> Any:
     derived = {name: (name, partial(_recompute, one, manifest.missing_tokens)) for name, one in declared.items()}
     kinds = {name: one.recompute(pa.array([], pa.string())).type for name, one in declared.items()}
     schema = pa.schema([(field.name, kinds.get(field.name, field.type)) for field in source.schema])
-    return DerivedRows(source, schema, derived) if derived else source
+    return DerivedRows.of(source, schema, derived) if derived else source
 
 
 def _recompute(declared: Declared, tokens: Sequence[str], values: pa.Array) -> pa.Array:
