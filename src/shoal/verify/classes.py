@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shoal.verify import form
-from shoal.verify.counting import ClassNumbers, ReleaseTables
+from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import Covers, put_covers
 from shoal.verify.manifest import Manifest
 from shoal.verify.promises import (
@@ -22,7 +22,6 @@ from shoal.verify.promises import (
     conclude,
     find_model,
     judge,
-    leave_unchecked,
 )
 from shoal.verify.readings import check_readings
 from shoal.verify.result import Check, CheckedGuarantee
@@ -47,17 +46,16 @@ def put_labels(release: Release) -> dict[str, Covers]:
 
 def check_labels(release: Release, tables: ReleaseTables) -> Check:
     """Check that no attribute has texts that are not labels, and none has labels that no row has."""
-    manifest, engine = release.manifest, release.engine
+    engine = release.engine
     engine.run(tables.list_published())
-    found = engine.fetch("SELECT attribute, list(number) FROM published GROUP BY attribute")
-    met = {name: set(numbers) for name, numbers in found}
-    labelled = {one.name: len(one.covers) for one in manifest.labelled}
-    unknown = [name for name, n in labelled.items() if any(number >= n for number in met.get(name, ()))]
-    if unknown:
-        return Check("labels", False, f"values in {', '.join(unknown)} are not labels of the manifest")
-    idle = {name: n - len(met.get(name, ())) for name, n in labelled.items()}
-    listed = [f"{name} ({times})" for name, times in idle.items() if times]
-    fault = listed and f"the manifest lists labels that no row has: {', '.join(listed)}"
+    found = engine.fetch(
+        "SELECT attribute, count(*) FILTER (label IS NULL), count(*) FILTER (p.number IS NULL)"
+        " FROM published AS p FULL JOIN declared AS d USING (attribute, number) GROUP BY attribute ORDER BY attribute"
+    )
+    unknown = [name for name, strange, _ in found if strange]
+    idle = [f"{name} ({times})" for name, _, times in found if times]
+    fault = unknown and f"values in {', '.join(unknown)} are not labels of the manifest"
+    fault = fault or (idle and f"the manifest lists labels that no row has: {', '.join(idle)}")
     return Check.of("labels", fault, "every label is declared, and every declared label occurs")
 
 
@@ -110,7 +108,9 @@ class Classes:
             return people.judge_records(promise, None if weaker is None else self._judge_records(weaker))
         model = find_model(promise.model)
         if model is not None and model.about == "population" and not promise.obstacle:
-            return _judge_population(self.release, promise, self.populations, checks)
+            from shoal.verify.reach import judge_population  # few guarantees are about populations
+
+            return judge_population(self.release, promise, self.populations, checks)
         labelled = {one.name for one in self.release.manifest.labelled}
         induced = any(not labelled.isdisjoint(subject) for subject in promise.subjects)
         grounds = ", by the frequencies that labels induce" if induced else ""
@@ -164,41 +164,6 @@ class Classes:
                 ]
         checks += people.check_withheld(manifest, source)
         return guarantees
-
-
-def _judge_population(
-    release: Release, promise: Promise, given: Mapping[str, Source], checks: list[Check]
-) -> CheckedGuarantee:
-    """Judge a promise about the rows of a population that each class covers, and add the check of its file."""
-    manifest, engine, quasi = release.manifest, release.engine, release.manifest.of_role("quasi")
-    name = str(promise.parameters["population"])
-    if name not in given:
-        return leave_unchecked(promise, "its population table is not given")
-    same = _check_population(name, manifest, given[name])
-    checks += [] if same in checks else [same]
-    if any(not one.boxed or one.name in manifest.techniques for one in quasi):
-        return answer(promise, None, False, "cannot check: a population has no values of changed attributes")
-    form.demand_columns(given[name], [one.name for one in quasi])
-    numbers = ClassNumbers.of(quasi)
-    keys = ["class"] if len(numbers.bounds) == 1 else [f"class[{n}]" for n in range(1, len(numbers.bounds) + 1)]
-    digits = ", ".join(f"{numbers.unpack(at, keys)} AS l{at + 1}" for at in range(len(quasi)))
-    engine.make("class_labels", f"SELECT class, n, {digits} FROM classes")
-    from shoal.verify.reach import count_covered  # few guarantees are about populations
-
-    uncovered = count_covered(engine, manifest, given[name], "class_labels", "covered_classes")
-    engine.make(
-        "population_classes",
-        "SELECT class, n, coalesce(total, 0) AS covered FROM classes LEFT JOIN covered_classes USING (class)",
-    )
-    return conclude(promise, judge(engine, promise, [Counts("population_classes")]), uncovered=uncovered)
-
-
-def _check_population(name: str, manifest: Manifest, population: Source) -> Check:
-    declared = manifest.written.populations.get(name)
-    if declared is None:
-        return Check("population", True, "the manifest does not name the file of the population")
-    other = population.digest() != declared.sha256 and "the population differs from the declared one"
-    return Check.of("population", other, "the population is the declared one")
 
 
 def _leave_open(guarantees: Sequence[CheckedGuarantee], why: str, *, ok: bool) -> list[CheckedGuarantee]:

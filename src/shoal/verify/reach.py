@@ -26,8 +26,8 @@ from shoal.verify.counting import ClassNumbers, ReleaseTables, as_one
 from shoal.verify.covers import Covers, put_values, relate
 from shoal.verify.engine import Engine, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import find_model
-from shoal.verify.result import Check
+from shoal.verify.promises import Counts, Promise, answer, conclude, find_model, judge, leave_unchecked
+from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows, wrap
 
 if TYPE_CHECKING:
@@ -70,22 +70,40 @@ def follow(rows: SourceRows, quasi: Sequence[Attribute], classes: str, tuples: s
         )
 
 
-def count_covered(engine: Engine, manifest: Manifest, population: Source, classes: str, into: str) -> int:
-    """Make the table *into* of classes and how many rows of a population each covers; return how many none covers.
-
-    The table *classes* has the columns ``class`` and l1, l2, ...: numbers of the labels of the quasi-identifiers.
-    """
-    quasi = rank_quasi(manifest.of_role("quasi"))
-    rows = SourceRows(engine, replace(manifest, attributes=tuple(quasi)), population, None)
+def judge_population(
+    release: Release, promise: Promise, given: Mapping[str, Source], checks: list[Check]
+) -> CheckedGuarantee:
+    """Judge a promise about the rows of a population that each class covers, and add the check of its file."""
+    manifest, engine, every = release.manifest, release.engine, release.manifest.of_role("quasi")
+    name = str(promise.parameters["population"])
+    if name not in given:
+        return leave_unchecked(promise, "its population table is not given")
+    same = _check_population(name, manifest, given[name])
+    checks += [] if same in checks else [same]
+    if any(not one.boxed or one.name in manifest.techniques for one in every):
+        return answer(promise, None, False, "cannot check: a population has no values of changed attributes")
+    quasi, numbers = rank_quasi(every), ClassNumbers.of(every)
+    rows = SourceRows(engine, replace(manifest, attributes=tuple(quasi)), given[name], None)
     with rows.reading([one.name for one in quasi]):
         values = ", ".join(f"t{at}" for at, _ in enumerate(quasi, 1))
         engine.make("tuples", f"SELECT {values}, count(*) AS n FROM source GROUP BY ALL")
-    labels = [f"l{manifest.of_role('quasi').index(one) + 1} AS l{place}" for place, one in enumerate(quasi, 1)]
-    follow(rows, quasi, f"SELECT class, {', '.join(labels)} FROM {classes}", "FROM tuples")
-    leaves = f"tree LEFT JOIN reached ON node = n{len(quasi)}"
-    engine.make(into, f"SELECT class, coalesce(sum(n), 0)::BIGINT AS total FROM {leaves} GROUP BY class")
+    keys = ["class"] if len(numbers.bounds) == 1 else [f"class[{n}]" for n in range(1, len(numbers.bounds) + 1)]
+    labels = [f"{numbers.unpack(every.index(one), keys)} AS l{at}" for at, one in enumerate(quasi, 1)]
+    follow(rows, quasi, f"SELECT class, {wrap(labels)} FROM classes", "FROM tuples")
+    leaves = f"SELECT class, reached.n AS rows FROM tree LEFT JOIN reached ON node = n{len(quasi)}"
+    sums = f"SELECT class, coalesce(sum(rows), 0)::BIGINT AS covered FROM ({leaves}) GROUP BY class"
+    engine.make("population_classes", f"SELECT class, n, covered FROM classes JOIN ({sums}) USING (class)")
     covered = "SELECT coalesce(sum(n), 0) FROM (SELECT DISTINCT point, n FROM reached)"
-    return int(engine.value(f"SELECT coalesce(sum(n), 0) - ({covered}) FROM tuples"))
+    uncovered = int(engine.value(f"SELECT coalesce(sum(n), 0) - ({covered}) FROM tuples"))
+    return conclude(promise, judge(engine, promise, [Counts("population_classes")]), uncovered=uncovered)
+
+
+def _check_population(name: str, manifest: Manifest, population: Source) -> Check:
+    declared = manifest.written.populations.get(name)
+    if declared is None:
+        return Check("population", True, "the manifest does not name the file of the population")
+    other = population.digest() != declared.sha256 and "the population differs from the declared one"
+    return Check.of("population", other, "the population is the declared one")
 
 
 def check_defended(

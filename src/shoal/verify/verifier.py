@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +23,7 @@ from shoal.manifest import PAGES, ManifestError, parse_json, unpack_labels
 from shoal.verify import files
 from shoal.verify.classes import Classes, put_labels
 from shoal.verify.counting import ReleaseTables
-from shoal.verify.covers import CoverError, Covers
+from shoal.verify.covers import CoverError
 from shoal.verify.engine import CannotCheckError, Engine, Error
 from shoal.verify.files import find_public as find_public
 from shoal.verify.manifest import Manifest, may_promise_nothing, read_manifest
@@ -45,27 +45,6 @@ WITNESS, LABELS = "witness.parquet", "labels.parquet"
 _WELL_FORMED = Check("manifest", True, "the manifest is well formed")
 
 
-class Batches(Protocol):
-    """Rows that are kept elsewhere and can be read as Arrow batches."""
-
-    schema: pa.Schema
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Given:
-    """What a release is compared with."""
-
-    source: Source | None
-    populations: Populations
-    progress: Progress
-    witness: Witness | None = None
-    labelled: pa.Table | None = None  # the values under defended labels
-    plan: Plan | None = None  # that several data owners agreed on
-
-
 def verify(
     folder: str | Path,
     *,
@@ -76,10 +55,13 @@ def verify(
     public_key: bytes | None = None,
 ) -> Verification:
     """Check a written release, except for its pages: see ``shoal.reports.verifying``."""
-    public = files.find_public(Path(folder))
-    given = Given(_open_source(source), populations or {}, progress or Silent())
+    public, original = files.find_public(Path(folder)), None
+    if source is not None:
+        from shoal.sources.opening import open_source
+
+        original = open_source(source)
     text = files.read_text(public / "manifest.json")
-    checks = files.check_written(public, text.encode(), public_key, with_source=given.source is not None)
+    checks = files.check_written(public, text.encode(), public_key, with_source=original is not None)
     try:
         manifest = read_manifest(unpack_labels(parse_json(text)), with_file=True)
     except ManifestError as fault:
@@ -90,38 +72,37 @@ def verify(
     pages = {name: getattr(manifest.written, key) for key, name in PAGES.items()}
     checks = [_WELL_FORMED, *checks, files.check_folder(public, [VERIFIED, SCRIPT, *names], pages)]
     checks.append(check_script(manifest, _read_script(public / SCRIPT)))
-    found, paths = _Findings(manifest), [(public / file.file).resolve() for file in written]
-    with found.report_faults():
+    rows = _Rows(manifest, original, populations or {}, progress or Silent())
+    paths = [(public / file.file).resolve() for file in written]
+    with rows.report_faults():
         for path in paths:
             files.require_plain(path)
-    if found.checks:
-        return found.conclude(checks)
+    if rows.checks:
+        return rows.conclude(checks)
     with ThreadPoolExecutor(1) as pool:  # computes the digests of the files while their rows are read
         digests = pool.submit(lambda: [files.check_digest(*both) for both in zip(paths, written, strict=True)])
-        with (
-            found.report_faults(),
-            Engine(paths, memory=memory, rows=manifest.rows, columns=len(manifest.columns)) as engine,
-        ):
-            given = _read_others(public, manifest, given)
+        n_columns = len(manifest.columns)
+        with rows.report_faults(), Engine(paths, memory=memory, rows=manifest.rows, columns=n_columns) as engine:
+            rows.read_others(public)
             for path, file in zip(paths, written, strict=True):
-                found.checks += files.check_hygiene(engine, path, file, manifest.missing_tokens)
-            found.checks.append(_check_columns(files.read_names(paths[0], manifest.data.format), manifest))
-            if found.checks[-1].ok:
+                rows.checks += files.check_hygiene(engine, path, file, manifest.missing_tokens)
+            if rows.check_columns(files.read_names(paths[0], manifest.data.format)):
                 release = Release.of_file(engine, manifest, paths[0], manifest.data.format)
-                _check_rows(release, given, found)
-                if manifest.tables and not found.conclude(()).failures:
+                rows.check(release)
+                if manifest.tables and not rows.conclude(()).failures:
                     from shoal.verify.slices import check_tables
 
-                    tables = zip(manifest.tables, paths[1:], strict=True)
-                    found.checks.append(
-                        check_tables(release, {name: (path, manifest.data.format) for name, path in tables})
-                    )
+                    tables = {
+                        name: (path, manifest.data.format)
+                        for name, path in zip(manifest.tables, paths[1:], strict=True)
+                    }
+                    rows.checks.append(check_tables(release, tables))
         checks += digests.result()
-    return found.conclude(checks)
+    return rows.conclude(checks)
 
 
 def verify_table(
-    table: pa.Table | Batches,
+    table: Any,
     manifest: Mapping[str, Any],
     *,
     source: Source | None = None,
@@ -131,25 +112,23 @@ def verify_table(
     progress: Progress | None = None,
     memory: int | None = None,
 ) -> Verification:
-    """Check a release in memory, or rows that are kept elsewhere: all checks but those of files.
+    """Check a release in memory: all checks but those of files.
 
-    *witness* has, for every source row, its class or bucket as published, 0 for rows in none: (n_rows,) numbers, or
-    (n_columns, n_rows) if ``internal/witness.parquet`` has several columns. *labelled* are the values of records under
-    defended labels, as ``internal/labels.parquet`` has them.
+    *table* is an Arrow table or has a ``schema`` and ``batches``. *witness* has, for every source row, its class or
+    bucket as published, 0 for rows in none: (n_rows,) numbers, or (n_columns, n_rows) if ``internal/witness.parquet``
+    has several columns. *labelled* are the values under defended labels, as ``internal/labels.parquet`` has them.
     """
     try:
         read = read_manifest(manifest, with_file=False)
     except ManifestError as fault:
         return Verification((Check("manifest", False, str(fault)),), ())
-    stated = None if witness is None else Witness(witness, "bucket" if read.sliced else "class")
-    given = Given(source, populations or {}, progress or Silent(), stated, labelled)
-    found = _Findings(read)
-    found.checks.append(_check_columns(table.schema.names, read))
-    if found.checks[-1].ok:
-        with found.report_faults(), Engine(memory=memory, rows=read.rows, columns=len(read.columns)) as engine:
+    stated = None if witness is None else Witness(witness, read.numbered)
+    rows = _Rows(read, source, populations or {}, progress or Silent(), stated, labelled)
+    if rows.check_columns(table.schema.names):
+        with rows.report_faults(), Engine(memory=memory, rows=read.rows, columns=len(read.columns)) as engine:
             make = Release.of_table if isinstance(table, pa.Table) else Release.of_batches
-            _check_rows(make(engine, read, table), given, found)
-    return found.conclude([_WELL_FORMED])
+            rows.check(make(engine, read, table))
+    return rows.conclude([_WELL_FORMED])
 
 
 def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, str]:
@@ -163,26 +142,24 @@ def scripts_for(manifest: Mapping[str, Any], source: pa.Schema) -> tuple[str, st
     return write_script(read), write_source_script(read, source)
 
 
-def _open_source(source: object) -> Source | None:
-    if source is None:
-        return None
-    from shoal.sources.opening import open_source
-
-    return open_source(source)
-
-
 def _read_script(path: Path) -> str | None:
     """Return the script in the folder, None if there is none; text that is not UTF-8 is never the right one."""
     return path.read_bytes().decode("utf-8", "replace") if path.is_file() and not path.is_symlink() else None
 
 
-class _Findings:
-    """The checks of the rows so far, and the guarantees as soon as they are judged."""
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """The verification of the rows: what they are compared with, and what was found so far."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self.checks: list[Check] = []
-        self.guarantees: Sequence[CheckedGuarantee] | None = None
+    manifest: Manifest
+    source: Source | None
+    populations: Populations
+    progress: Progress
+    witness: Witness | None = None
+    labelled: pa.Table | None = None  # the values under defended labels
+    plan: Plan | None = None  # that several data owners agreed on
+    checks: list[Check] = field(default_factory=list)
+    guarantees: Sequence[CheckedGuarantee] | None = None
 
     @contextmanager
     def report_faults(self) -> Iterator[None]:
@@ -210,120 +187,104 @@ class _Findings:
         free = may_promise_nothing(self.manifest.written.method)
         return Verification((*before, *self.checks), tuple(judged), self.manifest.claims, free)
 
+    def read_others(self, public: Path) -> None:
+        """Read the plan and, beside a source, the witness and the values under defended labels."""
+        if self.manifest.written.agreed is not None:
+            from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
 
-def _read_others(public: Path, manifest: Manifest, given: Given) -> Given:
-    """Return what is given with the plan and, beside a source, the witness and the values under defended labels."""
-    if manifest.written.agreed is not None:
-        from shoal.verify.agreed import read_plan  # what few releases need is loaded for these only
+            self.plan = read_plan(public / self.manifest.written.agreed.file, self.manifest.written.agreed)
+        if self.source is not None:
+            witness, labels = (files.find_internal(public, name) for name in (WITNESS, LABELS))
+            self.witness = None if witness is None else Witness(witness, self.manifest.numbered)
+            self.labelled = None if labels is None else pq.read_table(labels)
 
-        given = replace(given, plan=read_plan(public / manifest.written.agreed.file, manifest.written.agreed))
-    if given.source is None:
-        return given
-    witness, labels = (files.find_internal(public, name) for name in (WITNESS, LABELS))
-    stated = None if witness is None else Witness(witness, "bucket" if manifest.sliced else "class")
-    return replace(given, witness=stated, labelled=None if labels is None else pq.read_table(labels))
+    def check_columns(self, names: Sequence[str]) -> bool:
+        """Check that the columns are the declared ones, in their order."""
+        declared, fault = self.manifest.columns, ""
+        extra, absent = len(set(names) - set(declared)), [name for name in declared if name not in names]
+        if extra:
+            fault = f"{extra} columns are not declared in the manifest"
+        elif absent:
+            fault = f"declared columns are absent: {', '.join(absent)}"
+        elif tuple(names) != declared:
+            repeated = len(set(names)) != len(names)
+            fault = "a column occurs twice" if repeated else "the columns are not in the declared order"
+        self.checks.append(Check.of("columns", fault, "the columns are the declared ones"))
+        return not fault
 
+    def check(self, release: Release) -> None:
+        """Add the checks of the rows, and the guarantees if the form of the release lets them be judged."""
+        with self.progress.step("verifying the release", self.manifest.rows) as step:
+            self._check_form(release)
+            step.advance(self.manifest.rows)
 
-def _check_columns(names: Sequence[str], manifest: Manifest) -> Check:
-    declared = manifest.columns
-    extra, absent = len(set(names) - set(declared)), [name for name in declared if name not in names]
-    if tuple(names) == declared:
-        return Check("columns", True, "the columns are the declared ones")
-    if extra:
-        return Check("columns", False, f"{extra} columns are not declared in the manifest")
-    if absent:
-        return Check("columns", False, f"declared columns are absent: {', '.join(absent)}")
-    repeated = len(set(names)) != len(names)
-    return Check("columns", False, "a column occurs twice" if repeated else "the columns are not in the declared order")
-
-
-def _check_rows(release: Release, given: Given, found: _Findings) -> None:
-    """Add the checks of the rows, and the guarantees if the form of the release lets them be judged."""
-    with given.progress.step("verifying the release", release.manifest.rows) as step:
-        _check_form(release, given, found)
-        step.advance(release.manifest.rows)
-
-
-def _check_form(release: Release, given: Given, found: _Findings) -> None:
-    manifest, checks, account = release.manifest, found.checks, release.manifest.written.synthetic
-    if any(release.types[one.name] != "VARCHAR" for one in manifest.attributes if one.may_keep_missing):
-        checks.append(Check("columns", False, "labels of sensitive values are not published as text"))
-        return
-    if account is not None and account.sampled is None:
-        from shoal.verify.account import check_account
-
-        tree_given = "tree" in manifest.written.method_parameters
-        checks.append(check_account(account, manifest.columns, tree_given=tree_given))
-    if manifest.written.items:
-        from shoal.verify.items import check_items
-
-        checks.append(check_items(manifest, release))
-        if not checks[-1].ok:
+    def _check_form(self, release: Release) -> None:
+        manifest, checks, account = self.manifest, self.checks, self.manifest.written.synthetic
+        if any(release.types[one.name] != "VARCHAR" for one in manifest.attributes if one.may_keep_missing):
+            checks.append(Check("columns", False, "labels of sensitive values are not published as text"))
             return
-    original = expected = None
-    if given.source is not None and account is None:
-        original, expected = _read_source(release, given, given.source, checks)
-    covers, tables = put_labels(release), ReleaseTables(manifest)
-    if given.plan is not None:
-        from shoal.verify.agreed import verify_agreed
+        if account is not None and account.sampled is None:
+            from shoal.verify.account import check_account
 
-        checks.append(Check("plan", True, "the plan is the declared one, and it is consistent"))
-        answer = verify_agreed(release, given.plan, expected)
-    elif manifest.sliced:
-        from shoal.verify.people import find_changed
-        from shoal.verify.slices import verify_sliced
+            tree_given = "tree" in manifest.written.method_parameters
+            checks.append(check_account(account, manifest.columns, tree_given=tree_given))
+        if manifest.written.items:
+            from shoal.verify.items import check_items
 
-        answer = verify_sliced(release, tables, covers, expected)
-        if find_changed(manifest):
-            refused = "a promise about values that techniques changed by chance cannot be checked in parts"
-            checks.append(Check("true values", False, refused))
-    else:
-        answer = Classes(release, tables, covers, expected, given.populations).verify()
-    checks += answer.checks
-    if answer.guarantees is not None:
-        checks += _check_attributes(release, given, covers, original, expected)
-        found.guarantees = answer.guarantees
+            checks.append(check_items(manifest, release))
+            if not checks[-1].ok:
+                return
+        original = expected = None
+        if self.source is not None and account is None:
+            original, expected = self._read_source(release.engine, self.source)
+        covers, tables = put_labels(release), ReleaseTables(manifest)
+        if self.plan is not None:
+            from shoal.verify.agreed import verify_agreed
 
+            checks.append(Check("plan", True, "the plan is the declared one, and it is consistent"))
+            found = verify_agreed(release, self.plan, expected)
+        elif manifest.sliced:
+            from shoal.verify.people import find_changed
+            from shoal.verify.slices import verify_sliced
 
-def _check_attributes(
-    release: Release,
-    given: Given,
-    covers: Mapping[str, Covers],
-    original: SourceRows | None,
-    expected: SourceRows | None,
-) -> list[Check]:
-    """Check columns that are defended, drawn, averaged or changed by techniques, each by itself."""
-    manifest, account, checks = release.manifest, release.manifest.written.synthetic, []
-    if expected is not None and manifest.written.method_parameters.get("defend") is True:
-        from shoal.verify.reach import check_defended
+            found = verify_sliced(release, tables, covers, expected)
+            if find_changed(manifest):
+                refused = "a promise about values that techniques changed by chance cannot be checked in parts"
+                checks.append(Check("true values", False, refused))
+        else:
+            found = Classes(release, tables, covers, expected, self.populations).verify()
+        checks += found.checks
+        if found.guarantees is None:
+            return
+        if expected is not None and manifest.written.method_parameters.get("defend") is True:
+            from shoal.verify.reach import check_defended
 
-        checks += check_defended(release, manifest, covers, expected, given.labelled)
-    if account is not None and account.sampled is not None:
-        from shoal.verify.account import check_drawn
+            checks += check_defended(release, manifest, covers, expected, self.labelled)
+        if account is not None and account.sampled is not None:
+            from shoal.verify.account import check_drawn
 
-        checks.append(check_drawn(account, account.sampled, release))
-    if manifest.techniques or manifest.averaging is not None:
-        from shoal.verify.techniques.checking import check_averages, check_techniques
+            checks.append(check_drawn(account, account.sampled, release))
+        if manifest.techniques or manifest.averaging is not None:
+            from shoal.verify.techniques.checking import check_averages, check_techniques
 
-        checks += check_techniques(release, manifest, covers, original, expected)
-        checks += check_averages(release, manifest, expected)
-    return checks
+            checks += check_techniques(release, manifest, covers, original, expected)
+            checks += check_averages(release, manifest, expected)
+        self.guarantees = found.guarantees
 
+    def _read_source(self, engine: Engine, source: Source) -> tuple[SourceRows, SourceRows]:
+        """Return the source as it is and as the release has it, with determined columns recomputed."""
+        manifest, original, expected = self.manifest, source, source
+        if manifest.techniques:
+            from shoal.verify.techniques.checking import recompute_source
 
-def _read_source(release: Release, given: Given, source: Source, checks: list[Check]) -> tuple[SourceRows, SourceRows]:
-    """Return the source as it is and as the release has it, with determined columns recomputed."""
-    manifest, original, expected = release.manifest, source, source
-    if manifest.techniques:
-        from shoal.verify.techniques.checking import recompute_source
+            expected = recompute_source(manifest, source)
+        if manifest.written.items:
+            from shoal.verify.items import unfold_source
 
-        expected = recompute_source(manifest, source)
-    if manifest.written.items:
-        from shoal.verify.items import unfold_source
+            original, expected = (unfold_source(manifest, one) for one in (original, expected))
+        rows = [SourceRows(engine, manifest, one, self.witness, self.progress) for one in (original, expected)]
+        if manifest.one_per is not None:
+            from shoal.verify.people import check_one_each
 
-        original, expected = (unfold_source(manifest, one) for one in (original, expected))
-    rows = [SourceRows(release.engine, manifest, one, given.witness, given.progress) for one in (original, expected)]
-    if manifest.one_per is not None:
-        from shoal.verify.people import check_one_each
-
-        checks.append(check_one_each(manifest, rows[0]))
-    return rows[0], rows[1]
+            self.checks.append(check_one_each(manifest, rows[0]))
+        return rows[0], rows[1]
