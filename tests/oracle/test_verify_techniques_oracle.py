@@ -18,7 +18,7 @@ from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
 from shoal.verify.engine import Engine
-from shoal.verify.form import is_likely_sample
+from shoal.verify.source_checks import is_likely_sample
 from shoal.verify.techniques.base import Column
 from shoal.verify.techniques.declared import Tokens
 from shoal.verify.techniques.numbers import Coding, Rounding

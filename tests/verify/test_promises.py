@@ -757,9 +757,9 @@ def test_which_of_several_classes_is_the_worst() -> None:
     least = {"k-anonymity", "column-frequency", "k-map", "distinct-l-diversity"}
     least |= {"simple-l-diversity", "entropy-l-diversity"}
     for model in PARAMETERS:
-        worst = promises.worst_of(Promise(model, {}, None))
+        worst = Promise(model, {}, None).kind.worst
         assert worst(1.0, 2.0) == (1.0 if model in least else 2.0), model
-    assert promises.worst_of(Promise("strange", {}, None))(1.0, 2.0) == 2.0
+    assert Promise("strange", {}, None).kind.worst(1.0, 2.0) == 2.0
 
 
 def test_models_without_a_statement_are_never_confirmed() -> None:
@@ -813,7 +813,7 @@ def test_other_packages_register_statements_of_their_models() -> None:
         assert promise.obstacle is None
         counts = put(((1, 1, 0, 0), (3, 0, 0, 0)))
         assert judge_each("even-classes", counts, of=2) == ([True, False], [2.0, 3.0])
-        assert promises.worst_of(promise)(1.0, 2.0) == 1.0
+        assert promise.kind.worst(1.0, 2.0) == 1.0
         assert read_promise("even-classes", {"of": 0}, 2.0, ["s"]).obstacle
         assert read_promise("later", {"of": 2}, 2.0, ["s"]).obstacle is None
         for unknown in ("no-statement", "unheard-of"):

@@ -95,6 +95,16 @@ def test_table_1f_is_not_3_diverse():
     assert "8 of 8 different tuples" in verification.guarantees[0].detail
 
 
+@pytest.mark.parametrize(("values", "holds"), [("aaaabcde", True), ("aaaabbcd", False)])
+def test_entropies_next_to_their_limit_are_settled_exactly(values, holds):
+    table = pa.table({"bucket": [1] * 8, "age": range(8), "zip": ["1"] * 8, "disease": list(values)})
+    promise = ("entropy-l-diversity", {"l": 4}, 4.0 if holds else 3.363585661014858)
+    stated = manifest(promise, parts=[["age"], ["zip", "disease"]], buckets=1)
+    verification = verify_table(table, stated)
+    assert failed(verification) == (set() if holds else {"entropy-l-diversity"})
+    assert verification.guarantees[0].achieved == pytest.approx(4.0 if holds else 3.363585661014858)
+
+
 def open_adversary(table: pa.Table, read: Manifest, engine: Engine) -> Adversary:
     release = Release.of_table(engine, read, table)
     put_labels(release)

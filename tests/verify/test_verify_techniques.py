@@ -19,8 +19,8 @@ from shoal.manifest import Account
 from shoal.sources.opening import open_source
 from shoal.verify.account import check_account
 from shoal.verify.engine import Engine
-from shoal.verify.form import is_likely_sample
 from shoal.verify.result import Check, Verification
+from shoal.verify.source_checks import is_likely_sample
 from shoal.verify.techniques.base import Column
 from shoal.verify.techniques.declared import Pseudonym
 from shoal.verify.verifier import verify, verify_table
@@ -156,7 +156,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]}, "not what the account"),
     ({"claims": [{"model": "trust", "parameters": {}}]}, "knows as a claim"),
     ({"synthetic": {}}, "synthetic lacks epsilon"),
-    ({"levels": {"age": 1, "sex": 0}}, "no classes of labels"),
+    ({"levels": {"age": 1, "sex": 0}}, "which its method does not make"),
     ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not publish"),
 ]
 

@@ -22,16 +22,15 @@ from pydantic import Field
 
 from shoal.core.arrays import CodeArray
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
-from shoal.verify import form
-from shoal.verify.classes import check_labels
+from shoal.verify.classes import Answer, check_labels, check_rows
 from shoal.verify.counting import ReleaseTables, as_one
 from shoal.verify.covers import put_values, relate
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest, demand
-from shoal.verify.order import check_order, find_share
 from shoal.verify.promises import Counts, Promise, agrees, answer, judge
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows
+from shoal.verify.source_checks import SourceCounts, check_order, check_source_counts, find_share
 from shoal.verify.truth import find_type, write_print
 
 CLASS = "class"
@@ -160,7 +159,7 @@ def _read_consistent(written: PlanFile) -> Plan:
     return Plan(written, model, Fraction(str(least)), columns, points, class_of, shown)
 
 
-def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> form.Answer:
+def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> Answer:
     """Return checks and promises of a release by a plan; no promises if its form does not let them be judged."""
     manifest, engine = release.manifest, release.engine
     roles = {name: "sensitive" if name == plan.sensitive else "quasi" for name in plan.columns}
@@ -173,7 +172,7 @@ def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> fo
         Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
     ]
     if not all(check.ok for check in checks):
-        return form.Answer(checks)
+        return Answer(checks)
     tables = _count_rows(release, plan)
     found = engine.fetch_one("SELECT sum(c), sum(c) FILTER (class IS NULL), sum(c) FILTER (value IS NULL) FROM counted")
     n_rows, outside, unknown = (int(n or 0) for n in found)
@@ -184,7 +183,7 @@ def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> fo
     fault = unknown and f"{unknown} rows have no value of {plan.sensitive}, or one that the plan does not have"
     verb = "are enough for" if n_rows >= plan.written.records else "are fewer than"
     checks += [
-        form.check_rows(n_rows, manifest),
+        check_rows(n_rows, manifest),
         check_labels(release, tables),
         Check.of("classes", misplaced, "every row is in a class of the plan, and rows of a class have the same labels"),
         Check.of("values", fault, f"every value of {plan.sensitive} is one of the plan's"),
@@ -193,7 +192,7 @@ def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> fo
     ]
     guarantees = [_judge(engine, promise, plan) for promise in manifest.promises]
     checks += [] if source is None else _compare(release, plan, source, n_rows)
-    return form.Answer(checks, guarantees)
+    return Answer(checks, guarantees)
 
 
 def _put_places(engine: Engine, table: str, distinct: str, known: Sequence[str]) -> None:
@@ -293,7 +292,7 @@ def _compare(release: Release, plan: Plan, source: SourceRows, n_rows: int) -> I
     placed = f"SELECT tuples.*, class, m{len(columns)}.place FROM tuples{joins} JOIN plan_points ON {points}"
     engine.make("located", placed)
     rows, inside = (engine.value(f"SELECT coalesce(sum(c), 0) FROM {table}") for table in ("tuples", "located"))
-    yield form.check_source_counts(manifest, n_rows, form.count_source(int(rows), 0, ()))
+    yield check_source_counts(manifest, n_rows, SourceCounts(int(rows), 0, ()))
     if rows > inside:
         yield Check("domain", False, f"{rows - inside} source rows are outside the domain of the plan")
     both = "SELECT class, value, c FROM shown UNION ALL SELECT class, place, -c FROM located"
@@ -311,4 +310,4 @@ def _compare(release: Release, plan: Plan, source: SourceRows, n_rows: int) -> I
     alike = " AND ".join(f"source.{column} IS NOT DISTINCT FROM located.{column}" for column in columns)
     with source.reading([*plan.columns]):
         true = engine.read(sampled.format(f"source JOIN located ON {alike}"))["h"].to_numpy()
-    yield check_order([tokens], [true])
+    yield check_order(tokens, true)

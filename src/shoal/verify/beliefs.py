@@ -24,7 +24,7 @@ import pyarrow as pa
 from shoal.verify.counting import as_one
 from shoal.verify.engine import CannotCheckError
 from shoal.verify.people import put_texts
-from shoal.verify.promises import Answer, Counts, Promise, Subject, agrees, answer, find_model, worst_of
+from shoal.verify.promises import Answer, Counts, Promise, Subject, agrees, answer, settle
 from shoal.verify.result import CheckedGuarantee
 from shoal.verify.slices import Slices
 
@@ -161,26 +161,22 @@ class Adversary:
 
     def _state(self, promise: Promise, subject: Subject, *, mixed: bool) -> Answer:
         """Return the statement of a promise over the counts of groups, or over the shares of mixtures."""
-        model, table = find_model(promise.model), self._groups[subject][0]
+        table, statement = self._groups[subject][0], promise.kind.statement
         attribute = self._slices.manifest.written.attributes[subject[0]] if len(subject) == 1 else None
         whole = f"{table}_whole"
-        assert model is not None  # noqa: S101 - only models of values, which have statements, are judged
-        assert model.statement is not None  # noqa: S101
+        assert statement is not None  # noqa: S101 - only models of values, which have statements, are judged
         total = f"(SELECT any_value(total) FROM {whole})"
-        return model.statement(promise, Counts("mixed" if mixed else table, attribute, total, whole, shares=mixed))
+        return statement(promise, Counts("mixed" if mixed else table, attribute, total, whole, shares=mixed))
 
     def judge_groups(self, promise: Promise, subject: Subject) -> _Case:
         """Judge every group exactly, and begin the case of the tuples."""
         self.count_groups(subject)
-        exact, model = self._state(promise, subject, mixed=False), find_model(promise.model)
+        exact = self._state(promise, subject, mixed=False)
         failing = f"failing_{len(self.cases)}"
         each = f"(SELECT *, {exact.each} AS ok FROM {exact.relation})"
         self._engine.make(failing, f"SELECT class FROM {each} GROUP BY class HAVING bool_or(NOT ok)")
         if self._engine.value(f"SELECT count(*) FROM {each} WHERE ok IS NULL"):
-            if model is None or model.settle is None:
-                raise CannotCheckError("some of its values have no place in their order or taxonomy")
-            close = self._engine.read(f"SELECT class, n, cs FROM {each} WHERE ok IS NULL").to_pylist()
-            wrong = [int(one["class"]) for one in close if not model.settle(promise, one)]
+            wrong = settle(self._engine, promise, exact, each)
             self._engine.put("settled", {"class": pa.array(wrong, pa.int64())})
             self._engine.run(f"INSERT INTO {failing} FROM settled")
         self.cases.append(_Case(promise, subject, failing))
@@ -247,12 +243,12 @@ def check_promises(slices: Slices, *, with_source: bool) -> tuple[list[CheckedGu
     adversary, promises = Adversary(slices), slices.manifest.promises
     cases: list[list[_Case] | CheckedGuarantee] = []
     for promise in promises:
-        model = find_model(promise.model)
+        kind = promise.kind
         if promise.obstacle:
             cases.append(answer(promise, None, False, promise.obstacle))
         elif promise.model == "column-frequency":
             cases.append(_judge_crowd(promise, adversary.count_crowd()))
-        elif model is None or model.about != "values" or not model.mixes or model.statement is None:
+        elif kind.about != "values" or not kind.mixes or kind.statement is None:
             cases.append(answer(promise, None, False, "cannot check: no sliced release can promise this model"))
         else:
             try:
@@ -284,7 +280,7 @@ def _conclude(cases: Sequence[_Case], *, with_source: bool) -> CheckedGuarantee:
     if not all(case.figures for case in cases):
         detail = "the buckets could form too many tuples to judge; only the source shows who is in the table"
         return answer(promise, None, False, "no tuple of the source matches a bucket" if with_source else detail)
-    worst = worst_of(promise)
+    worst = promise.kind.worst
     achieved = worst([figure for case in cases for figure in case.figures])
     which = "tuples of the source" if with_source else "tuples that the buckets could form"
     if failing:

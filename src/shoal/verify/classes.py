@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from shoal.verify import form
 from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import Covers, put_covers
 from shoal.verify.manifest import Manifest
@@ -20,7 +19,6 @@ from shoal.verify.promises import (
     Subject,
     answer,
     conclude,
-    find_model,
     judge,
 )
 from shoal.verify.readings import check_readings
@@ -29,6 +27,21 @@ from shoal.verify.rows import Release, SourceRows
 
 if TYPE_CHECKING:
     from shoal.sources.base import Source
+
+
+class Answer(NamedTuple):
+    """What is found of the rows of a release."""
+
+    checks: list[Check]
+    guarantees: list[CheckedGuarantee] | None = None  # None: its form does not let them be judged
+
+
+def check_rows(n_rows: int, manifest: Manifest) -> Check:
+    """There are rows, as many as the manifest says."""
+    if not n_rows:
+        return Check("rows", False, "the release is empty")
+    same = n_rows == manifest.rows
+    return Check("rows", same, f"{n_rows} rows" + ("" if same else f", the manifest says {manifest.rows}"))
 
 
 def put_labels(release: Release) -> dict[str, Covers]:
@@ -69,13 +82,13 @@ class Classes:
     source: SourceRows | None
     populations: Mapping[str, Source]
 
-    def verify(self) -> form.Answer:
+    def verify(self) -> Answer:
         """Return checks and guarantees."""
         manifest, engine, source = self.release.manifest, self.release.engine, self.source
         engine.run(*self.tables.count())
         rows = "SELECT coalesce(sum(n), 0) FROM classes" if self.tables.keys else "SELECT count(*) FROM release"
         n_rows = int(engine.value(rows))
-        checks = [form.check_rows(n_rows, manifest)]
+        checks = [check_rows(n_rows, manifest)]
         if self.covers:
             checks += [check_labels(self.release, self.tables), *_check_levels(manifest, self.covers)]
         if n_rows:
@@ -97,7 +110,7 @@ class Classes:
                 guarantees = self._ask_source(source, guarantees, checks)
             else:
                 guarantees = _leave_open(guarantees, "the witness is not true", ok=False)
-        return form.Answer(checks, guarantees)
+        return Answer(checks, guarantees)
 
     def _judge(self, promise: Promise, checks: list[Check]) -> CheckedGuarantee:
         """Judge a promise by the published rows."""
@@ -106,8 +119,7 @@ class Classes:
 
             weaker = people.weaken(promise)
             return people.judge_records(promise, None if weaker is None else self._judge_records(weaker))
-        model = find_model(promise.model)
-        if model is not None and model.about == "population" and not promise.obstacle:
+        if promise.kind.about == "population" and not promise.obstacle:
             from shoal.verify.reach import judge_population  # few guarantees are about populations
 
             return judge_population(self.release, promise, self.populations, checks)
@@ -117,11 +129,10 @@ class Classes:
         return conclude(promise, self._judge_records(promise), grounds=grounds)
 
     def _judge_records(self, promise: Promise) -> Judgement:
-        model = find_model(promise.model)
-        if model is not None and model.about in ("parts", "plan"):
+        if promise.kind.about in ("parts", "plan"):
             return Judgement(0, obstacle="cannot check: only a sliced release has parts to promise this model of")
         tables: Iterable[Counts] = [Counts("classes")]
-        if model is not None and model.about == "values":
+        if promise.kind.about == "values":
             tables = (self._count_values(promise, subject) for subject in promise.subjects)
         return judge(self.release.engine, promise, tables)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from shoal.manifest import Attribute
 from shoal.verify.engine import CannotCheckError, name_columns, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Promise, Subject, find_model
+from shoal.verify.promises import Counts, Promise, Subject
 from shoal.verify.rows import wrap
 
 _BOUND = 1 << 62  # of the numbers in one column
@@ -194,9 +194,9 @@ class ReleaseTables:
 
         Under labels these are the values that an adversary with the promise's weights expects.
         """
-        model, weights = find_model(promise.model), promise.parameters.get("weights")
+        weights = promise.parameters.get("weights")
         boxed = [name for name in subject if self.sensitive[name][1].boxed]
-        if boxed and not (model is not None and model.labels):
+        if boxed and not promise.kind.labels:
             raise CannotCheckError(f"values of {boxed[0]!r} are generalized, which only tau-l-diversity allows")
         key = subject, json.dumps(weights, sort_keys=True)
         if key in self._made:

@@ -19,12 +19,11 @@ from shoal.core.errors import InputError
 from shoal.core.wording import count_noun
 from shoal.verify.counting import ClassNumbers, as_class, as_one
 from shoal.verify.engine import Engine
-from shoal.verify.form import demand_columns
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Judgement, Promise, Subject, find_model, judge, worst_of
+from shoal.verify.promises import Counts, Judgement, Promise, Subject, judge
 from shoal.verify.reach import count_excess
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.rows import SourceRows, wrap
+from shoal.verify.rows import SourceRows, demand_columns, wrap
 
 _NOBODY = "not checked: some published rows name no person, so people cannot be counted"
 _SEVERAL = "cannot check: it compares distributions, and some people have several values"
@@ -52,7 +51,7 @@ def judge_records(promise: Promise, judgement: Judgement | None) -> CheckedGuara
         fault = None
     elif judgement is not None and weaker is not None and not fault:
         shown = f"all {count_noun(judgement.classes, 'class', 'classes')} have enough records for it"
-        worst = worst_of(promise)(promise.claimed or 0, judgement.achieved)
+        worst = promise.kind.worst(promise.claimed or 0, judgement.achieved)
         if judgement.failing:
             fault = f"{judgement.failing} of {judgement.classes} classes have too few records or values for it"
         elif weaker.model == promise.model and worst != promise.claimed:
@@ -270,8 +269,7 @@ def check_withheld(manifest: Manifest, source: SourceRows) -> list[Check]:
 
 def _keeps(engine: Engine, promise: Promise, counts: Counts) -> bool:
     """Whether class 0 satisfies a promise; under labels, values may be as frequent as in the table."""
-    model = find_model(promise.model)
-    if model is not None and model.labels:
+    if promise.kind.labels:
         own = f"(FROM {counts.table} WHERE class = 0)"
         return not count_excess(engine, own, counts.table, "class", promise.fraction("tau"))
     found = judge(engine, promise, [counts], only=0)

@@ -45,6 +45,11 @@ class Promise:
     obstacle: str | None = None
     counts: str | None = None  # the people that it is about: a unit or a household; None: records
 
+    @property
+    def kind(self) -> Model:
+        """The privacy model; one that this verifier does not know has no statement."""
+        return find_model(self.model) or Model({}, about="sizes")
+
     def fraction(self, name: str) -> Fraction:
         """Return a parameter as the decimal number that is written in the manifest."""
         return Fraction(str(self.parameters[name]))
@@ -171,12 +176,6 @@ def find_model(name: str) -> Model | None:
     return next((found for found in registered if isinstance(found, Model)), None)
 
 
-def worst_of(promise: Promise) -> Callable[..., float]:
-    """Return which of several figures is the worst: the smallest, or the largest."""
-    model = find_model(promise.model)
-    return max if model is None else model.worst
-
-
 @cache
 def _shape_of(name: str) -> type[StrictEntry]:
     """Return the strict model of a model's parameters."""
@@ -241,31 +240,35 @@ def judge(engine: Engine, promise: Promise, tables: Iterable[Counts], *, only: i
 
     Each table has the counts of one subject, or of the classes if the model is about sizes.
     """
-    model, worst = find_model(promise.model), worst_of(promise)
-    if promise.obstacle or model is None or model.statement is None:
+    kind = promise.kind
+    if promise.obstacle or kind.statement is None:
         return Judgement(0, obstacle=promise.obstacle or "cannot check: this verifier does not know the model")
     where = "" if only is None else f" WHERE class = {only}"
     classes, failing, figures = 0, 0, []
     try:
         for counts in tables:
-            answer = model.statement(promise, counts)
+            answer = kind.statement(promise, counts)
             each = f"(SELECT *, {answer.each} AS ok FROM {answer.relation}{where})"
             found, bad, undecided, rows = engine.fetch_one(
                 f"SELECT {answer.achieved}, count(DISTINCT class) FILTER (NOT ok), count(*) FILTER (ok IS NULL),"
                 f" count(*) FROM {each}"
             )
-            if undecided:
-                if model.settle is None or answer.exact is None:
-                    raise CannotCheckError(answer.doubt)
-                close = f"FROM ({answer.exact}) SEMI JOIN (SELECT class FROM {each} WHERE ok IS NULL) USING (class)"
-                bad += sum(not model.settle(promise, one) for one in engine.read(close).to_pylist())
+            bad += len(settle(engine, promise, answer, each)) if undecided else 0
             total = engine.value(f"SELECT count(DISTINCT class) FROM {counts.table}")
             classes, failing = max(classes, int(total)), max(failing, int(bad))
             if rows or found is not None:
                 figures.append(float(found))
     except CannotCheckError as fault:
         return Judgement(classes, obstacle=f"cannot check: {fault}")
-    return Judgement(classes, failing, worst(figures) if figures else math.nan)
+    return Judgement(classes, failing, kind.worst(figures) if figures else math.nan)
+
+
+def settle(engine: Engine, promise: Promise, answer: Answer, each: str) -> list[Any]:
+    """Return the classes that fail among those that SQL does not decide, which the relation *each* says."""
+    if promise.kind.settle is None or answer.exact is None:
+        raise CannotCheckError(answer.doubt)
+    close = f"FROM ({answer.exact}) SEMI JOIN (SELECT class FROM {each} WHERE ok IS NULL) USING (class)"
+    return [one["class"] for one in engine.read(close).to_pylist() if not promise.kind.settle(promise, one)]
 
 
 def answer(promise: Promise, achieved: float | None, ok: bool, detail: str) -> CheckedGuarantee:
@@ -286,8 +289,7 @@ def conclude(promise: Promise, found: Judgement, *, uncovered: int = 0, grounds:
     """
     if found.obstacle:
         return answer(promise, None, False, found.obstacle)
-    model, failing = find_model(promise.model), found.failing
-    together = model is not None and model.about == "table"
+    failing, together = found.failing, promise.kind.about == "table"
     if uncovered and promise.parameters.get("min", 0) > 0:
         failing = found.classes  # a reader knows that people whom no class covers are not in the table
     if failing:

@@ -26,7 +26,7 @@ from shoal.verify.counting import ClassNumbers, ReleaseTables, as_one
 from shoal.verify.covers import Covers, put_values, relate
 from shoal.verify.engine import Engine, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Promise, answer, conclude, find_model, judge, leave_unchecked
+from shoal.verify.promises import Counts, Promise, answer, conclude, judge, leave_unchecked
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows, wrap
 
@@ -115,8 +115,7 @@ def check_defended(
 ) -> list[Check]:
     """Return a check of the class of each record, and one of each attribute with defended labels."""
     checks = []
-    models = [find_model(promise.model) for promise in manifest.promises]
-    if any(model is not None and model.about == "values" for model in models):
+    if any(promise.kind.about == "values" for promise in manifest.promises):
         checks.append(_check_resolution(manifest, covers, expected))
     for attribute in manifest.attributes:
         if not attribute.defended:

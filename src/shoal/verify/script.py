@@ -14,7 +14,7 @@ from shoal.manifest import DataFile
 from shoal.verify.counting import PLAIN, SPELLING, ReleaseTables
 from shoal.verify.engine import CannotCheckError, quote_name, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Promise, find_model, worst_of
+from shoal.verify.promises import Counts, Promise
 from shoal.verify.result import Check
 from shoal.verify.rows import WIDTH, read_file
 
@@ -148,8 +148,7 @@ def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, 
     Records can disprove a promise about people. In parts, the belief about a tuple is a mixture of classes, which
     satisfies a model if all of them do; if some do not, the script decides nothing.
     """
-    model = find_model(promise.model)
-    if promise.obstacle or not tables.keys or model is None:
+    if promise.obstacle or not tables.keys:
         return _leave_open(promise)
     if promise.model == "column-frequency" and promise.counts is None:
         return _count_parts(promise, manifest)
@@ -158,7 +157,7 @@ def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, 
         from shoal.verify.people import weaken
 
         shown, decided = None if manifest.sliced else weaken(promise), "WHEN NOT holds THEN false"
-    elif manifest.sliced and model.about == "values" and model.mixes:
+    elif manifest.sliced and promise.kind.about == "values" and promise.kind.mixes:
         shown, decided = promise, "WHEN holds THEN true"
     found = None if shown is None else _state(shown, tables, made, claimed=not decided)
     if found is None:
@@ -174,23 +173,23 @@ def _state(promise: Promise, tables: ReleaseTables, made: list[str], *, claimed:
 
     With *claimed*, the figure that the manifest states must be the one that is reached.
     """
-    model = find_model(promise.model)
+    kind = promise.kind
     required = ", ".join(f"{name} = {_show(value)}" for name, value in promise.parameters.items() if value)
-    holds, worst = "holds", "min" if worst_of(promise) is min else "max"
+    holds, worst = "holds", "min" if kind.worst is min else "max"
     if claimed:
         holds += " AND " + ("false" if promise.claimed is None else f"agrees(achieved, {promise.claimed!r})")
-    if model is None or model.statement is None or model.about == "population":
+    if kind.statement is None or kind.about == "population":
         return None
     answers = []
     try:
-        if model.about != "values":
-            answers.append(model.statement(promise, Counts("classes")))
+        if kind.about != "values":
+            answers.append(kind.statement(promise, Counts("classes")))
         else:
             holds = f"decided({holds})"
         for subject in promise.subjects:
             counts, statement = tables.count_values(promise, subject)
             made += [] if statement is None else [statement]
-            answers.append(model.statement(promise, counts))
+            answers.append(kind.statement(promise, counts))
     except CannotCheckError:
         return None
     selects = []

@@ -25,18 +25,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.verify.classes import check_labels
+from shoal.verify.classes import Answer, check_labels, check_rows
 from shoal.verify.counting import ReleaseTables
 from shoal.verify.covers import Covers
 from shoal.verify.engine import Engine, name_columns
 from shoal.verify.files import read_names
-from shoal.verify.form import Answer, SourceCounts, check_rows, check_source_counts, count_source
 from shoal.verify.manifest import Manifest
-from shoal.verify.order import check_bucket_order
 from shoal.verify.people import check_withheld
 from shoal.verify.reach import follow, rank_quasi
 from shoal.verify.result import FALSE_ALARM, Check
 from shoal.verify.rows import GUARD, Release, SourceRows, read_file, wrap
+from shoal.verify.source_checks import SourceCounts, check_bucket_order, check_source_counts
 from shoal.verify.truth import check_spelling, find_types, leave_untrue, report_truth, write_print, write_word
 
 
@@ -196,7 +195,7 @@ class Slices:
         """Return the counts of the source and, if its witness does not fit, why; if it fits, make ``true_slices``."""
         manifest, engine, witness = self.manifest, self.engine, source.witness
         if witness is not None and witness.n_columns != 1:
-            return count_source(0, 0, []), "it does not have one column"
+            return SourceCounts(0, 0, []), "it does not have one column"
         dropping = manifest.complete if manifest.missing_policy == "drop" else ()
         lacks = " OR ".join(f"{source.present(name)} IS NULL" for name in dropping) or "false"
         names = [one.name for one in manifest.attributes]
@@ -206,12 +205,12 @@ class Slices:
             with source.reading(names):
                 engine.make("given", f"SELECT {wrap(fields)} FROM source")
         except ValueError as fault:
-            return count_source(0, 0, []), str(fault)
+            return SourceCounts(0, 0, []), str(fault)
         strange = f"count(*) FILTER (bucket < 0 OR bucket > {manifest.buckets})"
         figures = ["count(*)", "count(*) FILTER (lacks)", strange, "count(*) FILTER (lacks AND bucket > 0)"]
         figures += [f"count(*) FILTER ({source.places[name]} IS NULL)" for name in manifest.moved_complete]
         rows, dropped, misfit, gone, *lacking = engine.fetch_one(f"SELECT {wrap(figures)} FROM given")
-        counts = count_source(rows, dropped, lacking)
+        counts = SourceCounts(rows, dropped, lacking)
         if misfit or gone:
             lost = "it puts rows in buckets that lack values and were dropped"
             return counts, lost if gone else "it names buckets that the release does not have"

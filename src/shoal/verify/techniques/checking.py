@@ -19,11 +19,10 @@ from shoal.core.wording import count_noun
 from shoal.manifest import Attribute
 from shoal.verify.covers import Covers, put_values, relate
 from shoal.verify.engine import Engine, quote_text
-from shoal.verify.form import demand_columns
 from shoal.verify.items import DerivedRows
 from shoal.verify.manifest import Manifest
 from shoal.verify.result import Check
-from shoal.verify.rows import Release, SourceRows
+from shoal.verify.rows import Release, SourceRows, demand_columns
 from shoal.verify.techniques.base import (
     Column,
     Declared,
