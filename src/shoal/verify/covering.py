@@ -77,7 +77,7 @@ def put_values(
     """
     found = engine.read(f"SELECT DISTINCT v FROM ({sql}) AS given(v)")["v"].combine_chunks()
     values = found if kind is None or pa.types.is_dictionary(kind) else found.cast(kind)
-    absent = _find_absent(values, manifest.missing_tokens)
+    absent = find_absent(values, manifest.missing_tokens)
     present = pc.if_else(absent, pa.scalar(None, values.type), values)
     name = f"values_{1 + [one.name for one in manifest.attributes].index(attribute.name)}"
     columns = {
@@ -92,7 +92,7 @@ def put_values(
     return name
 
 
-def _find_absent(values: pa.Array, tokens: tuple[str, ...]) -> pa.Array:
+def find_absent(values: pa.Array, tokens: tuple[str, ...]) -> pa.Array:
     absent = pc.is_null(values, nan_is_null=pa.types.is_floating(values.type))
     if is_text(values.type):
         absent = pc.or_(absent, pc.is_in(values, value_set=pa.array(tokens, values.type)))

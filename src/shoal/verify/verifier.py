@@ -321,10 +321,9 @@ class _Verifier:
 
             checks.append(check_drawn(account, account.sampled, release))
         if manifest.techniques or manifest.averaging is not None:
-            from shoal.verify.techniques.checking import check_averages, check_techniques
+            from shoal.verify.techniques.checking import check_columns
 
-            checks += check_techniques(release, manifest, covers, original, expected)
-            checks += check_averages(release, manifest, expected)
+            checks += check_columns(release, manifest, original, expected)
         return checks
 
     def _open_source(self, source: Source, checks: list[Check]) -> tuple[SourceRows, SourceRows]:
