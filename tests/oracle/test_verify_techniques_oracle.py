@@ -132,15 +132,6 @@ def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out(engine: Engine) -
                 assert (declared.compare(mine, theirs) is None) == possible
 
 
-def test_extreme_sums_are_those_of_sorted_numbers(engine: Engine) -> None:
-    rng = np.random.default_rng(4)
-    for _ in range(10):
-        rows = sorted(rng.integers(-5, 5, 12).tolist())
-        column = count(engine, "mine", rows)
-        for n in range(len(rows) + 1):
-            assert column.sum_extremes("x::HUGEINT", n) == (sum(rows[:n]), sum(rows[len(rows) - n :]))
-
-
 def test_epsilon_of_concentrated_losses_is_that_of_opendp() -> None:
     pytest.importorskip("opendp")
     from shoal.methods.synthetic.synthesis import epsilon_of

@@ -265,10 +265,9 @@ class _Rows:
 
             checks.append(check_drawn(account, account.sampled, release))
         if manifest.techniques or manifest.averaging is not None:
-            from shoal.verify.techniques.checking import check_averages, check_techniques
+            from shoal.verify.techniques.checking import check_columns
 
-            checks += check_techniques(release, manifest, covers, original, expected)
-            checks += check_averages(release, manifest, expected)
+            checks += check_columns(release, manifest, original, expected)
         self.guarantees = found.guarantees
 
     def _read_source(self, engine: Engine, source: Source) -> tuple[SourceRows, SourceRows]:
