@@ -8,8 +8,7 @@ from itertools import count
 
 from shoal.manifest import Attribute
 from shoal.verify.engine import Engine
-from shoal.verify.models import find_model
-from shoal.verify.promises import Counts, Promise
+from shoal.verify.promises import Counts, Promise, find_model
 
 ENGINE = Engine()
 ENGINE.run("CREATE TEMP MACRO folded(t) AS trim(t)")

@@ -19,10 +19,8 @@ from shoal.policy.preparing import unfold_baskets
 from shoal.sources.opening import open_source
 from shoal.taxonomies.builders.listed import FlatTaxonomy
 from shoal.verify.engine import Engine
-from shoal.verify.guarantees import judge
 from shoal.verify.items import Folded, unfold
-from shoal.verify.models import read_promise
-from shoal.verify.promises import Counts
+from shoal.verify.promises import Counts, judge, read_promise
 
 ITEMS = ["ale", "Bread", "milk 1", "oß", "tea", "日本"]
 SETS = st.lists(st.sampled_from(ITEMS), max_size=5)

@@ -102,7 +102,7 @@ def test_medians_are_numbers_of_the_source() -> None:
     release = released("microaggregation", "age", "nothing", numbers="median", decimals=0)
     assert release.verification.verified
     answer = verified(release, exchanged("age", lambda age: age - 1 if age == 80 else age))
-    assert "age has medians that are no numbers of the source" in faults(answer)
+    assert "age has values that no source row has" in faults(answer)
 
 
 @pytest.mark.parametrize("numbers", ["mean", "median"])
@@ -125,7 +125,7 @@ def test_values_that_look_like_tokens_are_found_in_the_source(method: str) -> No
 @pytest.mark.parametrize("method", ["mondrian", "microaggregation"])
 def test_tokens_of_another_form_are_no_tokens(method: str) -> None:
     answer = verified(released(method, "ward", "token"), exchanged("ward", str.lower))
-    assert "no tokens of the declared form" in faults(answer)
+    assert "not of the declared form" in faults(answer)
 
 
 @pytest.mark.parametrize("method", ["plain", "mondrian", "microaggregation"])
@@ -139,7 +139,7 @@ def test_values_said_to_mean_missing_are_no_tokens(method: str, with_source: boo
     manifest["missing"]["tokens"] = wards
     source = open_source(people()) if with_source else None
     answer = verify_table(pa.table(columns), manifest, source=source)
-    assert "no tokens of the declared form" in faults(answer)
+    assert "not of the declared form" in faults(answer)
 
 
 def test_there_are_no_more_tokens_than_values() -> None:

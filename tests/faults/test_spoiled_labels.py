@@ -19,11 +19,10 @@ from shoal.core.errors import ShoalError
 from shoal.methods.sweep import SequentialSweep, planning
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
-from shoal.verify.classes import put_declared
-from shoal.verify.covers import read_covers
-from shoal.verify.defended import check_defended
+from shoal.verify.covers import put_covers
 from shoal.verify.engine import Engine
 from shoal.verify.manifest import read_manifest
+from shoal.verify.reach import check_defended
 from shoal.verify.result import Verification
 from shoal.verify.rows import Release, SourceRows, Witness
 from shoal.verify.verifier import verify, verify_table
@@ -262,8 +261,8 @@ def test_narrower_classes_are_those_that_are_nowhere_wider() -> None:
         with Engine() as engine:
             read = read_manifest(manifest, with_file=False)
             release = Release.of_table(engine, read, pa.table({**shown, "s": source["s"]}))
-            put_declared(release)
-            covers = {one.name: read_covers(one) for one in read.labelled}
+            covers = put_covers(engine, read)
+            engine.run("CREATE TEMP VIEW declared AS SELECT attribute, label, number FROM covers")
             opened = SourceRows(engine, read, open_source(source, SourceOptions()), Witness(witness, "class"))
             (check,) = check_defended(release, read, covers, opened, None)
         assert check.name == "resolution"

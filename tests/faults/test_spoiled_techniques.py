@@ -443,7 +443,7 @@ def test_what_is_not_checkable_is_stated(technique: str, method: str) -> None:
 def test_values_that_no_matrix_has_are_refused_without_the_source() -> None:
     table, manifest, _ = honest("pram", "plain")
     answer = verify_table(pa.table(table.to_pydict() | {"doctor": ["d9"] * N}), manifest)
-    assert any("has 1 values that the transition matrix does not have" in failure for failure in answer.failures)
+    assert any("has values that the transition matrix does not have" in failure for failure in answer.failures)
 
 
 def test_tokens_of_one_person_in_several_rows_are_refused_where_something_is_promised() -> None:

@@ -22,7 +22,7 @@ from shoal.models.recursive_cl_diversity import RecursiveCLDiversity
 from shoal.plan.problem import People
 from shoal.taxonomies.files import from_nested
 from shoal.verify.engine import CannotCheckError
-from shoal.verify.models import read_promise
+from shoal.verify.promises import read_promise
 from shoal.verify.verifier import verify_table
 
 VALUES = ("a", "b", "c", "d")

@@ -18,7 +18,7 @@ from shoal.core.randomness import Chance
 from shoal.sources.opening import open_source
 from shoal.verify.account import epsilon_bound
 from shoal.verify.engine import Engine
-from shoal.verify.form import is_likely_sample
+from shoal.verify.source_checks import is_likely_sample
 from shoal.verify.techniques.base import Column
 from shoal.verify.techniques.declared import Tokens
 from shoal.verify.techniques.numbers import Coding, Rounding
@@ -130,15 +130,6 @@ def test_numbers_of_tokens_fit_just_if_tokens_can_be_dealt_out(engine: Engine) -
                     for places in itertools.permutations(range(3), m)
                 )
                 assert (declared.compare(mine, theirs) is None) == possible
-
-
-def test_extreme_sums_are_those_of_sorted_numbers(engine: Engine) -> None:
-    rng = np.random.default_rng(4)
-    for _ in range(10):
-        rows = sorted(rng.integers(-5, 5, 12).tolist())
-        column = count(engine, "mine", rows)
-        for n in range(len(rows) + 1):
-            assert column.sum_extremes("x::HUGEINT", n) == (sum(rows[:n]), sum(rows[len(rows) - n :]))
 
 
 def test_epsilon_of_concentrated_losses_is_that_of_opendp() -> None:

@@ -15,11 +15,9 @@ import pytest
 from pydantic import Field
 
 from shoal.manifest import Attribute
-from shoal.verify import models, statements
+from shoal.verify import promises, statements
 from shoal.verify.engine import CannotCheckError, Engine
-from shoal.verify.guarantees import Judgement, judge
-from shoal.verify.models import read_promise
-from shoal.verify.promises import Answer, Counts, Model, Promise
+from shoal.verify.promises import Answer, Counts, Judgement, Model, Promise, judge, read_promise
 
 ENGINE = Engine()
 ENGINE.run("CREATE TEMP MACRO folded(t) AS trim(t)")
@@ -75,6 +73,7 @@ def mix(counts: Counts) -> Counts:
     return counts._replace(table=table, whole=whole, shares=True)
 
 
+MODELS = {**promises.SIZES, **statements.VALUES}
 NUMBERS = iter(range(10**9))
 PUT = [put(classes) for classes in TABLES]
 MIXED = [mix(counts) for counts in PUT]
@@ -280,7 +279,7 @@ def test_classes_satisfy_exactly_what_fractions_say() -> None:
 
 def test_beliefs_reach_the_same_and_ties_are_refused() -> None:
     for (model, main, rest, reach, sign), (classes, counts) in product(CASES, zip(TABLES, MIXED, strict=True)):
-        if not models.MODELS[model].mixes or models.MODELS[model].about != "values":
+        if not MODELS[model].mixes or MODELS[model].about != "values":
             continue
         whole = tuple(map(sum, zip(*classes, strict=True)))
         values = [reach(own, whole) for own in classes]
@@ -758,9 +757,9 @@ def test_which_of_several_classes_is_the_worst() -> None:
     least = {"k-anonymity", "column-frequency", "k-map", "distinct-l-diversity"}
     least |= {"simple-l-diversity", "entropy-l-diversity"}
     for model in PARAMETERS:
-        worst = models.worst_of(Promise(model, {}, None))
+        worst = Promise(model, {}, None).kind.worst
         assert worst(1.0, 2.0) == (1.0 if model in least else 2.0), model
-    assert models.worst_of(Promise("strange", {}, None))(1.0, 2.0) == 2.0
+    assert Promise("strange", {}, None).kind.worst(1.0, 2.0) == 2.0
 
 
 def test_models_without_a_statement_are_never_confirmed() -> None:
@@ -773,9 +772,9 @@ def test_models_without_a_statement_are_never_confirmed() -> None:
         assert judge(ENGINE, promise, [PUT[0]]).obstacle == "cannot check: this verifier does not know the model"
     refused = read_promise("k-anonymity", {"k": 0}, None, [])
     assert judge(ENGINE, refused, [PUT[0]]).obstacle == refused.obstacle is not None
-    assert not models.MODELS["alpha-k-anonymity"].mixes
-    assert all(model.mixes for name, model in models.MODELS.items() if name != "alpha-k-anonymity")
-    assert [name for name, model in models.MODELS.items() if model.labels] == ["tau-l-diversity"]
+    assert not MODELS["alpha-k-anonymity"].mixes
+    assert all(model.mixes for name, model in MODELS.items() if name != "alpha-k-anonymity")
+    assert [name for name, model in MODELS.items() if model.labels] == ["tau-l-diversity"]
 
 
 def _demand_even(promise: Promise, counts: Counts) -> Answer:
@@ -799,7 +798,7 @@ def test_other_packages_register_statements_of_their_models() -> None:
         "no-statement": [_Entry("not a model")],
         "later": [_Entry(1), _Entry(model)],
     }
-    original = models.entry_points
+    original = promises.entry_points
     asked = []
 
     def entry_points(group: str, name: str) -> list[_Entry]:
@@ -807,14 +806,14 @@ def test_other_packages_register_statements_of_their_models() -> None:
         return registered.get(name, [])
 
     try:
-        models.entry_points = entry_points  # type: ignore[assignment]
-        models.find_model.cache_clear()
-        models._shape_of.cache_clear()
+        promises.entry_points = entry_points  # type: ignore[assignment]
+        promises.find_model.cache_clear()
+        promises._shape_of.cache_clear()
         promise = read_promise("even-classes", {"of": 2}, 2.0, ["s"])
         assert promise.obstacle is None
         counts = put(((1, 1, 0, 0), (3, 0, 0, 0)))
         assert judge_each("even-classes", counts, of=2) == ([True, False], [2.0, 3.0])
-        assert models.worst_of(promise)(1.0, 2.0) == 1.0
+        assert promise.kind.worst(1.0, 2.0) == 1.0
         assert read_promise("even-classes", {"of": 0}, 2.0, ["s"]).obstacle
         assert read_promise("later", {"of": 2}, 2.0, ["s"]).obstacle is None
         for unknown in ("no-statement", "unheard-of"):
@@ -822,6 +821,6 @@ def test_other_packages_register_statements_of_their_models() -> None:
         assert set(asked) == {"shoal.promises"}
         assert "does not know" in str(judge(ENGINE, Promise("unheard-of", {}, None), [counts]).obstacle)
     finally:
-        models.entry_points = original
-        models.find_model.cache_clear()
-        models._shape_of.cache_clear()
+        promises.entry_points = original
+        promises.find_model.cache_clear()
+        promises._shape_of.cache_clear()

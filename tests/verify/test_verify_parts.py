@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shoal.manifest import Attribute
 from shoal.verify.covers import CoverError, Covers, put_covers, put_values, read_covers, relate
 from shoal.verify.engine import Engine
-from shoal.verify.sliced.checking import count_overlapping
+from shoal.verify.slices import count_overlapping
 
 
 def attribute(kind: str, labels: dict[str, Any], **more: Any) -> Attribute:
@@ -131,7 +131,8 @@ def test_boxes_against_brute_force(seed: int, n_classes: int, wide: bool):
 
 def count_regions(covers: list[Covers], labels: np.ndarray) -> int:
     with Engine() as engine:
-        engine.put("regions", {f"l{at}": column for at, column in enumerate(labels.T)})
+        engine.put("region_rows", {f"l{at}": column for at, column in enumerate(labels.T)})
+        engine.make("regions", "FROM region_rows")
         return count_overlapping(engine, covers)
 
 

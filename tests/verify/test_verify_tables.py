@@ -121,7 +121,7 @@ def test_population_that_is_not_given_or_not_the_declared_one():
     assert verify_table(AGE_ROWS, stated, populations={"p": people}).verified
     stated["populations"]["p"]["sha256"] = "0" * 64
     assert failed(verify_table(AGE_ROWS, stated, populations={"p": people})) == {"population"}
-    with pytest.raises(InputError, match="lacks columns"):
+    with pytest.raises(InputError, match="lacks 1 column"):
         verify_table(AGE_ROWS, stated, populations={"p": open_source(PEOPLE.select(["name"]))})
 
 

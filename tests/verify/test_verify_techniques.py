@@ -19,8 +19,8 @@ from shoal.manifest import Account
 from shoal.sources.opening import open_source
 from shoal.verify.account import check_account
 from shoal.verify.engine import Engine
-from shoal.verify.form import is_likely_sample
 from shoal.verify.result import Check, Verification
+from shoal.verify.source_checks import is_likely_sample
 from shoal.verify.techniques.base import Column
 from shoal.verify.techniques.declared import Pseudonym
 from shoal.verify.verifier import verify, verify_table
@@ -113,7 +113,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({f"{NOISE}/gaussian": {"sd": 3}}, "not one of laplace and gaussian"),
     ({f"{NOISE}/edges": "bounce"}, "'clamp', 'reflect' or 'redraw'"),
     ({f"{NOISE}/edges": ...}, "what happens there"),
-    ({f"{NOISE}/min": 100}, "not below max"),
+    ({f"{NOISE}/min": 100}, "not below the last"),
     ({f"{NOISE}/min": 0.5}, "not a number of 0 decimals"),
     ({f"{NOISE}/min": "0"}, "should be a valid number"),
     ({NOISE: {"technique": "rounding", "base": 0, "random": False}}, "greater than 0"),
@@ -121,7 +121,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({NOISE: {"technique": "rounding", "base": 5, "random": 1}}, "should be a valid boolean"),
     ({NOISE: {"technique": "rounding", "base": 5, "random": False, "min": 1, "max": 4}}, "no multiple"),
     ({NOISE: {"technique": "coding", "decimals": 0, "edges_from_data": False}}, "no edges"),
-    ({NOISE: {"technique": "coding", "decimals": 0, "top": 1, "bottom": 1, "edges_from_data": False}}, "not below"),
+    (
+        {NOISE: {"technique": "coding", "decimals": 0, "top": 1, "bottom": 1, "edges_from_data": False}},
+        "not below the last",
+    ),
     ({NOISE: {"technique": "coding", "decimals": 0, "top": 1, "edges_from_data": True}}, "do not fit"),
     (
         {NOISE: {"technique": "coding", "decimals": 0, "top": 1, "edges_from_data": True, "shares": {"top": 1}}},
@@ -156,7 +159,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"claims": [{"model": "differential-privacy", "parameters": {"epsilon": 1, "delta": 0}}]}, "not what the account"),
     ({"claims": [{"model": "trust", "parameters": {}}]}, "knows as a claim"),
     ({"synthetic": {}}, "synthetic lacks epsilon"),
-    ({"levels": {"age": 1, "sex": 0}}, "no classes of labels"),
+    ({"levels": {"age": 1, "sex": 0}}, "which its method does not make"),
     ({"attributes/sex/labels": {"f": {"values": ["f"]}}}, "does not publish"),
 ]
 
@@ -321,7 +324,8 @@ def test_reversible_tokens_of_values_of_any_length_have_the_form(length: int, tm
     with Engine() as engine:
         for given, fine in ((tokens, True), (cut, False)):
             engine.put("given", {"v": given})
-            assert (declared.find_fault(Column.count(engine, "values", "given")) is None) == fine
+            fault = Column.count(engine, "tokens", "given").find_fault(*declared.list_rules())
+            assert (fault is None) == fine
 
 
 def test_a_sample_of_everything_or_nothing() -> None:

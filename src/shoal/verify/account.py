@@ -63,9 +63,9 @@ def read_claims(claims: Sequence[WrittenClaim], account: Account | None) -> tupl
 
 
 def check_account(account: Account, columns: Sequence[str], *, tree_given: bool) -> Check:
-    """Every table of counts and every choice is in the ledger, with a loss that covers its noise, and all add up.
+    """Check that the ledger has every table of counts and every choice, each with a loss that covers its noise.
 
-    *tree_given*: whether no choice was made. Else every column was counted once before the first choice, and each
+    *tree_given*: whether no choice was made. Otherwise every column was counted once before the first choice, and each
     choice led to one table of counts, of a column or of a marginal, which may have been counted before.
     """
     alone = Counter(f"counts of {name}" for name in columns)
@@ -78,31 +78,25 @@ def check_account(account: Account, columns: Sequence[str], *, tree_given: bool)
     if not whole or purposes != counts + choices:
         return Check("account", False, "the ledger does not name each table of counts and each choice once")
     cheap = 0
-    for use in account.ledger:  # loses at least what noise of its scale does
+    for use in account.ledger:
         scale = Fraction(use.scale)
         least = 1 / (2 * scale * scale) if account.delta else (2 if use.purpose in choices else 1) / scale
         cheap += Fraction(use.loss) < least
+    total, spent = sum((Fraction(use.loss) for use in account.ledger), Fraction(0)), account.spent
+    fault, sums = None, "add up to at most epsilon, exactly"
     if cheap:
-        return Check("account", False, f"{cheap} uses of the budget cost more than the ledger says")
-    total = sum((Fraction(use.loss) for use in account.ledger), Fraction(0))
-    if account.delta:
-        return _check_concentrated(account, total)
-    if account.spent.delta != 0 or Fraction(account.spent.epsilon) < total:
-        return Check("account", False, "the ledger adds up to more than is stated as spent")
-    if total > Fraction(account.epsilon):
-        return Check("account", False, "the ledger adds up to more than epsilon")
-    return Check("account", True, f"{len(account.ledger)} uses of the budget add up to at most epsilon, exactly")
-
-
-def _check_concentrated(account: Account, total: Fraction) -> Check:
-    spent, rho = account.spent, account.spent.rho or 0.0
-    if Fraction(rho) < total or spent.delta > account.delta or spent.epsilon > account.epsilon:
-        why = "the ledger adds up to more than is stated as spent, or that to more than epsilon"
-        return Check("account", False, why)
-    if epsilon_bound(float(total), account.delta) > account.epsilon * (1 + _LAST_DIGITS):
-        return Check("account", False, "the zero-concentrated losses add up to more than epsilon and delta allow")
-    detail = f"{len(account.ledger)} uses of the budget add up, as zero-concentrated losses, to epsilon at this delta"
-    return Check("account", True, detail)
+        fault = f"{cheap} uses of the budget cost more than the ledger says"
+    elif account.delta:
+        sums = "add up, as zero-concentrated losses, to epsilon at this delta"
+        if Fraction(spent.rho or 0.0) < total or spent.delta > account.delta or spent.epsilon > account.epsilon:
+            fault = "the ledger adds up to more than is stated as spent, or that to more than epsilon"
+        elif epsilon_bound(float(total), account.delta) > account.epsilon * (1 + _LAST_DIGITS):
+            fault = "the zero-concentrated losses add up to more than epsilon and delta allow"
+    elif spent.delta != 0 or Fraction(spent.epsilon) < total:
+        fault = "the ledger adds up to more than is stated as spent"
+    elif total > Fraction(account.epsilon):
+        fault = "the ledger adds up to more than epsilon"
+    return Check.of("account", fault, f"{len(account.ledger)} uses of the budget {sums}")
 
 
 def epsilon_bound(rho: float, delta: float) -> float:
@@ -127,17 +121,15 @@ def epsilon_bound(rho: float, delta: float) -> float:
 
 
 def check_drawn(account: Account, drawn: DrawnRecords, release: Release) -> Check:
-    """At least k rows share each combination of published values, and share and k are enough for epsilon and delta."""
-    names = ", ".join(release.names.values())
-    sizes = f"SELECT count(*) AS n FROM release GROUP BY {names}"
+    """Check that k rows share each combination of published values, and that share and k are enough."""
+    sizes = f"SELECT count(*) AS n FROM release GROUP BY {', '.join(release.names.values())}"
     few = release.engine.value(f"SELECT count(*) FROM ({sizes}) WHERE n < {drawn.k}")
-    if few:
-        return Check("account", False, f"{few} combinations of published values have fewer than k = {drawn.k} rows")
+    fault = few and f"{few} combinations of published values have fewer than k = {drawn.k} rows"
     least = min(account.epsilon, account.spent.epsilon), min(account.delta, account.spent.delta)
-    if not is_enough(*least, drawn.share, drawn.k):
-        return Check("account", False, "its share and k are not enough for epsilon and delta")
+    if not fault and not is_enough(*least, drawn.share, drawn.k):
+        fault = "its share and k are not enough for epsilon and delta"
     detail = f"at least k = {drawn.k} rows share each combination of values, which is enough for epsilon and delta"
-    return Check("account", True, detail)
+    return Check.of("account", fault, detail)
 
 
 def is_enough(epsilon: float, delta: float, share: float, k: int) -> bool:

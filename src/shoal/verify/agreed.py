@@ -1,4 +1,4 @@
-"""Checking releases by an agency's plan: a row has its class in the plan and its sensitive value, nothing more.
+"""Releases by an agency's plan: a row has its class in the plan and its sensitive value, nothing more.
 
 Rameshwar and Tandon, "(l,delta)-diversity", and ``docs/adr/0016-agency.md``. The plan must be consistent; then
 follow the form of the rows, the values that each class of the plan shows, and the comparison with the source.
@@ -22,17 +22,15 @@ from pydantic import Field
 
 from shoal.core.arrays import CodeArray
 from shoal.manifest import AgreedFile, Digest, Listed, ManifestError, StrictEntry, parse_json, read_entry
-from shoal.verify import form
-from shoal.verify.classes import check_labels
+from shoal.verify.classes import Answer, check_labels, check_rows
 from shoal.verify.counting import ReleaseTables, as_one
 from shoal.verify.covers import put_values, relate
 from shoal.verify.engine import Engine
-from shoal.verify.guarantees import agrees, answer, judge
 from shoal.verify.manifest import Manifest, demand
-from shoal.verify.order import check_order, find_share
-from shoal.verify.promises import Counts, Promise
+from shoal.verify.promises import Counts, Promise, agrees, answer, judge
 from shoal.verify.result import Check, CheckedGuarantee
 from shoal.verify.rows import Release, SourceRows
+from shoal.verify.source_checks import SourceCounts, check_order, check_source_counts, find_share
 from shoal.verify.truth import find_type, write_print
 
 CLASS = "class"
@@ -42,7 +40,6 @@ _MODELS = {  # model of a plan -> its parameter, and the model whose figure its 
     "entropy-l-delta-diversity": ("l", "entropy-l-diversity"),
 }
 _DIVERSITY, _ANONYMITY, _ENTROPY = _MODELS
-_ROWS = "SELECT sum(c), sum(c) FILTER (class IS NULL), sum(c) FILTER (value IS NULL) FROM counted"
 _ROUNDING = Fraction(1, 10**9)  # m is written in floating point
 Number = Annotated[int, Field(ge=0, lt=2**31)]
 Positive = Annotated[int, Field(ge=1, lt=2**53)]
@@ -84,14 +81,10 @@ class Plan:
     written: PlanFile
     model: str
     least: Fraction
+    columns: dict[str, tuple[str, ...]]  # the values of each attribute, the sensitive one last
     points: CodeArray  # (n_quasi, n_points) into the values of each quasi attribute
     class_of: CodeArray  # (n_points,) from 1
     shown: CodeArray  # (n_classes, l) values that every class must show; (n_classes, 0) if the plan names none
-
-    @property
-    def columns(self) -> dict[str, tuple[str, ...]]:
-        """The values of each attribute, the sensitive one last."""
-        return {entry.name: entry.values for entry in (*self.written.quasi, self.written.sensitive)}
 
     @property
     def sensitive(self) -> str:
@@ -101,7 +94,7 @@ class Plan:
     @property
     def places(self) -> range:
         """The numbers of the quasi attributes, from 1."""
-        return range(1, len(self.written.quasi) + 1)
+        return range(1, len(self.columns))
 
 
 def read_plan(path: Path, declared: AgreedFile) -> Plan:
@@ -126,30 +119,23 @@ def read_plan(path: Path, declared: AgreedFile) -> Plan:
 
 def _read_consistent(written: PlanFile) -> Plan:
     """Return the plan, or raise a ManifestError if its entries contradict each other."""
-    entries = (*written.quasi, written.sensitive)
-    demand(len({entry.name for entry in entries}) == len(entries), "it names an attribute twice")
-    demand(all(len(set(entry.values)) == len(entry.values) for entry in entries), "an attribute has a value twice")
-    demand(all(entry.name != CLASS for entry in entries), f"it has an attribute called {CLASS!r}")
+    columns = {entry.name: entry.values for entry in (*written.quasi, written.sensitive)}
+    demand(len(columns) == len(written.quasi) + 1, "it names an attribute twice")
+    demand(all(len(set(values)) == len(values) for values in columns.values()), "an attribute has a value twice")
+    demand(CLASS not in columns, f"it has an attribute called {CLASS!r}")
     demand(written.eta < written.p, "its p and eta are not consistent")
     # points: every combination of quasi values that the plan has
     sizes, lengths = [len(entry.values) for entry in written.quasi], {len(column) for column in written.points}
     demand(len(written.points) == len(sizes) and len(lengths) == 1, "its points are not lists of one length")
     points = np.array(written.points, dtype=np.int32)
     demand(bool((points.max(axis=1) < sizes).all()), "its points have values that it does not list")
-    in_order = points[:, np.lexsort(points)]
-    demand(not (in_order[:, 1:] == in_order[:, :-1]).all(axis=0).any(), "it has a point twice")
+    demand(np.unique(points, axis=1).shape == points.shape, "it has a point twice")
     # runs: pairs of a class and the number of consecutive points in it
     demand(all(len(run) == 2 for run in written.runs), "its runs are not pairs")
     number, length = np.array(written.runs, dtype=np.int64).T
     whole = bool((length >= 1).all()) and int(length.sum()) == points.shape[1] >= written.classes
     demand(whole and np.array_equal(np.unique(number), np.arange(1, written.classes + 1)), "its runs do not fit")
-    model, least = _read_promise(written)
-    shown = _read_shown(written, int(least) if model == _DIVERSITY else 0)
-    return Plan(written, model, least, points, np.repeat(number, length).astype(np.int32), shown)
-
-
-def _read_promise(written: PlanFile) -> tuple[str, Fraction]:
-    """Return the model of the plan and its parameter, which agree with the numbers that were computed for it."""
+    # promise: it agrees with the numbers that were computed for it
     model = str(written.promise.get("model"))
     demand(model in _MODELS, "this verifier does not have its model")
     name, _ = _MODELS[model]
@@ -162,21 +148,18 @@ def _read_promise(written: PlanFile) -> tuple[str, Fraction]:
     fits = n_tight <= n and written.records in (n, n_tight) and written.classes <= m * (1 + _ROUNDING)
     alike = model == _DIVERSITY or (n == n_tight and m == written.classes)
     demand(fits and alike, "its n, n_tight, m, records and classes are not those of its promise")
-    return model, Fraction(str(least))
-
-
-def _read_shown(written: PlanFile, l: int) -> CodeArray:
-    """Return (n_classes, l) the values that every class must show."""
-    n_lists = written.classes if l else 0
+    # values: those that every class must show
+    n_lists, l = (written.classes, least) if model == _DIVERSITY else (0, 0)
     fits = len(written.values) == n_lists and all(len(each) == l for each in written.values)
     demand(fits, "it does not name the values of every class that it promises")
-    values = np.array(written.values, dtype=np.int32).reshape(written.classes, l)
-    demand(not (values >= len(written.sensitive.values)).any(), "it names values that it does not list")
-    demand(bool((np.diff(values, axis=1) > 0).all()), "it names a value of a class twice, or not in order")
-    return values
+    shown = np.array(written.values, dtype=np.int32).reshape(written.classes, l)
+    demand(not (shown >= len(written.sensitive.values)).any(), "it names values that it does not list")
+    demand(bool((np.diff(shown, axis=1) > 0).all()), "it names a value of a class twice, or not in order")
+    class_of = np.repeat(number, length).astype(np.int32)
+    return Plan(written, model, Fraction(str(least)), columns, points, class_of, shown)
 
 
-def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> form.Answer:
+def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> Answer:
     """Return checks and promises of a release by a plan; no promises if its form does not let them be judged."""
     manifest, engine = release.manifest, release.engine
     roles = {name: "sensitive" if name == plan.sensitive else "quasi" for name in plan.columns}
@@ -189,23 +172,27 @@ def verify_agreed(release: Release, plan: Plan, source: SourceRows | None) -> fo
         Check.of("class column", not numbered and "the classes are not whole numbers", "the classes are numbers"),
     ]
     if not all(check.ok for check in checks):
-        return form.Answer(checks)
+        return Answer(checks)
     tables = _count_rows(release, plan)
-    n_rows, outside, unknown = (int(n or 0) for n in engine.fetch_one(_ROWS))
-    verb = "are enough for" if n_rows >= plan.written.records else "are fewer than"
+    found = engine.fetch_one("SELECT sum(c), sum(c) FILTER (class IS NULL), sum(c) FILTER (value IS NULL) FROM counted")
+    n_rows, outside, unknown = (int(n or 0) for n in found)
+    differ = " OR ".join(f"min(d{at}) <> max(d{at})" for at in plan.places)
+    mixed = len(engine.fetch(f"SELECT class FROM counted WHERE class IS NOT NULL GROUP BY class HAVING {differ}"))
+    misplaced = outside and f"{outside} rows do not have the number of a class of the plan"
+    misplaced = misplaced or (mixed and f"rows of {mixed} classes have different labels")
     fault = unknown and f"{unknown} rows have no value of {plan.sensitive}, or one that the plan does not have"
+    verb = "are enough for" if n_rows >= plan.written.records else "are fewer than"
     checks += [
-        form.check_rows(n_rows, manifest),
+        check_rows(n_rows, manifest),
         check_labels(release, tables),
-        _check_classes(engine, plan, outside),
+        Check.of("classes", misplaced, "every row is in a class of the plan, and rows of a class have the same labels"),
         Check.of("values", fault, f"every value of {plan.sensitive} is one of the plan's"),
         Check("records", n_rows >= plan.written.records, f"{n_rows} records {verb} the plan's {plan.written.records}"),
         _check_hulls(engine, manifest, plan),
     ]
     guarantees = [_judge(engine, promise, plan) for promise in manifest.promises]
-    if source is not None:
-        checks += _compare(release, plan, source, n_rows)
-    return form.Answer(checks, guarantees)
+    checks += [] if source is None else _compare(release, plan, source, n_rows)
+    return Answer(checks, guarantees)
 
 
 def _put_places(engine: Engine, table: str, distinct: str, known: Sequence[str]) -> None:
@@ -245,14 +232,6 @@ def _count_rows(release: Release, plan: Plan) -> ReleaseTables:
         packed = as_one(tables.numbered.pack([f"d{at}" for at in plan.places]))
         engine.make("classes", f"SELECT DISTINCT {packed} AS class FROM counted")
     return tables
-
-
-def _check_classes(engine: Engine, plan: Plan, outside: int) -> Check:
-    differ = " OR ".join(f"min(d{at}) <> max(d{at})" for at in plan.places)
-    mixed = len(engine.fetch(f"SELECT class FROM counted WHERE class IS NOT NULL GROUP BY class HAVING {differ}"))
-    fault = outside and f"{outside} rows do not have the number of a class of the plan"
-    fault = fault or (mixed and f"rows of {mixed} classes have different labels")
-    return Check.of("classes", fault, "every row is in a class of the plan, and rows of a class have the same labels")
 
 
 def _check_hulls(engine: Engine, manifest: Manifest, plan: Plan) -> Check:
@@ -313,7 +292,7 @@ def _compare(release: Release, plan: Plan, source: SourceRows, n_rows: int) -> I
     placed = f"SELECT tuples.*, class, m{len(columns)}.place FROM tuples{joins} JOIN plan_points ON {points}"
     engine.make("located", placed)
     rows, inside = (engine.value(f"SELECT coalesce(sum(c), 0) FROM {table}") for table in ("tuples", "located"))
-    yield form.check_source_counts(manifest, n_rows, form.count_source(int(rows), 0, ()))
+    yield check_source_counts(manifest, n_rows, SourceCounts(int(rows), 0, ()))
     if rows > inside:
         yield Check("domain", False, f"{rows - inside} source rows are outside the domain of the plan")
     both = "SELECT class, value, c FROM shown UNION ALL SELECT class, place, -c FROM located"
@@ -331,4 +310,4 @@ def _compare(release: Release, plan: Plan, source: SourceRows, n_rows: int) -> I
     alike = " AND ".join(f"source.{column} IS NOT DISTINCT FROM located.{column}" for column in columns)
     with source.reading([*plan.columns]):
         true = engine.read(sampled.format(f"source JOIN located ON {alike}"))["h"].to_numpy()
-    yield check_order([tokens], [true])
+    yield check_order(tokens, true)

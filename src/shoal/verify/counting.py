@@ -2,29 +2,20 @@
 
 Rows with equal quasi-identifiers are a class. Its number is 1 + the mixed radix number of its labels, the number that
 the witness has for its source rows. Without labels a class is the row of its texts.
-
-Generalized sensitive labels *induce* frequencies: a record spreads its weight over the values under its label, in
-proportion to the adversary's weights (Tian and Zhang, (tau, l)-diversity).
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
-from itertools import count
+from collections.abc import Iterator, Sequence
 
-from shoal.core.dictionaries import fold_text
 from shoal.manifest import Attribute
 from shoal.verify.engine import CannotCheckError, name_columns, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.promises import Counts, Subject
+from shoal.verify.promises import Counts, Promise, Subject
 from shoal.verify.rows import wrap
-from shoal.verify.statements import write_table
 
 _BOUND = 1 << 62  # of the numbers in one column
-_WIDEST = 2**100  # parts of a record, times records, stay within 128 bits
 # Letters for which lower case and NFC give the same normal form as shoal.core.dictionaries.fold_text.
 PLAIN = (
     r"\t-\r -~¿-Þà-įŊ-žΣ-ρЀ-ҁҊ-ԯ\x{5D0}-\x{5EA}\x{620}-\x{64A}"
@@ -119,8 +110,7 @@ class ReleaseTables:
         self.names = name_columns(manifest.columns)
         self.labels = Labels(manifest)
         self.sensitive = {one.name: (place, one) for place, one in enumerate(manifest.of_role("sensitive"), 1)}
-        self._made: dict[tuple[Subject, str, str], Counts] = {}
-        self._number = count(1)
+        self._made: dict[tuple[Subject, str], Counts] = {}
 
     @property
     def keys(self) -> list[str]:
@@ -146,8 +136,10 @@ class ReleaseTables:
         return ClassNumbers.of(quasi)
 
     def count(self) -> Iterator[str]:
-        """Yield the statements that make the tables ``counted`` and ``classes``."""
+        """Yield the statements that make the types of labels and, if there are classes, ``counted`` and ``classes``."""
         yield from self.labels.statements()
+        if not self.keys:
+            return
         names, numbers = self.names, self.numbered
         if numbers is not None:
             own = numbers.pack([self.labels.digit(name, names[name]) for name in self.keys])
@@ -197,78 +189,36 @@ class ReleaseTables:
             f"FROM (SELECT DISTINCT s{place} AS s FROM counted);\n"
         )
 
-    def count_values(
-        self,
-        subject: Subject,
-        weights: Mapping[str, float] | None = None,
-        table: str = "counted",
-        *,
-        distinct: bool = False,
-    ) -> tuple[Counts, str | None]:
+    def count_values(self, promise: Promise, subject: Subject) -> tuple[Counts, str | None]:
         """Return where the counts of a subject are, and the statement that makes them unless it was returned before.
 
-        Under labels these are the values that an adversary with these weights expects. If all texts have *distinct*
-        normal forms, no counts are added up.
+        Under labels these are the values that an adversary with the promise's weights expects.
         """
-        key = subject, json.dumps(weights, sort_keys=True), table
+        weights = promise.parameters.get("weights")
+        boxed = [name for name in subject if self.sensitive[name][1].boxed]
+        if boxed and not promise.kind.labels:
+            raise CannotCheckError(f"values of {boxed[0]!r} are generalized, which only tau-l-diversity allows")
+        key = subject, json.dumps(weights, sort_keys=True)
         if key in self._made:
             return self._made[key], None
         places = [self.sensitive[name][0] for name in subject]
         attribute = self.sensitive[subject[0]][1] if len(subject) == 1 else None
         value, c, n = ", ".join(f"texts{place}.value" for place in places), "c", "n"
-        source = f"{table} JOIN classes USING (class)"
+        source = "counted JOIN classes USING (class)"
         for place in places:
-            source += f" JOIN texts{place} ON {table}.s{place} IS NOT DISTINCT FROM texts{place}.s"
-        if any(self.sensitive[name][1].boxed for name in subject):
+            source += f" JOIN texts{place} ON counted.s{place} IS NOT DISTINCT FROM texts{place}.s"
+        if boxed:
             if attribute is None:
                 raise CannotCheckError("its joint values are generalized, which only single attributes may be")
-            shares, parts = _share(self.manifest, attribute, weights)
+            from shoal.verify.statements import share_labels  # k-anonymous releases do without it
+
+            shares, parts = share_labels(self.manifest.rows, attribute, weights)
             source += f"\n  JOIN {shares} ON {value} IS NOT DISTINCT FROM label"
             value, c, n = "t.value", "c * parts", f"n * {parts}::HUGEINT AS n"
         elif attribute is None:
             value = f"row({value})"
-        counts = Counts(f"v{next(self._number)}", attribute)
-        self._made[key] = counts
-        distinct = distinct and c == "c"
-        added, grouped = ("c::HUGEINT", "") if distinct else (f"sum({c})", " GROUP BY ALL")
+        counts = self._made[key] = Counts(f"v{len(self._made) + 1}", attribute)
         return counts, (
-            f"CREATE TEMP TABLE {counts.table} AS SELECT class, {n}, {value} AS value, {added} AS c\n"
-            f"FROM {source}{grouped};\n"
+            f"CREATE TEMP TABLE {counts.table} AS SELECT class, {n}, {value} AS value, sum({c}) AS c\n"
+            f"FROM {source} GROUP BY ALL;\n"
         )
-
-
-def _share(manifest: Manifest, attribute: Attribute, weights: Mapping[str, float] | None) -> tuple[str, int]:
-    """Return the values under each label, with the parts that each of them is given, and the parts of a record."""
-    labels: tuple[str | None, ...] = (*(attribute.labels or {}), None)
-    shares = {label: spread_label(label, attribute, weights) for label in labels}
-    factor = math.lcm(*(part.denominator for spread in shares.values() for part in spread.values()))
-    if factor * max(manifest.rows, 1) > _WIDEST:
-        raise CannotCheckError("its induced frequencies are too fine to be compared exactly")
-    rows = [
-        (quote_text(label), quote_text(value), f"{int(part * factor)}::HUGEINT")
-        for label, spread in shares.items()
-        for value, part in spread.items()
-    ]
-    return write_table(rows, "label, value, parts"), factor
-
-
-def spread_label(
-    label: str | None, attribute: Attribute, weights: Mapping[str, float] | None
-) -> dict[str | None, Fraction]:
-    """Return how one record with this label spreads over base values, all spellings of one being one."""
-    if label is None:
-        return {None: Fraction(1)}
-    cover = (attribute.labels or {})[label]
-    under: list[str | None] = [*cover.get("values", ()), *([None] if cover.get("missing") else [])]
-    amounts = {
-        None if leaf is None else fold_text(leaf): (
-            Fraction(1) if leaf is None or not weights else Fraction(str(weights.get(leaf, 0)))
-        )
-        for leaf in under
-    }
-    if len(amounts) == 1:
-        return {next(iter(amounts)): Fraction(1)}
-    total = sum(amounts.values())
-    if not total:
-        raise CannotCheckError(f"a label of {attribute.name!r} covers no value that has a weight")
-    return {leaf: amount / total for leaf, amount in amounts.items() if amount}

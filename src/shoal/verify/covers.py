@@ -265,9 +265,7 @@ def put_values(
     """
     found = engine.read(f"SELECT DISTINCT v FROM ({sql}) AS given(v)")["v"].combine_chunks()
     values = found if kind is None or pa.types.is_dictionary(kind) else found.cast(kind)
-    absent = pc.is_null(values, nan_is_null=pa.types.is_floating(values.type))
-    if is_text(values.type):
-        absent = pc.or_(absent, pc.is_in(values, value_set=pa.array(manifest.missing_tokens, values.type)))
+    absent = find_absent(values, manifest.missing_tokens)
     present = pc.if_else(absent, pa.scalar(None, values.type), values)
     texts, covers, given = _spell(attribute, present), read_covers(attribute), np.asarray(pc.invert(absent))
     numbers, codes = np.full(len(values), np.nan), np.full(len(values), len(covers.edges) + 2)
@@ -279,6 +277,14 @@ def put_values(
     name = f"values_{1 + [one.name for one in manifest.attributes].index(attribute.name)}"
     engine.make(name, "FROM value_rows")
     return name
+
+
+def find_absent(values: pa.Array, tokens: Sequence[str]) -> pa.Array:
+    """Return which values are missing."""
+    absent = pc.is_null(values, nan_is_null=pa.types.is_floating(values.type))
+    if is_text(values.type):
+        absent = pc.or_(absent, pc.is_in(values, value_set=pa.array(tokens, values.type)))
+    return absent
 
 
 def _spell(attribute: Attribute, values: pa.Array) -> pa.Array:

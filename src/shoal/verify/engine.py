@@ -7,15 +7,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-_BASE = 200 << 20  # bytes of the interpreter, its libraries and the batches that are being read
-_LEAST = 96 << 20  # bytes that DuckDB needs
-_USUAL, _ROW, _COLUMN = 256 << 20, 16, 4 << 20  # bytes that it may use for any table, each row and each column
+_OURS, _LEAST = 200 << 20, 96 << 20  # bytes of the rest of the process, and that DuckDB needs
+_ANY, _ROW, _COLUMN = 256 << 20, 16, 4 << 20  # bytes that it may use for any table, each row and each column
 MOST_THREADS = 8
 
 _DAY, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d([.]\d{1,6})?"
@@ -80,15 +78,13 @@ def name_columns(names: Sequence[str]) -> dict[str, str]:
     >>> name_columns(["age", "zip", "Age"])
     {'age': '"age"', 'zip': '"zip"', 'Age': '"Age (3)"'}
     """
-    met: set[str] = set()
-    found = {}
+    found: dict[str, str] = {}
     for place, name in enumerate(names, 1):
         unique = name
-        while unique.lower() in met:
+        while unique.lower() in map(str.lower, found.values()):
             unique += f" ({place})"
-        met.add(unique.lower())
-        found[name] = quote_name(unique)
-    return found
+        found[name] = unique
+    return {name: quote_name(unique) for name, unique in found.items()}
 
 
 class Engine:
@@ -98,9 +94,9 @@ class Engine:
         self, files: Sequence[Path] = (), *, memory: int | None = None, rows: int = 0, columns: int = 0
     ) -> None:
         """Allow DuckDB to read *files*; *memory* is the limit of the whole process, in bytes."""
-        limit = _USUAL + _ROW * rows + _COLUMN * columns
+        limit = _ANY + _ROW * rows + _COLUMN * columns
         if memory is not None:
-            limit = min(limit, max(memory - _BASE, _LEAST))
+            limit = min(limit, max(memory - _OURS, _LEAST))
         self._folder = tempfile.TemporaryDirectory(prefix="shoal-verify-")
         self._connection = duckdb.connect(
             config={
@@ -120,9 +116,7 @@ class Engine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
         self._folder.cleanup()
 

@@ -142,46 +142,36 @@ def check_hygiene(engine: Engine, path: Path, data: DataFile, missing: Sequence[
 
 
 def _find_parquet_leftovers(path: Path) -> list[str]:
-    found: dict[str, None] = {}
-    spans: list[tuple[int, int]] = []
     with pq.ParquetFile(path) as file:
-        metadata = file.metadata
-        if metadata.metadata or any(
-            field.metadata and set(field.metadata) != {b"PARQUET:field_id"} for field in file.schema_arrow
-        ):
-            found["has key-value metadata"] = None
-        if not _WRITERS.fullmatch(metadata.created_by or ""):
-            found["has free text for the software that wrote it"] = None
-        for group in range(metadata.num_row_groups):
-            if metadata.row_group(group).sorting_columns:
-                found["states an order of its rows"] = None
-            for place in range(metadata.num_columns):
-                chunk = metadata.row_group(group).column(place)
-                if chunk.is_stats_set or getattr(chunk, "is_geo_stats_set", False):
-                    found["has column statistics"] = None
-                if chunk.has_column_index or chunk.has_offset_index:
-                    found["has a page index"] = None
-                if getattr(chunk, "bloom_filter_offset", None) is not None:
-                    found["has Bloom filters"] = None
-                if getattr(chunk, "metadata", None):
-                    found["has key-value metadata of columns"] = None
-                starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
-                start = min(offset for offset in starts if offset is not None)
-                spans.append((start, start + chunk.total_compressed_size))
-        if sum(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)) != metadata.num_rows:
-            found["counts rows that are in no row group"] = None
-    end = 4
-    for start, stop in sorted(spans):
-        if start != end:
-            break
-        end = stop
+        metadata, fields = file.metadata, file.schema_arrow
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    chunks = [group.column(place) for group in groups for place in range(metadata.num_columns)]
+    noted = any(field.metadata and set(field.metadata) != {b"PARQUET:field_id"} for field in fields)
+    found = {
+        "has key-value metadata": metadata.metadata or noted,
+        "has free text for the software that wrote it": not _WRITERS.fullmatch(metadata.created_by or ""),
+        "states an order of its rows": any(group.sorting_columns for group in groups),
+        "has column statistics": any(one.is_stats_set or getattr(one, "is_geo_stats_set", False) for one in chunks),
+        "has a page index": any(one.has_column_index or one.has_offset_index for one in chunks),
+        "has Bloom filters": any(getattr(one, "bloom_filter_offset", None) is not None for one in chunks),
+        "has key-value metadata of columns": any(getattr(one, "metadata", None) for one in chunks),
+        "counts rows that are in no row group": sum(group.num_rows for group in groups) != metadata.num_rows,
+        "has bytes that belong to no column": not _fill_file(path, chunks),
+    }
+    return [what for what, there in found.items() if there]
+
+
+def _fill_file(path: Path, chunks: Sequence[pq.ColumnChunkMetaData]) -> bool:
+    """Whether the columns fill the file up to its footer, without gaps."""
     with path.open("rb") as raw:
         raw.seek(-8, 2)
         footer = int.from_bytes(raw.read(4), "little")
         size = raw.tell() + 4
-    if end != size - 8 - footer or len({start for start, _ in spans}) != len(spans):
-        found["has bytes that belong to no column"] = None
-    return list(found)
+    offsets = [(one.dictionary_page_offset, one.data_page_offset) for one in chunks]
+    starts = [min(offset for offset in both if offset is not None) for both in offsets]
+    spans = sorted(zip(starts, (one.total_compressed_size for one in chunks), strict=True))
+    ends = [4, *(start + length for start, length in spans)]
+    return [*sorted(set(starts)), size - 8 - footer] == ends
 
 
 def _list_unused(path: Path) -> list[str]:
@@ -219,18 +209,15 @@ _RAW = "header = false, auto_detect = false, delim = chr(1), quote = '', escape 
 
 
 def _find_csv_leftovers(engine: Engine, path: Path, *, allow_empty: bool) -> list[str]:
-    lines, end, returns, nul = 0, b"", False, False
-    with path.open("rb") as file:
-        first = file.read(3)
-        while block := (first or file.read(_BLOCK)):
-            first = b""
-            lines, end = lines + block.count(b"\n"), block[-1:]
-            returns, nul = returns or b"\r" in block, nul or b"\0" in block
+    lines, end, returns = 0, b"", False
     with path.open("rb") as file:
         if file.read(3).startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
             return ["begins with a byte order mark"]
-    if nul:
-        return ["holds NUL bytes"]
+        file.seek(0)
+        while block := file.read(_BLOCK):
+            if b"\0" in block:
+                return ["holds NUL bytes"]
+            lines, end, returns = lines + block.count(b"\n"), block[-1:], returns or b"\r" in block
     empty = '|""' if allow_empty else ""
     field = f"(?:{_PLAIN}|{_QUOTED}{empty})"
     several = "+" if len(read_names(path, "csv")) > 1 else "*"  # DuckDB skips empty lines of wider tables

@@ -5,10 +5,10 @@ The verifier shares no code with the part of shoal that unfolds the source for p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,52 +16,40 @@ import pyarrow.compute as pc
 
 from shoal.core.errors import InputError
 from shoal.manifest import Attribute, Basket, ManifestError, read_entry
+from shoal.sources.base import DerivedSource, Source
+from shoal.sources.columns import UNCHANGED
 from shoal.verify.manifest import Manifest
 from shoal.verify.result import Check
-
-if TYPE_CHECKING:
-    from shoal.sources.base import Source
-    from shoal.verify.rows import Release
+from shoal.verify.rows import Release
 
 _NOTHING = "none"
+Derived: TypeAlias = Mapping[str, tuple[str, Callable[[pa.Array], pa.Array] | None]]  # column -> origin, its function
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DerivedRows:
-    """A source of which some columns are computed from others; it reads like the source itself."""
+class DerivedRows(DerivedSource):
+    """A source of which some columns are computed from others."""
 
-    source: Source
-    schema: pa.Schema
-    derived: Mapping[str, tuple[str, Callable[[pa.Array], pa.Array]]]  # column -> its origin, a function of the values
+    derived: Derived
 
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self.source.name
+    @classmethod
+    def of(cls, source: Source, schema: pa.Schema, derived: Derived) -> DerivedRows:
+        """Return the source with the columns of another schema, some of them derived."""
+        return cls(source.name, schema, source.n_rows, UNCHANGED, source, derived)
 
-    @property
-    def n_rows(self) -> int | None:
-        """The number of rows, if the source has counted them."""
-        return self.source.n_rows
-
-    def batches(
-        self, columns: Sequence[str] | None = None, *, dictionary: Collection[str] = ()
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows, columns in the order asked; text columns named in *dictionary* come coded."""
-        wanted = list(self.schema.names if columns is None else columns)
-        origins = {name: self.derived[name][0] if name in self.derived else name for name in wanted}
-        coded = [origin for name, origin in origins.items() if name in dictionary or name in self.derived]
-        for batch in self.source.batches(list(dict.fromkeys(origins.values())), dictionary=coded):
+    def _read(self, columns: list[str], coded: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        plans = {name: self.derived.get(name, (name, None)) for name in columns}
+        dictionary = [origin for name, (origin, compute) in plans.items() if compute is not None or name in coded]
+        origins = list(dict.fromkeys(origin for origin, _ in plans.values()))
+        for batch in self.given.batches(origins, dictionary=dictionary):
             arrays = []
-            for name, origin in origins.items():
+            for origin, compute in plans.values():
                 own = batch.column(origin)
-                if name in self.derived:
+                if compute is not None:
                     own = own if pa.types.is_dictionary(own.type) else own.dictionary_encode()
-                    own = self.derived[name][1](own.dictionary).take(own.indices)
-                    text = name in dictionary and pa.types.is_string(own.type)
-                    own = own.dictionary_encode() if text else own
+                    own = compute(own.dictionary).take(own.indices)
                 arrays.append(own)
-            yield pa.RecordBatch.from_arrays(arrays, names=wanted)
+            yield pa.RecordBatch.from_arrays(arrays, names=columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +88,7 @@ def unfold_source(manifest: Manifest, source: Source) -> Any:
 
 def unfold(source: Source, folded: Sequence[Folded]) -> DerivedRows:
     """Return the source with some columns of baskets unfolded."""
-    derived: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {}
+    derived: dict[str, tuple[str, Callable[[pa.Array], pa.Array] | None]] = {}
     for one in folded:
         if one.column not in source.schema.names:
             raise InputError(f"{source.name} lacks the column {one.column!r}, which the release was unfolded from")
@@ -109,7 +97,7 @@ def unfold(source: Source, folded: Sequence[Folded]) -> DerivedRows:
         derived |= {name: (one.column, partial(one.unfold, place=place)) for place, name in enumerate(one.names)}
     kept = [field for field in source.schema if field.name not in [one.column for one in folded]]
     schema = pa.schema([*kept, *(pa.field(name, pa.string()) for name in derived)])
-    return DerivedRows(source, schema, derived)
+    return DerivedRows.of(source, schema, derived)
 
 
 def read_items(raw: Mapping[str, Any], attributes: Sequence[Attribute]) -> tuple[Folded, ...]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
 from shoal.manifest import Attribute, DataFile, ManifestError, StrictEntry, read_entry
 from shoal.manifest import Manifest as Written
-from shoal.verify.models import read_promise
-from shoal.verify.promises import Promise
+from shoal.verify.promises import Promise, read_promise
 from shoal.verify.result import Claim
 
 if TYPE_CHECKING:
@@ -60,6 +59,11 @@ class Manifest:
     def sliced(self) -> bool:
         """Whether only values of one part of a row belong together."""
         return len(self.parts) > 1
+
+    @property
+    def numbered(self) -> str:
+        """What the witness has of every source row: the number of its class or of its bucket."""
+        return "bucket" if self.sliced else "class"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -119,19 +123,26 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
     written = read_entry(Written, raw, "the manifest")
     demand(not with_file or written.data is not None, "the manifest lacks data")
     columns = dict.fromkeys(name for part in written.parts for name in part)
-    attributes = tuple(written.attributes[name] for name in columns)
+    attributes, account = tuple(written.attributes[name] for name in columns), written.synthetic
     for check in (_check_method, _check_sliced, _check_synthetic, _check_labels, _check_promises):
         check(written)
     _check_agreed(written, with_file=with_file)
-    if written.synthetic is not None:
-        from shoal.verify.account import check_asked  # few releases need it
+    techniques: Mapping[str, Declared] = {}
+    claims: tuple[Claim, ...] = ()
+    averaging: Averaging | None = None
+    if written.techniques:
+        from shoal.verify.techniques.declared import read_techniques  # what few releases need is loaded for these only
 
-        check_asked(written.synthetic, tuple(columns), written.method_parameters)
-    people = written.people.model_dump(exclude_none=True)
-    sample = written.sample
-    data, tables = written.data if with_file else None, {}
-    if data is not None and written.tables is not None:
-        tables = {name: _table(name, getattr(written.tables, name), data) for name in ("quasi", "sensitive")}
+        techniques = read_techniques(written.techniques, attributes)
+    if written.claims or account is not None:
+        from shoal.verify.account import check_asked, read_claims
+
+        if account is not None:
+            check_asked(account, tuple(columns), written.method_parameters)
+        claims = read_claims(written.claims, account)
+    if written.method == AVERAGED:
+        averaging = read_entry(Averaging, written.method_parameters, "method_parameters")
+    people, sample = written.people.model_dump(exclude_none=True), written.sample
     manifest = Manifest(
         written=written,
         attributes=attributes,
@@ -141,48 +152,24 @@ def read_manifest(raw: object, *, with_file: bool) -> Manifest:
         missing_policy=written.missing.policy,
         missing_tokens=written.missing.tokens,
         dropped=written.missing.dropped,
-        data=data,
+        data=written.data if with_file else None,
         parts=written.parts,
         buckets=written.buckets or 0,
-        tables=tables,
-        techniques=_read_techniques(written, attributes),
+        tables=_read_tables(written) if with_file else {},
+        techniques=techniques,
         sample=None if sample is None else sample.share,
         one_per=None if sample is None else sample.one_per,
         people=people,
-        averaging=(
-            read_entry(Averaging, written.method_parameters, "method_parameters")
-            if written.method == AVERAGED
-            else None
-        ),
-        claims=_read_claims(written),
+        averaging=averaging,
+        claims=claims,
     )
-    demand(
-        not manifest.sliced or len(set(manifest.columns)) == len(manifest.columns),
-        "two columns of its parts, or one and the bucket's, have the same name",
-    )
+    repeated = manifest.sliced and len(set(manifest.columns)) < len(manifest.columns)
+    demand(not repeated, "two columns of its parts, or one and the bucket's, have the same name")
     if any(promise.counts is not None for promise in manifest.promises):
         _check_followed(manifest)
-    demand(
-        manifest.one_per is None or manifest.one_per in people,
-        "sample takes one row of each of whom 'people' does not name the column",
-    )
+    unnamed = manifest.one_per is not None and manifest.one_per not in people
+    demand(not unnamed, "sample takes one row of each of whom 'people' does not name the column")
     return manifest
-
-
-def _read_techniques(written: Written, attributes: Sequence[Attribute]) -> Mapping[str, Declared]:
-    if not written.techniques:
-        return {}
-    from shoal.verify.techniques.declared import read_techniques
-
-    return read_techniques(written.techniques, attributes)
-
-
-def _read_claims(written: Written) -> tuple[Claim, ...]:
-    if not written.claims and written.synthetic is None:
-        return ()
-    from shoal.verify.account import read_claims
-
-    return read_claims(written.claims, written.synthetic)
 
 
 def demand(holds: bool, otherwise: str) -> None:
@@ -207,8 +194,6 @@ def _check_method(written: Written) -> None:
     )
     if written.levels is None:
         return
-    own = method not in (PLAIN, AVERAGED, *PRIVATE, *SLICED)
-    demand(own, "it has levels, and yet its method makes no classes of labels")
     demand(method == _FULL_DOMAIN, "it has levels, which its method does not make")
     quasi = {attribute.name for attribute in written.attributes.values() if attribute.role == "quasi"}
     demand(set(written.levels) == quasi, "levels does not name just the quasi attributes")
@@ -320,7 +305,13 @@ def _read_promises(written: Written, sensitive: Sequence[str], people: Mapping[s
     return tuple(promises)
 
 
-def _table(name: str, entry: Any, data: DataFile) -> DataFile:
-    """Return a file of a bucketized release, which is written as the data file is."""
-    demand(entry.file == f"{name}.{data.format}", f"tables.{name}.file is not {name}.{data.format}")
-    return data.model_copy(update={"file": entry.file, "sha256": entry.sha256})
+def _read_tables(written: Written) -> dict[str, DataFile]:
+    """Return the two files of a bucketized release, which are written as the data file is."""
+    found: dict[str, DataFile] = {}
+    if written.tables is None or written.data is None:
+        return found
+    for name, entry in (("quasi", written.tables.quasi), ("sensitive", written.tables.sensitive)):
+        expected = f"{name}.{written.data.format}"
+        demand(entry.file == expected, f"tables.{name}.file is not {expected}")
+        found[name] = written.data.model_copy(update={"file": entry.file, "sha256": entry.sha256})
+    return found

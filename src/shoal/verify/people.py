@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 
 import pyarrow as pa
 
@@ -19,14 +18,12 @@ from shoal.core.dictionaries import fold_text
 from shoal.core.errors import InputError
 from shoal.core.wording import count_noun
 from shoal.verify.counting import ClassNumbers, as_class, as_one
-from shoal.verify.engine import CannotCheckError, Engine
-from shoal.verify.form import demand_columns
-from shoal.verify.guarantees import Judgement, judge
+from shoal.verify.engine import Engine
 from shoal.verify.manifest import Manifest
-from shoal.verify.models import find_model, worst_of
-from shoal.verify.promises import Counts, Promise, Subject
+from shoal.verify.promises import Counts, Judgement, Promise, Subject, judge
+from shoal.verify.reach import count_excess
 from shoal.verify.result import Check, CheckedGuarantee
-from shoal.verify.rows import SourceRows, wrap
+from shoal.verify.rows import SourceRows, demand_columns, wrap
 
 _NOBODY = "not checked: some published rows name no person, so people cannot be counted"
 _SEVERAL = "cannot check: it compares distributions, and some people have several values"
@@ -54,7 +51,7 @@ def judge_records(promise: Promise, judgement: Judgement | None) -> CheckedGuara
         fault = None
     elif judgement is not None and weaker is not None and not fault:
         shown = f"all {count_noun(judgement.classes, 'class', 'classes')} have enough records for it"
-        worst = worst_of(promise)(promise.claimed or 0, judgement.achieved)
+        worst = promise.kind.worst(promise.claimed or 0, judgement.achieved)
         if judgement.failing:
             fault = f"{judgement.failing} of {judgement.classes} classes have too few records or values for it"
         elif weaker.model == promise.model and worst != promise.claimed:
@@ -72,23 +69,41 @@ def fold_values(values: pa.Array, missing: Sequence[str], *, numeric: bool, whol
     >>> fold_values(pa.array(["Flu ", "flu", "?", "7", "07"]), ["?"], numeric=True).to_pylist()
     ['flu', 'flu', None, '7', '7']
     """
-    texts = (
-        (values.dictionary_decode() if pa.types.is_dictionary(values.type) else values).cast(pa.string()).to_pylist()
-    )
-    numbers: dict[str, str] = {}
-    for text in texts if numeric else ():
+    absent = {None, *missing, *(["nan"] if numeric else [])}
+
+    def fold(text: str | None) -> str | None:
+        if text is None or text in absent:
+            return None
         try:
-            exact = whole and text is not None and text.lstrip("-").isdecimal()
-            numbers[text] = str(int(text)) if exact else repr(float(text) + 0.0).removesuffix(".0")
-        except (TypeError, ValueError):
-            continue
-    absent = {None, "nan", *missing} if numeric else {None, *missing}
-    folded = [None if text in absent else numbers.get(text) or fold_text(text) for text in texts]
-    return pa.array(folded, pa.string())
+            if numeric:
+                exact = whole and text.lstrip("-").isdecimal()
+                return str(int(text)) if exact else repr(float(text) + 0.0).removesuffix(".0")
+        except ValueError:
+            pass
+        return fold_text(text)
+
+    return pa.array(map(fold, values.cast(pa.string()).to_pylist()), pa.string())
+
+
+def put_texts(
+    engine: Engine, manifest: Manifest, name: str, distinct: str, table: str, kind: pa.DataType | None = None
+) -> None:
+    """Make a table of an attribute's distinct values s, and their normal form; *kind* is their type in the source."""
+    one, declared = manifest.written.attributes[name], manifest.techniques.get(name)
+    values = engine.read(distinct)["s"].combine_chunks()
+    texts = values.cast(pa.string())
+    if not one.boxed:
+        types = [values.type, *([] if kind is None else [kind])]
+        fraction = any(map(pa.types.is_floating, types))
+        whole = not fraction and any(map(pa.types.is_integer, types))
+        numeric = fraction or whole or one.kind == "number" or (declared is not None and declared.numeric)
+        texts = fold_values(values, manifest.missing_tokens, numeric=numeric, whole=whole)
+    engine.put(f"{table}_rows", {"s": values, "value": texts})
+    engine.make(table, f"FROM {table}_rows")
 
 
 class TrueRows:
-    """Source rows counted by class, person and values of some attributes, s1, s2, ...: the table ``name``."""
+    """Source rows counted by class, person and the normal form v1, v2, ... of some attributes: the table *name*."""
 
     def __init__(
         self,
@@ -101,33 +116,35 @@ class TrueRows:
         people: Mapping[str, str] | None = None,
     ) -> None:
         """Count rows by a class in SQL and the attributes that it needs; *people* have columns that name them."""
-        engine, manifest, people = source.engine, source.manifest, people or {}
-        self.engine, self.manifest, self._name, self._number = engine, manifest, name, count(1)
+        engine, people = source.engine, people or {}
+        self.engine, self.manifest, self._name = engine, source.manifest, name
         absent = [column for column in people.values() if column not in source.source.schema.names]
         if absent:
             raise InputError(f"{source.source.name} lacks the columns that name people: {', '.join(absent)}")
-        self.places = {attribute: place for place, attribute in enumerate(attributes, 1)}
-        values = [f"{source.places[attribute]} AS s{place}" for attribute, place in self.places.items()]
-        columns = [f"{by[0]} AS class", *values, *(f"p_{key}" for key in people)]
+        self._values = {attribute: f"v{place}" for place, attribute in enumerate(attributes)}
+        raw = [f"{source.places[attribute]} AS s{place}" for place, attribute in enumerate(attributes)]
+        columns = [f"{by[0]} AS class", *(f"p_{key}" for key in people)]
         with source.reading(list(dict.fromkeys([*attributes, *by[1]])), people):
-            rows = f"SELECT {wrap(columns)}, count(*) AS c\nFROM source WHERE {where} GROUP BY ALL"
-            engine.run(f"CREATE TEMP TABLE {name} AS {rows}")
-        for attribute, place in self.places.items():
-            put_texts(engine, manifest, attribute, f"SELECT DISTINCT s{place} AS s FROM {name}", f"{name}_texts{place}")
+            counted = f"SELECT {wrap([*columns, *raw])}, count(*) AS c\nFROM source WHERE {where} GROUP BY ALL"
+            engine.make("counted_rows", counted)
+        kept, joins = ["r.*"], "counted_rows AS r"
+        for place, attribute in enumerate(attributes):
+            distinct = f"SELECT DISTINCT s{place} AS s FROM counted_rows"
+            put_texts(engine, source.manifest, attribute, distinct, f"texts_of_{place}")
+            joins += f" JOIN texts_of_{place} AS t{place} ON r.s{place} IS NOT DISTINCT FROM t{place}.s"
+            kept.append(f"t{place}.value AS v{place}")
+        engine.make(name, f"SELECT {', '.join(kept)} FROM {joins}")
 
     @classmethod
     def of_classes(cls, source: SourceRows, *, people: bool) -> TrueRows:
         """Count the published rows of the source by their class: the number of its quasi labels, or its values."""
         manifest = source.manifest
         quasi, sensitive = (manifest.of_role(role) for role in ("quasi", "sensitive"))
-        if not all(one.boxed for one in quasi):
-            by = as_class([source.places[one.name] for one in quasi])
-        else:
+        by = as_class([source.places[one.name] for one in quasi])
+        if all(one.boxed for one in quasi):
             every, labelled = ClassNumbers.of(manifest.labelled), list(manifest.labelled)
             numbers = [f"w{place + 1}" for place in range(len(every.bounds))]
-            by = as_one(numbers)
-            if len(labelled) > len(quasi):
-                by = as_one(ClassNumbers.of(quasi).pack([every.unpack(labelled.index(one), numbers) for one in quasi]))
+            by = as_one(ClassNumbers.of(quasi).pack([every.unpack(labelled.index(one), numbers) for one in quasi]))
         counted = manifest.people if people else {}
         return cls(source, [one.name for one in sensitive], (by, [one.name for one in quasi]), people=counted)
 
@@ -136,87 +153,51 @@ class TrueRows:
         """The number of classes."""
         return int(self.engine.value(f"SELECT count(DISTINCT class) FROM {self._name}"))
 
-    def count_records(self, subject: Subject) -> Counts:
-        """Count the records of each class that have each value before techniques."""
-        return self._count(subject, "sum(c)", f"(SELECT class, sum(c) AS n FROM {self._name} GROUP BY class)")
+    def count_values(self, subject: Subject, people: str | None = None) -> Counts:
+        """Count the records, or the *people* of a column, of each class that have each value."""
+        what, own = (
+            "sum(c)" if people is None else f"count(DISTINCT {people})",
+            [self._values[name] for name in subject],
+        )
+        table, value = f"{self._name}_{'_'.join(own)}", as_one(own)
+        sizes = f"(SELECT class, {what} AS n FROM {self._name} GROUP BY class)"
+        counted = f"SELECT class, n, {value} AS value, {what} AS c FROM {self._name} JOIN {sizes} USING (class)"
+        self.engine.make(table, f"{counted} GROUP BY ALL")
+        whole = f"SELECT {value} AS value, {what} AS whole, (SELECT {what} FROM {self._name}) AS total"
+        self.engine.make(f"{table}_whole", f"{whole} FROM {self._name} GROUP BY 1")
+        attribute = self.manifest.written.attributes[subject[0]] if len(subject) == 1 else None
+        return Counts(table, attribute, f"(SELECT any_value(total) FROM {table}_whole)", f"{table}_whole")
 
     def judge_people(self, promise: Promise) -> Judgement:
         """Judge a promise by the people of each class."""
-        person = f"p_{promise.counts}"
-        if self.engine.value(f"SELECT count(*) FROM true_rows WHERE {person} IS NULL"):
+        engine, person = self.engine, f"p_{promise.counts}"
+        if engine.value(f"SELECT count(*) FROM {self._name} WHERE {person} IS NULL"):
             return Judgement(0, obstacle=_NOBODY)
-        people = f"count(DISTINCT {person})"
-        sizes = f"(SELECT class, {people} AS n FROM true_rows GROUP BY class)"
-        total = f"(SELECT {people} FROM true_rows)"
         if not promise.subjects:
-            self.engine.run(f"CREATE OR REPLACE TEMP TABLE people_classes AS FROM {sizes}")
-            return judge(self.engine, promise, [Counts("people_classes", total=total)])
+            people = f"count(DISTINCT {person})"
+            engine.make("people_classes", f"SELECT class, {people} AS n FROM {self._name} GROUP BY class")
+            return judge(engine, promise, [Counts("people_classes", total=f"(SELECT {people} FROM {self._name})")])
         tables = []
         for subject in promise.subjects:
-            counts = self._count(subject, people, sizes)
-            whole = f"{counts.table}_whole"
-            self.engine.run(
-                f"CREATE TEMP TABLE {whole} AS SELECT {self._value(subject)} AS value, {people} AS whole,"
-                f" {total} AS total FROM {self._join(subject)} GROUP BY 1"
-            )
-            several = self.engine.value(f"SELECT sum(whole) > any_value(total) FROM {whole}")
+            counts = self.count_values(subject, person)
+            several = engine.value(f"SELECT sum(whole) > any_value(total) FROM {counts.whole}")
             if promise.model == "t-closeness" and several:
                 return Judgement(0, obstacle=_SEVERAL)
             named = promise.parameters.get("harmless") or promise.parameters.get("separator")
             if promise.model not in _TELLS_APART and not named:
-                counts = self._count_once(counts)
-            tables.append(counts._replace(whole=whole, total=total, several=True))
-        return judge(self.engine, promise, tables)
-
-    def _count_once(self, counts: Counts) -> Counts:
-        """Let each person count with one value, so that the most frequent values have as many people as they can.
-
-        However one picks a value of each person, values are at least as evenly spread as here.
-        """
-        capped = f"{counts.table}_once"
-        self.engine.run(
-            f"CREATE TEMP TABLE {capped} AS SELECT class, n, value, least(c, n - before) AS c FROM (SELECT *,"
-            " coalesce(sum(c) OVER (PARTITION BY class ORDER BY c DESC, value ROWS BETWEEN UNBOUNDED PRECEDING AND 1"
-            f" PRECEDING), 0) AS before FROM {counts.table}) WHERE before < n"
-        )
-        return counts._replace(table=capped)
-
-    def _value(self, subject: Subject) -> str:
-        return as_one([f"{self._name}_texts{self.places[name]}.value" for name in subject])
-
-    def _join(self, subject: Subject) -> str:
-        joined = self._name
-        for place in (self.places[name] for name in subject):
-            texts = f"{self._name}_texts{place}"
-            joined += f" JOIN {texts} ON {self._name}.s{place} IS NOT DISTINCT FROM {texts}.s"
-        return joined
-
-    def _count(self, subject: Subject, what: str, sizes: str) -> Counts:
-        table, value = f"{self._name}_counts{next(self._number)}", self._value(subject)
-        self.engine.run(
-            f"CREATE TEMP TABLE {table} AS SELECT class, any_value(n) AS n, {value} AS value, {what} AS c\n"
-            f"FROM {self._join(subject)} JOIN {sizes} USING (class) GROUP BY class, {value}"
-        )
-        attribute = self.manifest.written.attributes[subject[0]] if len(subject) == 1 else None
-        return Counts(table, attribute, total=f"(SELECT sum(c) FROM {self._name})")
-
-
-def put_texts(
-    engine: Engine, manifest: Manifest, name: str, distinct: str, table: str, kind: pa.DataType | None = None
-) -> None:
-    """Make a table of an attribute's distinct values s, and their normal form; *kind* is their type in the source."""
-    found, one = engine.read(distinct), manifest.written.attributes[name]
-    values = found["s"].combine_chunks()
-    texts = values.cast(pa.string())
-    if not one.boxed:
-        declared = manifest.techniques.get(name)
-        types = [values.type] if kind is None else [values.type, kind]
-        fraction = any(map(pa.types.is_floating, types))
-        whole = not fraction and any(map(pa.types.is_integer, types))
-        numeric = fraction or whole or one.kind == "number" or (declared is not None and declared.numeric)
-        texts = fold_values(values, manifest.missing_tokens, numeric=numeric, whole=whole)
-    engine.put(f"{table}_arrow", pa.table({"s": values, "value": texts}))
-    engine.run(f"CREATE TEMP TABLE {table} AS FROM {table}_arrow")
+                # Each person counts with one value, so that the most frequent values have as many people as they can.
+                # However one picks a value of each person, values are at least as evenly spread.
+                before = (
+                    "sum(c) OVER (PARTITION BY class ORDER BY c DESC, value ROWS UNBOUNDED PRECEDING) - c AS before"
+                )
+                engine.make(
+                    f"{counts.table}_once",
+                    f"SELECT class, n, value, least(c, n - before) AS c FROM (SELECT *, {before} FROM {counts.table})"
+                    " WHERE before < n",
+                )
+                counts = counts._replace(table=f"{counts.table}_once")
+            tables.append(counts._replace(several=True))
+        return judge(engine, promise, tables)
 
 
 def find_changed(manifest: Manifest) -> list[Promise]:
@@ -237,11 +218,9 @@ def check_true_values(rows: TrueRows, n_classes: int) -> Check:
         return Check("true values", False, "the class of each source row, or its person, cannot be determined")
     faults = []
     for promise in promises:
-        found = judge(rows.engine, promise, [rows.count_records(subject) for subject in promise.subjects])
-        if found.obstacle or found.failing:
-            faults.append(
-                f"{promise.model}: {found.obstacle or f'{found.failing} classes fail by the values before it'}"
-            )
+        found = judge(rows.engine, promise, [rows.count_values(subject) for subject in promise.subjects])
+        fault = found.obstacle or (found.failing and f"{found.failing} classes fail by the values before it")
+        faults += [f"{promise.model}: {fault}"] if fault else []
     return Check.of("true values", "; ".join(faults), "the values before techniques satisfy the guarantees, too")
 
 
@@ -282,7 +261,7 @@ def check_withheld(manifest: Manifest, source: SourceRows) -> list[Check]:
     rows = TrueRows(source, names, ("(w1 > 0)::INT", dropping), name="absent", where=f"w1 > 0 OR {complete}")
     failing: list[str] = []
     for subject in subjects:
-        counts = rows.count_records(subject)
+        counts = rows.count_values(subject)
         failing += [one.model for one in promises if subject in one.subjects and not _keeps(rows.engine, one, counts)]
     fault = failing and f"the {manifest.withheld} withheld people fail {', '.join(dict.fromkeys(failing))} together"
     return [Check.of("withheld", fault, "the withheld people satisfy the models of values together")]
@@ -290,15 +269,8 @@ def check_withheld(manifest: Manifest, source: SourceRows) -> list[Check]:
 
 def _keeps(engine: Engine, promise: Promise, counts: Counts) -> bool:
     """Whether class 0 satisfies a promise; under labels, values may be as frequent as in the table."""
-    model = find_model(promise.model)
-    if model is not None and model.labels:
-        tau = promise.fraction("tau")
-        whole = f"(SELECT value, sum(c) AS whole, sum(sum(c)) OVER () AS total FROM {counts.table} GROUP BY value)"
-        within = f"c * {tau.denominator} <= n * {tau.numerator} OR c * total <= n * whole"
-        joined = f"{counts.table} AS v JOIN {whole} AS w ON v.value IS NOT DISTINCT FROM w.value"
-        return not engine.value(f"SELECT count(*) FROM {joined} WHERE class = 0 AND NOT ({within})")
-    try:
-        found = judge(engine, replace(promise, obstacle=None), [counts], only=0)
-    except CannotCheckError:
-        return False
+    if promise.kind.labels:
+        own = f"(FROM {counts.table} WHERE class = 0)"
+        return not count_excess(engine, own, counts.table, "class", promise.fraction("tau"))
+    found = judge(engine, promise, [counts], only=0)
     return not found.obstacle and not found.failing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal
 
 FALSE_ALARM = 1e-12  # the chance with which a check of something random may fail an honest release
@@ -25,11 +25,6 @@ class Check:
         """Return the failed check of a *fault*, a sentence, or if there is none that it went *good*."""
         return cls(name, not fault, str(fault) if fault else good)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it in the words of JSON."""
-        found = {"name": self.name, "ok": self.ok, "detail": self.detail}
-        return found if self.done else {**found, "done": False, "required": self.required}
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedGuarantee:
@@ -45,21 +40,6 @@ class CheckedGuarantee:
     partly: bool = False  # only what records show of it was checked
     done: bool = True  # False: something that it needs was not given
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it in the words of JSON; an infinite value, which JSON lacks, becomes null."""
-        finite = self.achieved if self.achieved is not None and math.isfinite(self.achieved) else None
-        return {
-            "model": self.model,
-            "parameters": dict(self.parameters),
-            **({} if self.counts is None else {"counts": self.counts}),
-            "claimed": self.claimed,
-            "achieved": finite,
-            "ok": self.ok,
-            "detail": self.detail,
-            **({"partly": True} if self.partly else {}),
-            **({} if self.done else {"done": False}),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -68,15 +48,6 @@ class Claim:
     model: str
     parameters: Mapping[str, Any]
     detail: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it in the words of JSON."""
-        return {
-            "model": self.model,
-            "parameters": dict(self.parameters),
-            "checkable": False,
-            "detail": self.detail,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +78,8 @@ class Verification:
     @property
     def failures(self) -> tuple[str, ...]:
         """The sentences of everything that failed, checks first."""
-        return tuple(
-            [f"{check.name}: {check.detail}" for check in self.checks if not check.ok]
-            + [f"{promise.model}: {promise.detail}" for promise in self.guarantees if not promise.ok]
-        )
+        checks = [f"{check.name}: {check.detail}" for check in self.checks if not check.ok]
+        return (*checks, *(f"{one.model}: {one.detail}" for one in self.guarantees if not one.ok))
 
     @property
     def unchecked(self) -> tuple[str, ...]:
@@ -129,13 +98,21 @@ class Verification:
         return self.failures or self.unchecked or self.unshown
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the answer of ``shoal verify --json``."""
+        """Return the answer of ``shoal verify --json``; an infinite figure, which JSON lacks, becomes null."""
+        finite = [one.achieved if math.isfinite(one.achieved or 0) else None for one in self.guarantees]
+        guarantees = [replace(one, achieved=own) for one, own in zip(self.guarantees, finite, strict=True)]
         return {
             "verified": self.verified,
             "verdict": self.verdict,
             "message": "verified as far as public files show" if self.verified and self.unshown else self.verdict,
             "unchecked": [*self.unchecked, *self.unshown],
-            "guarantees": [promise.as_dict() for promise in self.guarantees],
-            "claims": [claim.as_dict() for claim in self.claims],
-            "checks": [check.as_dict() for check in self.checks],
+            "guarantees": [_list_fields(one) for one in guarantees],
+            "claims": [{**_list_fields(claim), "checkable": False} for claim in self.claims],
+            "checks": [_list_fields(check) for check in self.checks],
         }
+
+
+def _list_fields(entry: Check | CheckedGuarantee | Claim) -> dict[str, Any]:
+    """Return the fields of an entry without those that have their default."""
+    found = {one: getattr(entry, one.name) for one in fields(entry)}
+    return {one.name: value for one, value in found.items() if one.default is MISSING or value != one.default}

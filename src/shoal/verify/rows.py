@@ -137,6 +137,13 @@ class Witness:
                 yield np.stack([column.cast(pa.int64()).to_numpy() for column in batch.columns])
 
 
+def demand_columns(source: Source, names: Sequence[str]) -> None:
+    """Raise an InputError unless a source has all columns that a release is compared by."""
+    absent = [name for name in names if name not in source.schema.names]
+    if absent:
+        raise InputError(f"{source.name} lacks {count_noun(len(absent), 'column')} of the release: {', '.join(absent)}")
+
+
 class SourceRows:
     """The source beside the witness: the table ``source``."""
 
@@ -148,10 +155,7 @@ class SourceRows:
         witness: Witness | None,
         progress: Progress | None = None,
     ) -> None:
-        absent = [one.name for one in manifest.attributes if one.name not in source.schema.names]
-        if absent:
-            count = count_noun(len(absent), "column")
-            raise InputError(f"{source.name} lacks {count} of the release: {', '.join(absent)}")
+        demand_columns(source, [one.name for one in manifest.attributes])
         self.engine, self.manifest, self.source, self.witness = engine, manifest, source, witness
         self.places = {one.name: f"t{place}" for place, one in enumerate(manifest.attributes, 1)}
         self.types: Mapping[str, pa.DataType] = {name: source.schema.field(name).type for name in self.places}

@@ -14,7 +14,6 @@ from shoal.manifest import DataFile
 from shoal.verify.counting import PLAIN, SPELLING, ReleaseTables
 from shoal.verify.engine import CannotCheckError, quote_name, quote_text
 from shoal.verify.manifest import Manifest
-from shoal.verify.models import find_model, worst_of
 from shoal.verify.promises import Counts, Promise
 from shoal.verify.result import Check
 from shoal.verify.rows import WIDTH, read_file
@@ -95,10 +94,7 @@ def _list_statements(manifest: Manifest) -> Iterator[str]:
     checks = [*_check_form(manifest, data)]
     if manifest.labelled:
         yield _DECLARED
-    if tables.keys:
-        yield from tables.count()
-    else:
-        yield from tables.labels.statements()
+    yield from tables.count()
     if manifest.labelled:
         yield tables.list_published()
         checks.append(LABELS)
@@ -152,24 +148,23 @@ def _check_promise(promise: Promise, manifest: Manifest, tables: ReleaseTables, 
     Records can disprove a promise about people. In parts, the belief about a tuple is a mixture of classes, which
     satisfies a model if all of them do; if some do not, the script decides nothing.
     """
-    model = find_model(promise.model)
-    if promise.obstacle or not tables.keys or model is None:
+    if promise.obstacle or not tables.keys:
         return _leave_open(promise)
     if promise.model == "column-frequency" and promise.counts is None:
         return _count_parts(promise, manifest)
-    if promise.counts is None and not manifest.sliced:
-        return _state(promise, tables, made) or _leave_open(promise)
-    shown, decided = None, "WHEN holds THEN true"
+    shown, decided = None if manifest.sliced else promise, ""
     if promise.counts is not None:
         from shoal.verify.people import weaken
 
-        weaker, decided = weaken(promise), "WHEN NOT holds THEN false"
-        shown = _state(weaker, tables, made, claimed=False) if weaker is not None and not manifest.sliced else None
-    elif model.about == "values" and model.mixes:
-        shown = _state(promise, tables, made, claimed=False)
-    if shown is None:
+        shown, decided = None if manifest.sliced else weaken(promise), "WHEN NOT holds THEN false"
+    elif manifest.sliced and promise.kind.about == "values" and promise.kind.mixes:
+        shown, decided = promise, "WHEN holds THEN true"
+    found = None if shown is None else _state(shown, tables, made, claimed=not decided)
+    if found is None:
         return _leave_open(promise)
-    found = f"FROM ({shown}) AS t(promise, required, achieved, holds)"
+    if not decided:
+        return found
+    found = f"FROM ({found}) AS t(promise, required, achieved, holds)"
     return f"SELECT {quote_text(promise.model)}, required, achieved, CASE {decided} END\n{found}"
 
 
@@ -178,25 +173,23 @@ def _state(promise: Promise, tables: ReleaseTables, made: list[str], *, claimed:
 
     With *claimed*, the figure that the manifest states must be the one that is reached.
     """
-    model = find_model(promise.model)
+    kind = promise.kind
     required = ", ".join(f"{name} = {_show(value)}" for name, value in promise.parameters.items() if value)
-    holds, worst = "holds", "min" if worst_of(promise) is min else "max"
+    holds, worst = "holds", "min" if kind.worst is min else "max"
     if claimed:
         holds += " AND " + ("false" if promise.claimed is None else f"agrees(achieved, {promise.claimed!r})")
-    if model is None or model.statement is None or model.about == "population":
+    if kind.statement is None or kind.about == "population":
         return None
     answers = []
     try:
-        if model.about != "values":
-            answers.append(model.statement(promise, Counts("classes")))
+        if kind.about != "values":
+            answers.append(kind.statement(promise, Counts("classes")))
         else:
             holds = f"decided({holds})"
         for subject in promise.subjects:
-            if not model.labels and any(tables.sensitive[name][1].boxed for name in subject):
-                raise CannotCheckError("values are generalized")
-            counts, statement = tables.count_values(subject, promise.parameters.get("weights"))
+            counts, statement = tables.count_values(promise, subject)
             made += [] if statement is None else [statement]
-            answers.append(model.statement(promise, counts))
+            answers.append(kind.statement(promise, counts))
     except CannotCheckError:
         return None
     selects = []

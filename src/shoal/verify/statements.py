@@ -1,4 +1,4 @@
-"""Every privacy model as a statement in SQL over the counts of equivalence classes.
+"""Every privacy model of sensitive values as a statement in SQL over the counts of equivalence classes.
 
 Counts are integers of 128 bits and limits are fractions, multiplied out. Logarithms are compared with a margin; within
 it ``settle_entropy`` decides in exact arithmetic. Shares in floating point, which mixtures of classes have, satisfy a
@@ -7,22 +7,22 @@ limit only if they are clearly within it.
 
 from __future__ import annotations
 
-import datetime
 import math
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from shoal.core.dictionaries import fold_text
-from shoal.manifest import Attribute
+from shoal.manifest import Attribute, Listed, NotNegative, Positive
 from shoal.verify.engine import CannotCheckError, quote_text
-from shoal.verify.promises import Answer, Counts, Promise
+from shoal.verify.promises import FROM_1, NAME, PART, ROUNDING, Answer, Counts, K, Model, Promise, at_most
 
 _MARGIN = "1e-9"  # entropies closer to their limit than this are not decided by SQL
-_ROUNDING = "1e-12"  # of sums of shares
 _EXACT_WORK = 20_000_000  # bits of numbers that are compared exactly
 _FINEST = 2**64  # the denominator of a limit; times records, it stays within 128 bits
+_WIDEST = 2**100  # parts of a record, times records, stay within 128 bits
 _MOST_LIMITS = 100_000  # of a curve psi; a larger l in a manifest would only keep the verifier busy
 _MOST_ROWS = 200_000  # of a table that is written into a statement
 
@@ -35,72 +35,51 @@ def write_table(rows: Sequence[Sequence[str]], columns: str) -> str:
     return f"(VALUES\n  {lines}) AS t({columns})"
 
 
-def _at_most(
-    counts: Counts, top: str, bottom: str, limit: Fraction, *, strict: bool = False, share: bool = False
-) -> str:
-    """Return whether top / bottom <= limit: in whole numbers or, of shares, if it is clearly below."""
-    if counts.shares:
-        return "true" if share and limit >= 1 else f"{top} + {_ROUNDING} <= {bottom} * {float(limit) * (1 - 1e-9)!r}"
-    return f"{top} * {limit.denominator} {'<' if strict else '<='} {bottom} * {limit.numerator}"
+def share_labels(rows: int, attribute: Attribute, weights: Mapping[str, float] | None) -> tuple[str, int]:
+    """Return the values under each label, with the parts that each of them is given, and the parts of a record.
+
+    Labels *induce* frequencies: a record spreads its weight over the values under its label, in proportion to the
+    adversary's weights (Tian and Zhang, (tau, l)-diversity). All spellings of a value are one.
+    """
+    shares: dict[str | None, dict[str | None, Fraction]] = {None: {None: Fraction(1)}}
+    for label, cover in attribute.covers.items():
+        amounts: dict[str | None, Fraction] = {
+            fold_text(leaf): Fraction(str(weights.get(leaf, 0))) if weights else Fraction(1)
+            for leaf in cover.get("values", ())
+        }
+        amounts |= {None: Fraction(1)} if cover.get("missing") else {}
+        amounts = dict.fromkeys(amounts, Fraction(1)) if len(amounts) == 1 else amounts
+        total = sum(amounts.values())
+        if not total:
+            raise CannotCheckError(f"a label of {attribute.name!r} covers no value that has a weight")
+        shares[label] = {leaf: own / total for leaf, own in amounts.items() if own}
+    factor = math.lcm(*(part.denominator for spread in shares.values() for part in spread.values()))
+    if factor * max(rows, 1) > _WIDEST:
+        raise CannotCheckError("its induced frequencies are too fine to be compared exactly")
+    listed = [
+        (quote_text(label), quote_text(value), f"{int(part * factor)}::HUGEINT")
+        for label, spread in shares.items()
+        for value, part in spread.items()
+    ]
+    return write_table(listed, "label, value, parts"), factor
 
 
 def _clearly_below(counts: Counts, found: str, limit: str) -> str:
     """Return whether a logarithm is below a limit by more than rounding."""
-    return f"{found} * (1 + {_MARGIN if counts.shares else _ROUNDING}) + {_ROUNDING} < {limit}"
+    return f"{found} * (1 + {_MARGIN if counts.shares else ROUNDING}) + {ROUNDING} < {limit}"
 
 
-def _harmful(promise: Promise) -> str:
+def _find_harmful(promise: Promise, counts: Counts) -> str:
     """Return whether a value is not called harmless; a missing value never is."""
+    if counts.attribute is None and (promise.parameters.get("harmless") or promise.parameters.get("separator")):
+        raise CannotCheckError("joint values have no names that could be harmless, and no items")
     listed = ", ".join(quote_text(fold_text(text)) for text in promise.parameters["harmless"])
     return f"(value IS NULL OR value NOT IN ({listed}))" if listed else "true"
 
 
-def _demand_names(promise: Promise, counts: Counts) -> None:
-    if counts.attribute is None and (promise.parameters.get("harmless") or promise.parameters.get("separator")):
-        raise CannotCheckError("joint values have no names that could be harmless, and no items")
-
-
-def count_records(promise: Promise, counts: Counts) -> Answer:
-    """State k-anonymity."""
-    return Answer("min(n)", f"n >= {promise.whole('k')}", counts.table)
-
-
-def limit_profit(promise: Promise, counts: Counts) -> Answer:
-    """State that an attack costs at least as much as it gains."""
-    gain, cost = promise.fraction("gain"), promise.fraction("cost")
-    each = f"{gain.numerator * cost.denominator} <= n * {cost.numerator * gain.denominator}"
-    return Answer(f"{float(gain)!r} / min(n)", each, counts.table)
-
-
-def limit_average(promise: Promise, counts: Counts) -> Answer:
-    """State a limit of the average risk: classes per record."""
-    together = f"(SELECT 0 AS class, count(*) AS kinds, sum(n) AS records FROM {counts.table})"
-    return Answer("max(kinds / records)", _at_most(counts, "kinds", "records", promise.fraction("risk")), together)
-
-
-def limit_unique(promise: Promise, counts: Counts) -> Answer:
-    """State a limit of the share of records that are alone in their class."""
-    unique = f"(SELECT 0 AS class, count(*) FILTER (n = 1) AS kinds, sum(n) AS records FROM {counts.table})"
-    return Answer("max(kinds / records)", _at_most(counts, "kinds", "records", promise.fraction("fraction")), unique)
-
-
-def count_population(promise: Promise, counts: Counts) -> Answer:
-    """State k-map: each class covers k rows of the population."""
-    return Answer("min(covered)", f"covered >= {promise.whole('k')}", counts.table)
-
-
-def limit_presence(promise: Promise, counts: Counts) -> Answer:
-    """State delta-presence: records per covered row of the population are between two limits."""
-    each = f"covered > 0 AND {_at_most(counts, 'n', 'covered', promise.fraction('max'))}"
-    if (low := promise.fraction("min")) > 0:
-        each += f" AND {_at_most(counts, 'covered', 'n', 1 / low)}"
-    return Answer("max(CASE WHEN covered > 0 THEN n / covered ELSE 'inf'::DOUBLE END)", each, counts.table)
-
-
-def count_values(promise: Promise, counts: Counts) -> Answer:
+def _count_values(promise: Promise, counts: Counts) -> Answer:
     """State distinct l-diversity; among people with several values, those values count that everyone needs one of."""
-    _demand_names(promise, counts)
-    harmful, needed, source = _harmful(promise), "count(*)", counts.table
+    harmful, needed, source = _find_harmful(promise, counts), "count(*)", counts.table
     if counts.several and promise.parameters["harmless"]:
         needed = "count(*) FILTER (before < n)"
         source = (
@@ -112,53 +91,66 @@ def count_values(promise: Promise, counts: Counts) -> Answer:
     return Answer(reached, f"kinds >= {promise.whole('l')} OR NOT any_harmful", by_class)
 
 
-def _largest_by_class(promise: Promise, counts: Counts) -> str:
-    _demand_names(promise, counts)
-    largest = f"coalesce(max(c) FILTER ({_harmful(promise)}), 0)"
-    return f"(SELECT class, n, {largest} AS largest FROM {counts.table} GROUP BY class, n)"
+def _find_largest(promise: Promise, counts: Counts) -> str:
+    """Return the relation of classes with their most frequent harmful value or, with a separator, item of sets."""
+    largest = f"coalesce(max(c) FILTER ({_find_harmful(promise, counts)}), 0)"
+    source, separator = counts.table, promise.parameters.get("separator")
+    if separator is not None:
+        if len(separator) != 1 or not separator.isprintable() or separator.isalnum():
+            raise CannotCheckError("values cannot be split by this separator in SQL")
+        parts = f"[folded(part) FOR part IN string_split(value, {quote_text(separator)}) IF trim(part) <> '']"
+        unfolded = f"unnest(CASE WHEN value IS NULL THEN [NULL] ELSE list_distinct({parts}) END)"
+        items = f"SELECT class, n, c, {unfolded} AS value FROM {counts.table}"
+        every = f"SELECT DISTINCT class, n, 0, {quote_text(separator)} FROM {counts.table}"
+        source = f"(SELECT class, n, value, sum(c) AS c FROM ({items} UNION ALL {every}) GROUP BY ALL)"
+    return f"(SELECT class, n, {largest} AS largest FROM {source} GROUP BY class, n)"
 
 
-def limit_largest(promise: Promise, counts: Counts) -> Answer:
+def _limit_largest(promise: Promise, counts: Counts) -> Answer:
     """State simple l-diversity: no value has more than 1/l of a class."""
     reached = f"min(CASE WHEN largest > 0 THEN n / largest ELSE {counts.total} END)"
-    each = _at_most(counts, "largest", "n", 1 / promise.fraction("l"), share=True)
-    return Answer(reached, each, _largest_by_class(promise, counts))
+    each = at_most(counts, "largest", "n", 1 / promise.fraction("l"), share=True)
+    return Answer(reached, each, _find_largest(promise, counts))
 
 
-def limit_share_and_size(promise: Promise, counts: Counts) -> Answer:
+def _limit_share_and_size(promise: Promise, counts: Counts) -> Answer:
     """State (alpha, k)-anonymity."""
-    each = f"{_at_most(counts, 'largest', 'n', promise.fraction('alpha'))} AND n >= {promise.whole('k')}"
-    return Answer("max(largest / n)", each, _largest_by_class(promise, counts))
+    each = f"{at_most(counts, 'largest', 'n', promise.fraction('alpha'))} AND n >= {promise.whole('k')}"
+    return Answer("max(largest / n)", each, _find_largest(promise, counts))
 
 
-def limit_entropy(promise: Promise, counts: Counts) -> Answer:
+def _limit_confidence(promise: Promise, counts: Counts) -> Answer:
+    """State confidence bounding: no harmful value, or item, has more than a share of its class."""
+    each = at_most(counts, "largest", "n", promise.fraction("most"), share=True)
+    return Answer("max(largest / n)", each, _find_largest(promise, counts))
+
+
+def _limit_entropy(promise: Promise, counts: Counts) -> Answer:
     """State entropy l-diversity: exp of the mean of -ln(c / n) over the harmful records is at least l."""
-    _demand_names(promise, counts)
-    l, harmless = promise.fraction("l"), promise.parameters["harmless"]
-    where = f" WHERE {_harmful(promise)}" if harmless else ""
+    l, harmful = promise.fraction("l"), _find_harmful(promise, counts)
     source = counts.table
-    if counts.several and harmless:  # of people with several values the most frequent harmful one is the worst
+    if counts.several and promise.parameters["harmless"]:
+        # of people with several values the most frequent harmful one is the worst
         source = (
             "(SELECT * FROM (SELECT *, sum(c) OVER w > n AS many, max(c) FILTER "
-            f"({_harmful(promise)}) OVER w AS largest FROM {counts.table} WINDOW w AS (PARTITION BY class))"
+            f"({harmful}) OVER w AS largest FROM {counts.table} WINDOW w AS (PARTITION BY class))"
             " WHERE NOT many OR c = largest)"
         )
+    source += "" if harmful == "true" else f" WHERE {harmful}"
     by_class = (
-        "SELECT class, n, min(c) AS least, max(c) AS most,\n"
-        f"    -sum(c * ln(c / n)) / sum(c) AS h FROM {source}{where} GROUP BY class, n"
+        "(SELECT class, n, min(c) AS least, max(c) AS most,\n"
+        f"    -sum(c * ln(c / n)) / sum(c) AS h FROM {source} GROUP BY class, n)"
     )
     reached = f"coalesce(min(exp(h)), {counts.total})"
     if counts.shares:
         each = "true" if l <= 1 else f"exp(h) >= {float(l) * (1 + 1e-9)!r}"
-        return Answer(reached, each, f"({by_class})")
+        return Answer(reached, each, by_class)
     limit = f"ln({float(l)!r})"
     each = (
-        f"CASE WHEN least = most THEN {_at_most(counts, 'least', 'n', 1 / l)}\n"
+        f"CASE WHEN least = most THEN {at_most(counts, 'least', 'n', 1 / l)}\n"
         f"      WHEN abs(h - {limit}) > {_MARGIN} * greatest(1, h) THEN h > {limit} END"
     )
-    return Answer(
-        reached, each, f"({by_class})", f"SELECT class, n, list(c) AS cs FROM {source}{where} GROUP BY class, n"
-    )
+    return Answer(reached, each, by_class, f"SELECT class, n, list(c) AS cs FROM {source} GROUP BY class, n")
 
 
 def settle_entropy(promise: Promise, found: Mapping[str, Any]) -> bool:
@@ -178,10 +170,9 @@ def settle_entropy(promise: Promise, found: Mapping[str, Any]) -> bool:
     return bool(n**harmful * l.denominator**harmful >= l.numerator**harmful * product)
 
 
-def limit_recursively(promise: Promise, counts: Counts) -> Answer:
+def _limit_recursively(promise: Promise, counts: Counts) -> Answer:
     """State recursive (c, l)-diversity: the most frequent harmful value, at rank y, is below c times the tail."""
-    _demand_names(promise, counts)
-    l, limit, harmful = promise.whole("l"), promise.fraction("c"), _harmful(promise)
+    l, limit, harmful = promise.whole("l"), promise.fraction("c"), _find_harmful(promise, counts)
     ranked = (
         f"(SELECT class, n, c, {harmful} AS harmful,"
         f" row_number() OVER (PARTITION BY class ORDER BY c DESC, {harmful} DESC) AS r FROM {counts.table})"
@@ -196,7 +187,7 @@ def limit_recursively(promise: Promise, counts: Counts) -> Answer:
     )
     below = "true"
     if l > 1:
-        below = f"largest = 0 OR tail > 0 AND {_at_most(counts, 'largest', 'tail', limit, strict=True)}"
+        below = f"largest = 0 OR tail > 0 AND {at_most(counts, 'largest', 'tail', limit, strict=True)}"
     reached = "max(CASE WHEN tail > 0 THEN largest / tail WHEN largest > 0 THEN 'inf'::DOUBLE ELSE 0 END)"
     return Answer(reached, below, by_class)
 
@@ -214,9 +205,8 @@ def psi_limits(promise: Promise) -> list[Fraction]:
     return limits
 
 
-def limit_most_frequent(promise: Promise, counts: Counts) -> Answer:
+def _limit_most_frequent(promise: Promise, counts: Counts) -> Answer:
     """State (tau, l)-diversity: the k most frequent values together have at most psi(k), for every k."""
-    _demand_names(promise, counts)
     tau, limits = promise.fraction("tau"), psi_limits(promise)
     rows = []
     for k, limit in enumerate(limits[:-1]):
@@ -225,7 +215,7 @@ def limit_most_frequent(promise: Promise, counts: Counts) -> Answer:
         rows.append((str(k + 1), f"{limit.numerator}::HUGEINT", f"{limit.denominator}::HUGEINT", repr(float(bend))))
     if max(limit.denominator for limit in limits) > _FINEST:
         raise CannotCheckError("psi is too fine for SQL")
-    count = f"CASE WHEN {_harmful(promise)} THEN c ELSE 0 END"
+    count = f"CASE WHEN {_find_harmful(promise, counts)} THEN c ELSE 0 END"
     summed = (
         f"(SELECT class, n, row_number() OVER w AS k, sum({count}) OVER w AS top FROM {counts.table}\n"
         f"    WINDOW w AS (PARTITION BY class ORDER BY {count} DESC ROWS UNBOUNDED PRECEDING))"
@@ -234,69 +224,69 @@ def limit_most_frequent(promise: Promise, counts: Counts) -> Answer:
     reached = "greatest(max(CASE WHEN bend > 0 THEN 1 - (1 - top / n) / bend END), 0)"
     each = "TRY(top * of_all <= n * most)"  # NULL beyond 128 bits, which fine shares under labels need
     if counts.shares:
-        each = f"most >= of_all OR top + {_ROUNDING} <= n * (most / of_all) * (1 - {_MARGIN})"
+        each = f"most >= of_all OR top + {ROUNDING} <= n * (most / of_all) * (1 - {_MARGIN})"
     return Answer(f"coalesce({reached}, 0)", each, joined)
 
 
-def _whole(counts: Counts) -> str:
+def _count_whole(counts: Counts) -> str:
     """Return the records of the table that have each value, and all of them."""
     return counts.whole or (
         f"(SELECT value, sum(c) AS whole, sum(sum(c)) OVER () AS total FROM {counts.table} GROUP BY value)"
     )
 
 
-def _beside_whole(counts: Counts) -> str:
+def _join_whole(counts: Counts) -> str:
     """Return the counts with the records of the table that have each value."""
-    joined = f"{counts.table} AS v JOIN {_whole(counts)} AS w ON v.value IS NOT DISTINCT FROM w.value"
+    joined = f"{counts.table} AS v JOIN {_count_whole(counts)} AS w ON v.value IS NOT DISTINCT FROM w.value"
     return f"(SELECT v.*, whole, total FROM {joined})"
 
 
-def limit_gain(promise: Promise, counts: Counts) -> Answer:
+def _limit_gain(promise: Promise, counts: Counts) -> Answer:
     """State beta-likeness: no value's share of a class exceeds its share of the table by more than beta times that."""
-    _demand_names(promise, counts)
-    gain = f"CASE WHEN {_harmful(promise)} THEN greatest(c * total - n * whole, 0) ELSE 0 END"
-    gains = f"(SELECT class, whole, total, n * whole AS base, {gain} AS gain FROM {_beside_whole(counts)})"
-    each = _at_most(counts, "gain", "base", promise.fraction("beta"))
+    gain = f"CASE WHEN {_find_harmful(promise, counts)} THEN greatest(c * total - n * whole, 0) ELSE 0 END"
+    gains = f"(SELECT class, whole, total, n * whole AS base, {gain} AS gain FROM {_join_whole(counts)})"
+    each = at_most(counts, "gain", "base", promise.fraction("beta"))
     if promise.parameters["enhanced"]:
         each += f" AND (gain = 0 OR {_clearly_below(counts, 'gain / base', '-ln(whole / total)')})"
     return Answer("max(gain / base)", each, gains)
 
 
-def limit_change(promise: Promise, counts: Counts) -> Answer:
+def _limit_change(promise: Promise, counts: Counts) -> Answer:
     """State delta-disclosure: every value's share of a class is within exp(delta) of its share of the table."""
-    _demand_names(promise, counts)
-    harmful = _harmful(promise)
+    harmful = _find_harmful(promise, counts)
     change = f"CASE WHEN c * total <> n * whole AND {harmful} THEN abs(ln(c * total / (n * whole))) ELSE 0 END"
-    every = f"(SELECT count(*) FROM {_whole(counts)} WHERE {harmful})"
+    every = f"(SELECT count(*) FROM {_count_whole(counts)} WHERE {harmful})"
     by_class = (
         f"(SELECT class, CASE WHEN count(*) FILTER ({harmful}) < {every} THEN 'inf'::DOUBLE ELSE max({change}) END"
-        f" AS change FROM {_beside_whole(counts)} GROUP BY class)"
+        f" AS change FROM {_join_whole(counts)} GROUP BY class)"
     )
     limit = float(promise.fraction("delta"))
     return Answer("max(change)", _clearly_below(counts, "change", repr(limit)), by_class)
 
 
-def limit_distance(promise: Promise, counts: Counts) -> Answer:
+def _limit_distance(promise: Promise, counts: Counts) -> Answer:
     """State t-closeness by one of three distances."""
-    distance = promise.parameters["distance"]
+    distance, one, doubt = promise.parameters["distance"], counts.attribute, ""
     if distance == "equal":
         work, factor = _measure_equal(counts)
-    elif counts.attribute is None:
+    elif one is None:
         raise CannotCheckError("joint values have no order and no taxonomy")
     elif distance == "ordered":
-        work, factor = _measure_ordered(counts, counts.attribute)
+        work, factor = _measure_ordered(counts, one)
+        doubt = f"values of {one.name!r} have no place in its order"
     else:
-        work, factor = _measure_hierarchy(counts, counts.attribute)
-    each = _at_most(counts, "work", f"(n * total * {factor})", promise.fraction("t"), share=True)
+        work, factor = _measure_hierarchy(counts, one)
+        doubt = f"values of {one.name!r} are not in its taxonomy"
+    each = at_most(counts, "work", f"(n * total * {factor})", promise.fraction("t"), share=True)
     if counts.shares:  # the work is in units of all records
-        each = _at_most(counts, f"work / (n * total * {factor})", "1", promise.fraction("t"), share=True)
-    return Answer(f"max(work / (n * total * {factor}))", each, work)
+        each = at_most(counts, f"work / (n * total * {factor})", "1", promise.fraction("t"), share=True)
+    return Answer(f"max(work / (n * total * {factor}))", each, work, doubt=doubt)
 
 
 def _measure_equal(counts: Counts) -> tuple[str, str]:
     # Values that a class lacks differ by their whole share, so all shares are counted first.
     gaps = "sum(abs(c * total - whole * n) - whole * n) + n * total"
-    work = f"(SELECT class, n, total, {gaps} AS work FROM {_beside_whole(counts)} GROUP BY class, n, total)"
+    work = f"(SELECT class, n, total, {gaps} AS work FROM {_join_whole(counts)} GROUP BY class, n, total)"
     return work, "2"
 
 
@@ -304,25 +294,28 @@ def _list_gaps(counts: Counts, columns: str, join: str = "") -> str:
     """Return the records that each class has beyond its share of each value, times both sizes."""
     return (
         f"(SELECT o.class, o.n, total, {columns}, coalesce(v.c, 0) * total - whole * o.n AS gap"
-        f" FROM (SELECT DISTINCT class, n FROM {counts.table}) AS o CROSS JOIN {_whole(counts)} AS w {join}"
+        f" FROM (SELECT DISTINCT class, n FROM {counts.table}) AS o CROSS JOIN {_count_whole(counts)} AS w {join}"
         f" LEFT JOIN {counts.table} AS v ON v.class = o.class AND v.value IS NOT DISTINCT FROM w.value)"
     )
 
 
 def _measure_ordered(counts: Counts, attribute: Attribute) -> tuple[str, str]:
     """Return the work along the ranks of the values that occur; an order without one of them decides nothing."""
-    order = attribute.order
-    if order is None and attribute.taxonomy is not None and attribute.kind in ("category", "prefix"):
+    order, kind = attribute.order, attribute.kind
+    if order is None and attribute.taxonomy is not None and kind in ("category", "prefix"):
         order = tuple(str(leaf) for leaf in flatten_taxonomy(attribute.taxonomy)[2])
-    kind = "DOUBLE" if attribute.kind == "number" else "TIMESTAMP"
-    join, place = "", f"try_cast(w.value AS {kind})"
-    if attribute.kind != "number" and (attribute.kind != "date" or order is not None):
+    join, place = "", f"try_cast(w.value AS {'DOUBLE' if kind == 'number' else 'TIMESTAMP'})"
+    if kind != "number" and (kind != "date" or order is not None):
         if order is None:
             raise CannotCheckError(f"the manifest has no order for {attribute.name!r}")
-        places = {fold_text(text): at for at, text in reversed([*enumerate(order)])}
-        places = _add_moments(order) | places if attribute.kind == "category" else places
-        table = write_table([(quote_text(text), str(at)) for text, at in places.items()], "text, place")
-        join, place = f"LEFT JOIN {table} ON w.value = t.text", "place"
+        listed = write_table([(quote_text(fold_text(text)), str(at)) for at, text in enumerate(order)], "text, place")
+        # A file may write times with more or fewer digits than the order does.
+        text, value = (
+            f"coalesce(try_cast(upper({one}) AS TIMESTAMP_NS)::VARCHAR, try_cast({one} AS TIME)::VARCHAR, {one})"
+            for one in ("text", "w.value")
+        )
+        places = f"SELECT {text} AS text, min(place) AS place FROM {listed} GROUP BY 1"
+        join, place = f"LEFT JOIN ({places}) AS t ON {value} = t.text", "place"
     known = f"(w.value IS NULL OR {place} IS NOT NULL) AS known, {place} AS place, w.value AS value"
     summed = "CASE WHEN bool_and(known) THEN sum(abs(moved)) END AS work, greatest(count(*) - 1, 1) AS steps"
     work = (
@@ -331,28 +324,6 @@ def _measure_ordered(counts: Counts, attribute: Attribute) -> tuple[str, str]:
         f" ROWS UNBOUNDED PRECEDING) AS moved FROM {_list_gaps(counts, known, join)}) GROUP BY class, n, total)"
     )
     return work, "steps"
-
-
-def _add_moments(order: Sequence[str]) -> dict[str, int]:
-    """Return the places of times in other spellings: a file may write them in another unit than the order does."""
-    places: dict[str, int] = {}
-    for at, text in enumerate(order):
-        try:
-            moment: datetime.datetime | datetime.time = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            try:
-                moment = datetime.time.fromisoformat(text)
-            except ValueError:
-                return {}
-        nanoseconds = re.search(r"[.]\d{6}(\d{3})", text)  # which Python drops
-        for unit in ("microseconds",) if nanoseconds else ("auto", "seconds", "milliseconds", "microseconds"):
-            if isinstance(moment, datetime.datetime):
-                moment = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)
-            spelled = moment.isoformat(timespec=unit).replace("+00:00", "Z")
-            if nanoseconds:
-                spelled = re.sub(r"([.]\d{6})", rf"\g<1>{nanoseconds[1]}", spelled)
-            places |= {fold_text(spelled): at, fold_text(spelled.replace("T", " ")): at}
-    return places
 
 
 def _measure_hierarchy(counts: Counts, attribute: Attribute) -> tuple[str, str]:
@@ -407,22 +378,27 @@ def flatten_taxonomy(taxonomy: Mapping[str, Any]) -> tuple[list[int], list[int],
     return parents, heights, leaves
 
 
-def limit_items(promise: Promise, counts: Counts) -> Answer:
-    """State confidence bounding: no harmful item has more than a share of its class; values may be sets of items."""
-    separator = promise.parameters["separator"]
-    each = _at_most(counts, "largest", "n", promise.fraction("most"), share=True)
-    if separator is None:
-        return Answer("max(largest / n)", each, _largest_by_class(promise, counts))
-    _demand_names(promise, counts)
-    if len(separator) != 1 or not separator.isprintable() or separator.isalnum():
-        raise CannotCheckError("values cannot be split by this separator in SQL")
-    parts = f"[folded(part) FOR part IN string_split(value, {quote_text(separator)}) IF trim(part) <> '']"
-    unfolded = f"unnest(CASE WHEN value IS NULL THEN [NULL] ELSE list_distinct({parts}) END)"
-    items = f"(SELECT class, c, {unfolded} AS value FROM {counts.table})"
-    summed = f"(SELECT class, sum(c) AS c FROM {items} WHERE {_harmful(promise)} GROUP BY class, value)"
-    every = f"(SELECT DISTINCT class, n FROM {counts.table})"
-    largest = (
-        f"(SELECT class, n, coalesce(max(c), 0) AS largest FROM {every} LEFT JOIN {summed} USING (class)"
-        " GROUP BY class, n)"
-    )
-    return Answer("max(largest / n)", each, largest)
+def _check_curve(psi: tuple[float, ...]) -> tuple[float, ...]:
+    if len(psi) < 2 or list(psi) != sorted(psi) or psi[0] <= 0 or psi[-1] != 1:
+        raise ValueError("does not rise from above 0 to 1")
+    return psi
+
+
+_TWO = Annotated[int, Field(ge=2, lt=2**53)]
+_CURVE = Annotated[Listed[float], AfterValidator(_check_curve)]
+_DISTANCE = Literal["equal", "ordered", "hierarchical"]
+_HARM = {"harmless": (Listed[str], ())}
+_TAU = {"tau": (PART, ...), "l": (_TWO, ...), "psi": (_CURVE, None), "weights": (dict[str, NotNegative], None), **_HARM}
+_ALL_OF_PSI = (lambda given: given["psi"] is None or len(given["psi"]) == given["l"], "'psi' does not have l numbers")
+VALUES: Mapping[str, Model] = {
+    "distinct-l-diversity": Model({"l": (K, ...), **_HARM}, _count_values, worst=min),
+    "simple-l-diversity": Model({"l": (FROM_1, ...), **_HARM}, _limit_largest, worst=min),
+    "entropy-l-diversity": Model({"l": (FROM_1, ...), **_HARM}, _limit_entropy, worst=min, settle=settle_entropy),
+    "recursive-cl-diversity": Model({"c": (Positive, ...), "l": (K, ...), **_HARM}, _limit_recursively),
+    "tau-l-diversity": Model(_TAU, _limit_most_frequent, labels=True, demands=(_ALL_OF_PSI,)),
+    "t-closeness": Model({"t": (NotNegative, ...), "distance": (_DISTANCE, "equal")}, _limit_distance),
+    "alpha-k-anonymity": Model({"alpha": (PART, ...), "k": (K, ...), **_HARM}, _limit_share_and_size, mixes=False),
+    "beta-likeness": Model({"beta": (Positive, ...), "enhanced": (bool, False), **_HARM}, _limit_gain),
+    "delta-disclosure": Model({"delta": (Positive, ...), **_HARM}, _limit_change),
+    "confidence-bounding": Model({"most": (PART, ...), "separator": (NAME, None), **_HARM}, _limit_confidence),
+}

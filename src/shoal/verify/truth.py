@@ -22,11 +22,10 @@ from shoal.manifest import Attribute
 from shoal.verify.counting import ClassNumbers, ReleaseTables
 from shoal.verify.covers import count_uncovered, put_values
 from shoal.verify.engine import quote_text, read_as
-from shoal.verify.form import check_source_counts, count_source
 from shoal.verify.manifest import Manifest
-from shoal.verify.order import check_order, find_share
 from shoal.verify.result import Check
 from shoal.verify.rows import Release, SourceRows, wrap
+from shoal.verify.source_checks import SourceCounts, check_order, check_source_counts, find_share
 
 # Types in which values are compared; of several in a family the last one, but whole numbers and FLOAT need DOUBLE.
 _FAMILIES: Sequence[Sequence[str]] = (
@@ -202,7 +201,7 @@ class Comparison:
         )
         if misfit:
             return self._misfit("the witness has classes that the release cannot have")
-        counted = count_source(n_rows, lacks, absent)
+        counted = SourceCounts(n_rows, lacks, absent)
         common = [*self._check_values(), *check_spelling(self._release, self._contents)]
         if source.witness is None:
             published = int(engine.value("SELECT count(*) FROM release"))
@@ -210,7 +209,7 @@ class Comparison:
             return [check_source_counts(manifest, published, counted), *common, known]
         shown = self._read_release()
         return [
-            check_order([shown.tokens], [true.tokens]),
+            check_order(shown.tokens, true.tokens),
             check_source_counts(manifest, shown.rows, counted),
             *common,
             self._judge(shown, true, gone),

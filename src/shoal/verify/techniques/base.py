@@ -1,32 +1,29 @@
-"""The entry of a column that was changed before anything else, and the values that a column holds.
+"""The entry of a changed column, the distinct values of that column, and its rows.
 
 The verifier shares no code with the techniques that changed the columns. A technique is a strict model of its entry in
-the manifest. It says how published values must look, and which values of the source they can come from.
+the manifest. It says which published values are possible, and which of them can come from the source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from shoal.core.arrays import FloatArray
 from shoal.manifest import StrictEntry
-from shoal.verify.covers import is_text
 from shoal.verify.engine import Engine, quote_text, read_as
+from shoal.verify.truth import find_type
 
-MOST_DECIMALS = 9
-Decimals = Annotated[int, Field(ge=0, le=MOST_DECIMALS)]
-_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
-_FLOATS = ("DOUBLE", "FLOAT")
-_NUMERIC = ("INT", "INTEGER", *_FLOATS)  # ends of the names of types in DuckDB
+if TYPE_CHECKING:
+    from shoal.verify.manifest import Manifest
+    from shoal.verify.rows import Release, SourceRows
+
+NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 Demands: TypeAlias = Mapping[str, Callable[[Any], bool]]  # the fault of an entry -> the condition that excludes it
-SAME_GAPS = "neither values nor missing values are more frequent than in the source"
+Rule: TypeAlias = tuple[str, str]  # a condition in SQL that faulty values satisfy, and the sentence about them
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,50 +36,75 @@ class Column:
     missing: int
 
     @classmethod
-    def count(cls, engine: Engine, table: str, query: str) -> Column:
-        """Count the values v that a query returns; NULL is missing."""
-        kind = find_kind(engine, f"SELECT v FROM {query}")
-        text = "regexp_replace(v::VARCHAR, '[.]0$', '')" if kind in _FLOATS else "v::VARCHAR"
-        counted = f"SELECT v, count(*) AS n FROM {query} GROUP BY 1"
-        engine.make(table, f"SELECT v, {text} AS t, {write_number('v', kind)} AS x, n FROM ({counted})")
-        return cls.of_table(engine, table)
+    def make(cls, engine: Engine, table: str, query: str) -> Column:
+        """Make the table of a query, in which v is NULL if the value is missing."""
+        engine.make(table, query)
+        sums = ", ".join(f"coalesce(sum(n) FILTER (v IS {no}NULL), 0)::BIGINT" for no in ("NOT ", ""))
+        present, missing = engine.fetch_one(f"SELECT {sums} FROM {table}")
+        engine.run(f"DELETE FROM {table} WHERE v IS NULL")
+        return cls(engine, table, present, missing)
 
     @classmethod
-    def of_table(cls, engine: Engine, table: str) -> Column:
-        """Read a table of such columns, in which rows without a value count the missing values."""
-        sums = (f"coalesce(sum(n) FILTER (v IS {which}NULL), 0)" for which in ("NOT ", ""))
-        present, missing = engine.fetch_one(f"SELECT {', '.join(sums)} FROM {table}")
-        engine.run(f"DELETE FROM {table} WHERE v IS NULL")
-        return cls(engine, table, int(present), int(missing))
+    def count(cls, engine: Engine, table: str, query: str) -> Column:
+        """Count the values v that a query returns."""
+        fraction = "typeof(v) IN ('DOUBLE', 'FLOAT')"
+        text = f"CASE WHEN {fraction} THEN regexp_replace(v::VARCHAR, '[.]0$', '') ELSE v::VARCHAR END"
+        columns = f"v, {text} AS t, {write_number('v')} AS x, count(*) AS n"
+        return cls.make(engine, table, f"SELECT {columns} FROM {query} GROUP BY v")
 
-    def find(self, expressions: str) -> tuple[Any, ...]:
-        """Return the only row of aggregates of the table."""
-        return self.engine.fetch_one(f"SELECT {expressions} FROM {self.table}")
+    def find(self, *aggregates: str) -> tuple[Any, ...]:
+        """Return aggregates of the table."""
+        return self.engine.fetch_one(f"SELECT {', '.join(aggregates)} FROM {self.table}")
 
-    def find_fault(self, *faults: tuple[str, str]) -> str | None:
-        """Return the sentence of the first condition in SQL that a value satisfies."""
-        return next((said for which, said in faults if self.find(f"count(*) FILTER ({which})")[0]), None)
-
-    def sum_extremes(self, term: str, n: int, total: str = "sum") -> tuple[Any, ...]:
-        """Return the totals of a term over the n smallest and over the n greatest numbers."""
-        first = "sum(n) OVER (ORDER BY x {} ROWS UNBOUNDED PRECEDING) - n AS {}".format
-        windows = f"(SELECT *, {first('ASC', 'below')}, {first('DESC', 'above')} FROM {self.table})"
-        sums = (f"coalesce({total}({term} * greatest(least(n, {n} - {end}), 0)), 0)" for end in ("below", "above"))
-        return self.engine.fetch_one(f"SELECT {', '.join(sums)} FROM {windows}")
+    def find_fault(self, *rules: Rule) -> str | None:
+        """Return the sentence of the first rule whose condition some values satisfy."""
+        found = self.find(*(f"bool_or({condition})" for condition, _ in rules)) if rules else ()
+        return next((said for (_, said), faulty in zip(rules, found, strict=True) if faulty), None)
 
 
-def find_kind(engine: Engine, query: str) -> str:
-    """Return the type of the only column of a query."""
-    return str(engine.fetch(f"DESCRIBE {query}")[0][1])
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The rows of a release, and in the tables ``original`` and ``expected`` those of its source, if it is given.
+
+    In the table of expected rows, determined columns have the values that the release must have.
+    """
+
+    release: Release
+    manifest: Manifest
+    original: SourceRows | None
+    expected: SourceRows | None
+
+    def list_beside(self, column: str) -> tuple[dict[str, str], list[str]]:
+        """Return the columns of values beside one, by attribute, and the attributes that follow from the source."""
+        manifest = self.manifest
+        part = next(place for place, names in enumerate(manifest.parts) if column in names)
+        beside = dict(zip(manifest.parts[part], manifest.part_columns[part], strict=True))
+        plain = [one for one in manifest.attributes if not one.boxed and not manifest.is_averaged(one)]
+        columns = {one.name: beside[one.name] for one in plain if one.name in beside}
+        return columns, [one.name for one in plain if one.name in columns and manifest.is_traced(one)]
+
+    def write_keys(
+        self, columns: Mapping[str, str | None], source: SourceRows, table: str
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Return attributes of the release and of the source as texts to compare in SQL, and their common types.
+
+        Attributes without a published *column* have no text of the release.
+        """
+        stored = {row[0]: str(row[1]) for row in self.release.engine.fetch(f"DESCRIBE {table}")}
+        own, true, kinds = [], [], []
+        for name, column in columns.items():
+            place, types = source.places[name], [] if column is None else [self.release.types[column]]
+            kinds.append(find_type(stored[place], *types))
+            true.append(write_key(place, kinds[-1]))
+            own += [] if column is None else [write_key(self.release.names[column], kinds[-1])]
+        return own, true, kinds
 
 
-def write_number(value: str, kind: str = "VARCHAR") -> str:
-    """Return a value of this type as a finite number in SQL, NULL if it is not one."""
-    number = f"{value}::DOUBLE"
-    if not kind.startswith("DECIMAL") and not kind.endswith(_NUMERIC):
-        text = f"{value}::VARCHAR"
-        number = f"CASE WHEN regexp_matches({text}, {quote_text(_NUMBER)}) THEN try_cast({text} AS DOUBLE) END"
-    return f"CASE WHEN isfinite({number}) THEN {number} + 0.0 END"
+def write_number(value: str) -> str:
+    """Return a value in SQL as a finite number, NULL if it is not one."""
+    number = f"try_cast({value} AS DOUBLE)"
+    fits = f"regexp_matches({value}::VARCHAR, {quote_text(NUMBER)}) AND isfinite({number})"
+    return f"CASE WHEN {fits} THEN {number} + 0.0 END"
 
 
 def write_key(value: str, kind: str) -> str:
@@ -92,7 +114,7 @@ def write_key(value: str, kind: str) -> str:
     """
     if kind in ("VARCHAR", "HUGEINT", "BOOLEAN"):
         return f"{value}::VARCHAR"
-    zero = " + 0.0" if kind in _FLOATS else ""
+    zero = " + 0.0" if kind in ("DOUBLE", "FLOAT") else ""
     return f"coalesce(({read_as(value, kind)}{zero})::VARCHAR, '?' || {value}::VARCHAR)"
 
 
@@ -107,10 +129,9 @@ class Declared(StrictEntry):
     moved: ClassVar[bool] = False  # whether rows have each other's values
     numeric: ClassVar[bool] = False  # whether published values are numbers, however they are spelled
     roles: ClassVar[tuple[str, ...]] = ("quasi", "sensitive", "insensitive")
-    agreement: ClassVar[str] = ""  # the result of ``compare`` if it finds no fault
-    finding: ClassVar[str] = ""  # the result of ``find_fault`` if it finds no fault
+    finding: ClassVar[str] = "values have the declared form"  # if there is no fault
+    agreement: ClassVar[str] = "neither values nor missing values are more frequent than in the source"
     uncheckable: ClassVar[str] = "the random draw"  # files do not show it, unless values are determined
-
     demands: ClassVar[Demands] = {}  # of several fields together
 
     column: str  # the entry's key in the manifest
@@ -130,40 +151,30 @@ class Declared(StrictEntry):
 
     @property
     def compared(self) -> bool:
-        """Whether ``compare`` looks for something in the source's values."""
-        return not self.determined and not self.moved
+        """Whether ``compare`` finds more than a comparison of rows does."""
+        return not self.determined
 
     def recompute(self, values: pa.Array) -> pa.Array:
         """Return the published form of source values, none of which is missing, if it is determined."""
         raise NotImplementedError
 
-    def find_fault(self, published: Column) -> str | None:  # noqa: ARG002
-        """Return a fault of the published values by themselves."""
+    @property
+    def pattern(self) -> str | None:
+        """The regular expression of published texts, if they have a form."""
         return None
+
+    def list_rules(self) -> list[Rule]:
+        """Return what is faulty of published values by themselves."""
+        form = f"NOT regexp_full_match(t, {quote_text(self.pattern)})"
+        rules = [("x IS NULL", "has values that are no numbers")] if self.numeric else []
+        return [*rules, *([] if self.pattern is None else [(form, "has values that are not of the declared form")])]
 
     def compare(self, published: Column, original: Column) -> str | None:
         """Return why the published values cannot come from the source's, if they cannot."""
-        return compare_missing(published, original)
+        if published.missing > original.missing or published.present > original.present:
+            return "has another number of missing values than the source"
+        return None
 
-
-def compare_missing(published: Column, original: Column) -> str | None:
-    """Return a fault unless values and missing values are both no more than the source has."""
-    if published.missing > original.missing or published.present > original.present:
-        return "has another number of missing values than the source"
-    return None
-
-
-def as_numbers(values: pa.Array) -> FloatArray:
-    """Return (n,) values as numbers, NaN for other values.
-
-    >>> as_numbers(pa.array(["17", "1.50", "x"])).tolist()
-    [17.0, 1.5, nan]
-    """
-    if is_text(values.type):
-        texts = values.cast(pa.string())
-        values = pc.if_else(pc.match_substring_regex(texts, pattern=_NUMBER), pc.utf8_trim_whitespace(texts), None)
-    elif not (
-        pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
-    ):
-        values = pa.nulls(len(values), pa.float64())
-    return np.asarray(values.cast(pa.float64(), safe=False).fill_null(float("nan")), dtype=np.float64)
+    def check_rows(self, rows: Rows) -> str | None:  # noqa: ARG002
+        """Return why rows cannot have these values beside the others, if they cannot."""
+        return None

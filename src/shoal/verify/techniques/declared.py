@@ -1,4 +1,4 @@
-"""The techniques that a manifest can declare: tokens in place of values, values that changed rows, changed numbers.
+"""The techniques that a manifest can declare: values that changed rows, tokens, replaced values, changed numbers.
 
 Another package that adds a technique registers how the verifier reads it, a subclass of ``Declared``, under the
 technique's name in the entry point group ``shoal.declared``. Without it no release with the technique is published.
@@ -12,19 +12,28 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shoal.core.fictional import FAMILY_NAMES, GIVEN_NAMES
-from shoal.manifest import Attribute, Listed, ManifestError, read_entry
-from shoal.verify.engine import quote_text
-from shoal.verify.techniques.base import SAME_GAPS, Column, Declared, Demands
-from shoal.verify.techniques.numbers import Coding, CorrelatedNoise, Microaggregation, Noise, Rounding, has_once
-from shoal.verify.techniques.pram import Pram
+from shoal.manifest import Attribute, Listed, ManifestError, StrictEntry, read_entry
+from shoal.verify.engine import Engine, quote_text
+from shoal.verify.techniques import numbers
+from shoal.verify.techniques.base import (
+    Column,
+    Declared,
+    Demands,
+    Rows,
+    Rule,
+    write_key,
+    write_list,
+    write_number,
+)
+from shoal.verify.techniques.numbers import Share, exact, has_once
 
 Length = Annotated[int, Field(ge=16, le=51)]  # characters of a token that its key does not take back
-_BASE32 = "[A-Z2-7]"
-_LETTERS_OF_BLOCK = 8 * 16 / 5  # base-32 characters of a block of 16 bytes
+_STEP = 1e-9  # probabilities are rounded to this step
 
 
 class Moved(Declared):
@@ -39,9 +48,30 @@ class Moved(Declared):
 
     within: Listed[str]
 
-    def find_fault(self, published: Column) -> str | None:
-        """Moved values are numbers if they have to be."""
-        return published.find_fault(("x IS NULL", "has values that are no numbers")) if self.numeric else None
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The columns whose values moved together."""
+        return (self.column,)
+
+    def check_rows(self, rows: Rows) -> str | None:
+        """No value, together with the group it stayed in, occurs more often than in the source.
+
+        Groups are given by the columns *within* that are beside the value and follow from the source. If columns moved
+        together, the first that is published as it is represents the others.
+        """
+        columns, determined = rows.list_beside(self.column)
+        moved = [name for name in self.together if name in columns]
+        if rows.expected is None or self.column != moved[0]:
+            return None
+        names = [*moved, *(name for name in self.within if name in determined)]
+        own, true, _ = rows.write_keys({name: columns[name] for name in names}, rows.expected, "expected")
+        signed = (
+            f"SELECT {write_list(own)} AS k, 1 AS n FROM release UNION ALL SELECT {write_list(true)}, -1 FROM expected"
+        )
+        surplus = f"SELECT sum(n) AS more FROM ({signed}) GROUP BY k"
+        strange = rows.release.engine.value(f"SELECT sum(more) FROM ({surplus}) WHERE more > 0")
+        groups = " in the groups that they stay in" if len(names) > 1 else ""
+        return f"has {strange} values more often than the source{groups}" if strange else None
 
 
 class Permutation(Moved):
@@ -52,6 +82,14 @@ class Swapping(Moved):
     """A share of the rows of a group exchanged their values in pairs."""
 
     share: Annotated[float, Field(gt=0, le=1)]
+
+
+class Shuffling(Moved):
+    """Numbers were assigned again, by other columns of the rows."""
+
+    numeric = True
+
+    given: Listed[str]
 
 
 class RecordSwapping(Moved):
@@ -74,91 +112,96 @@ class RecordSwapping(Moved):
     swapped: Annotated[float, Field(ge=0, le=1)]
     k: Annotated[int, Field(ge=2)]
 
+    @property
+    def together(self) -> tuple[str, ...]:
+        return self.hierarchy
+
 
 class RankSwapping(Moved):
     """Numbers were exchanged in pairs of records whose ranks are near."""
 
     numeric = True
-    finding = "values are numbers"
-    compared: ClassVar[bool] = True
     agreement = (
         "no number is more frequent than in the source or, if other columns identify the row, farther from its own "
         "rank than the window"
     )
     uncheckable = "the random choice of pairs"
 
-    window: Annotated[float, Field(gt=0, lt=1)]
+    window: Share
     distance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
     def compare(self, published: Column, original: Column) -> str | None:
-        """No row lost or got a number; numbers half a window apart are as far from each other as declared.
-
-        Of a sample, or if rows were withheld, the release does not show which numbers were ranked.
-        """
-        no_numbers = "x IS NULL", "has values that are no numbers in the source"
-        if fault := super().compare(published, original) or original.find_fault(no_numbers):
+        """Numbers half a window apart are as far from each other as declared, unless some are not published."""
+        said = "has values that are no numbers in the source"
+        fault = super().compare(published, original) or original.find_fault(("x IS NULL", said))
+        half = max(1, math.floor(self.window * original.present) // 2)
+        every = f"SELECT x, unnest(range(n)) FROM {original.table}"
+        apart = original.engine.value(
+            f"SELECT favg(far) FROM (SELECT lead(x, {half}) OVER (ORDER BY x) - x AS far FROM ({every}))"
+        )
+        if fault or apart is None or published.present < original.present:
             return fault
-        n = original.present
-        half = max(1, math.floor(self.window * n) // 2)
-        if published.present < n or half >= n:
-            return None
-        least, most = original.sum_extremes("x", half, "fsum")  # all others are subtracted from themselves
-        apart = (most - least) / (n - half)
         return None if abs(apart - self.distance) <= 1e-5 * apart else "has another distance than the source's numbers"
 
+    def check_rows(self, rows: Rows) -> str | None:
+        """No number's rank is farther from the rank of its row's own number than the window says.
 
-class Shuffling(Moved):
-    """Numbers were assigned again, by other columns of the rows."""
+        Rows that agree in all columns that follow from the source are compared in the order of their numbers. If any
+        assignment of rows keeps to the window, this one does. Equal numbers have several ranks, of which the nearest
+        count. If rows were withheld, nothing is compared.
+        """
+        columns, determined = rows.list_beside(self.column)
+        fault, engine = super().check_rows(rows), rows.release.engine
+        whole = "(SELECT count(*) FROM release) = (SELECT count(*) FROM expected)"
+        if fault or rows.expected is None or not determined or not engine.value(f"SELECT {whole}"):
+            return fault
+        own, true, _ = rows.write_keys({name: columns[name] for name in determined}, rows.expected, "expected")
+        numbers = rows.release.names[columns[self.column]], rows.expected.places[self.column]
+        sides = zip((own, true), numbers, ("release", "expected"), strict=True)
+        shown, given = (
+            "SELECT *, row_number() OVER (PARTITION BY k ORDER BY x) AS place, rank() OVER (ORDER BY x) AS low,"
+            " low + count(*) OVER (PARTITION BY x) - 1 AS high, count(x) OVER () AS present"
+            f" FROM (SELECT {write_list(keys)} AS k, {write_number(number)} AS x FROM {table})"
+            for keys, number, table in sides
+        )
+        apart = f"greatest(a.low, b.low) - least(a.high, b.high) > floor({self.window!r} * b.present)"
+        far = f"(a.x IS NULL) <> (b.x IS NULL) OR (a.x IS NOT NULL AND {apart})"
+        joined = f"({shown}) AS a JOIN ({given}) AS b USING (k, place)"
+        found = engine.value(f"SELECT count(*) FROM {joined} WHERE {far}")
+        return "has numbers whose ranks are farther from the source's than the window" if found else None
 
-    numeric = True
-    finding = "values are numbers"
 
-    given: Listed[str]
-
-
-class Formed(Declared):
-    """Texts of a declared form."""
-
-    malformed: ClassVar[str] = "has texts that are no tokens of the declared form"
-
-    def write_pattern(self) -> str:
-        """Return the regular expression of a text."""
-        raise NotImplementedError
-
-    def find_fault(self, published: Column) -> str | None:
-        """Texts have the declared form."""
-        return published.find_fault((f"NOT regexp_full_match(t, {quote_text(self.write_pattern())})", self.malformed))
-
-
-class Tokens(Formed):
+class Tokens(Declared):
     """Texts in place of values, equal ones for equal values."""
 
     roles = ("quasi", "insensitive")
-    finding = "tokens have the declared form"
     agreement = "there are no more tokens than values in the source, and none is such a value"
 
     of: Literal["identifier"] | None = None
 
     def compare(self, published: Column, original: Column) -> str | None:
-        """Numbers of equal tokens fit numbers of equal values, and no token is a value.
+        """Numbers of equal tokens fit numbers of equal values, and no token shows its value.
 
         Each token is the token of one value and in no more rows: sorted from the largest, no number of the release is
         above the source's number at the same place.
         """
         ranked = "(SELECT n, row_number() OVER (ORDER BY n DESC) AS place FROM {})".format
         both = f"{ranked(published.table)} AS a LEFT JOIN {ranked(original.table)} AS b USING (place)"
-        fault = super().compare(published, original)
-        if not fault and published.engine.value(f"SELECT count(*) FROM {both} WHERE b.n IS NULL OR a.n > b.n"):
-            fault = "has other numbers of equal tokens than the source has of equal values"
-        return fault or self.compare_texts(published, original)
-
-    def compare_texts(self, published: Column, original: Column) -> str | None:
-        """Return a fault if there are more tokens than values of the source, or if they show whose they are."""
-        if published.find("count(*)") > original.find("count(*)"):
-            return "has more tokens than the source has values"
+        if fault := super().compare(published, original):
+            return fault
+        if published.engine.value(f"SELECT count(*) FROM {both} WHERE b.n IS NULL OR a.n > b.n"):
+            return "has more tokens than the source has values, or more frequent ones"
         forms = "unnest([t, sha256(t)])" if isinstance(self, Hash) else "t"
-        among = f"t IN (SELECT {forms} FROM {original.table})"
-        return published.find_fault((among, "has values of the source, or their bare hashes, in place of tokens"))
+        shown = f"t IN (SELECT {forms} FROM {original.table})"
+        return published.find_fault((shown, "has values of the source, or their bare hashes, in place of tokens"))
+
+    def check_rows(self, rows: Rows) -> str | None:
+        """Tokens of an identifier differ in all rows if anything is promised."""
+        column = rows.release.names[rows.list_beside(self.column)[0][self.column]]
+        again = f"SELECT count({column}) > count(DISTINCT {column}) FROM release"
+        if self.of is None or not rows.manifest.promises or not rows.release.engine.value(again):
+            return None
+        return "has the same token in several rows: the rows of a class may be one person's"
 
 
 class Hash(Tokens):
@@ -168,13 +211,12 @@ class Hash(Tokens):
 
     salt: Literal["random", "none"]
 
-    def write_pattern(self) -> str:
-        """Return the pattern of 32 bytes in hexadecimal digits."""
+    @property
+    def pattern(self) -> str:
         return "[0-9a-f]{64}"
 
     @property
     def determined(self) -> bool:
-        """Whether the hashes are bare, so that they follow from the values."""
         return self.salt == "none"
 
     def recompute(self, values: pa.Array) -> pa.Array:
@@ -190,9 +232,9 @@ class Token(Tokens):
 
     length: Length
 
-    def write_pattern(self) -> str:
-        """Return the pattern of characters of base 32."""
-        return f"{_BASE32}{{{self.length}}}"
+    @property
+    def pattern(self) -> str:
+        return f"[A-Z2-7]{{{self.length}}}"
 
 
 class Pseudonym(Tokens):
@@ -207,22 +249,18 @@ class Pseudonym(Tokens):
     domain: str
     length: Length | None = None
 
-    def write_pattern(self) -> str:
-        """Return the pattern of characters of base 32; reversible tokens have those of 32, 48, 64 ... bytes."""
-        if self.length is not None:
-            return f"{_BASE32}{{{self.length}}}"
-        # Five blocks are 128 characters.
-        ends = "|".join(f"{_BASE32}{{{-int(-_LETTERS_OF_BLOCK * blocks // 1)}}}" for blocks in range(2, 7))
-        return f"({_BASE32}{{128}})*({ends})"
+    @property
+    def pattern(self) -> str:
+        """The characters of base 32; reversible tokens have those of 32, 48, 64 ... bytes."""
+        lengths = [self.length] if self.length else [math.ceil(bytes_ * 8 / 5) for bytes_ in range(32, 97, 16)]
+        ends = "|".join(f"[A-Z2-7]{{{length}}}" for length in lengths)
+        return ends if self.length else f"([A-Z2-7]{{128}})*({ends})"  # 128 characters have 80 bytes
 
 
-class Masking(Formed):
+class Masking(Declared):
     """Made-up values of a public form, one for each row."""
 
     roles = ("insensitive",)
-    malformed = "has values that are not of the declared form"
-    finding = "values have the declared public form"
-    agreement = SAME_GAPS
     demands: ClassVar[Demands] = {
         "has a length and is no number, or the other way round": lambda own: (
             (own.kind == "number") == (own.length is not None)
@@ -232,8 +270,8 @@ class Masking(Formed):
     kind: Literal["name", "email", "phone", "number"]
     length: Annotated[int, Field(ge=1, le=12)] | None = None
 
-    def write_pattern(self) -> str:
-        """Return the regular expression of a value."""
+    @property
+    def pattern(self) -> str:
         given, family = "|".join(GIVEN_NAMES), "|".join(FAMILY_NAMES)
         patterns = {
             "name": f"({given}) ({family})",
@@ -244,20 +282,135 @@ class Masking(Formed):
         return patterns[self.kind]
 
 
+class Transitions(StrictEntry):
+    """The matrix of one stratum: a row of probabilities for each of its values."""
+
+    stratum: Listed[str | None]
+    values: Listed[str]
+    matrix: Listed[Listed[float]]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Transitions:
+        n = len(self.values)
+        if not n or not has_once(*self.values) or {len(self.matrix), *map(len, self.matrix)} != {n}:
+            raise ValueError("has no square matrix of different values")
+        if any(not 0 <= share <= 1 for row in self.matrix for share in row):
+            raise ValueError("has a probability that is not between 0 and 1")
+        if any(sum(map(exact, row)) != 1 for row in self.matrix):
+            raise ValueError("has a row of probabilities that do not add up to 1")
+        return self
+
+    def keeps(self, share: float, *, invariant: bool) -> bool:
+        """Whether a value is kept with this probability or drawn, by the same shares whatever it is."""
+        n = len(self.values)
+        drawn = np.array(self.matrix) - share * np.eye(n)  # (n, n)
+        shares = drawn[[0]] if invariant else np.full(n, (1 - share) / n)
+        return bool((np.abs(drawn - shares) <= 2 * (n + 2) * _STEP).all())
+
+
+class Pram(Declared):
+    """Each value became one of those that its row of the matrix leads to."""
+
+    agreement = "the matrix can lead from the source's frequencies to these"
+    uncheckable = "the random draw by the matrix"
+    demands: ClassVar[Demands] = {
+        "names a column twice in strata, or the column itself": lambda own: has_once(own.column, *own.strata),
+        "has not one matrix of every stratum": lambda own: (
+            {len(one.stratum) for one in own.applied} == {len(own.strata)}
+            and has_once(*(one.stratum for one in own.applied))
+        ),
+        "has strata and is not invariant": lambda own: own.invariant or not own.strata,
+        "has a matrix that does not keep values with the stated probability": lambda own: (
+            own.keep is None or all(one.keeps(own.keep, invariant=own.invariant) for one in own.applied)
+        ),
+    }
+
+    invariant: bool
+    strata: Listed[str]
+    applied: Listed[Transitions]
+    keep: Share | None = None
+
+    def list_rules(self) -> list[Rule]:
+        """Every value is in a matrix; the file may have another spelling of its numbers."""
+        known = ", ".join(
+            quote_text(value) for value in sorted({value for one in self.applied for value in one.values})
+        )
+        listed = f"SELECT coalesce({write_number('v')}::VARCHAR, v) FROM (SELECT unnest([{known}]) AS v)"
+        strange = f"coalesce(x::VARCHAR, t) NOT IN ({listed})"
+        return [(strange, "has values that the transition matrix does not have")]
+
+    def check_rows(self, rows: Rows) -> str | None:
+        """The matrix can lead to the published frequencies, by strata if these are published."""
+        if rows.original is None:
+            return None
+        manifest, engine, (columns, determined) = rows.manifest, rows.release.engine, rows.list_beside(self.column)
+        kept = [name for name in self.strata if name in determined and name not in manifest.techniques]
+        shown = {name: columns[name] if name in kept else None for name in self.strata}
+        own, true, kinds = rows.write_keys({**shown, self.column: columns[self.column]}, rows.original, "original")
+        for table, keys, given in (("published_cells", own, "release"), ("source_cells", true, "original")):
+            cells = f"{write_list(keys[:-1])} AS stratum, {keys[-1]} AS value"
+            engine.make(table, f"SELECT {cells}, count(*) AS n FROM {given} WHERE {keys[-1]} IS NOT NULL GROUP BY ALL")
+        places = [place for place, name in enumerate(self.strata, 1) if name in kept]
+        whole = manifest.sample is None and manifest.one_per is None
+        return self.compare_cells(engine, kinds, places, whole=whole)
+
+    def compare_cells(self, engine: Engine, kinds: Sequence[str], kept: Sequence[int], *, whole: bool) -> str | None:
+        """Return why the counts of ``published_cells`` cannot come from those of ``source_cells``, if they cannot.
+
+        Both tables have the n rows of each value in a stratum. *kinds* are the types of the strata and of the values.
+        The places *kept* of a stratum are published. *whole* says that all rows of the source were treated.
+        """
+        engine.put("matrices", pa.Table.from_pylist([one.model_dump() for one in self.applied]))
+        lines = 'SELECT stratum, "values", unnest("values") AS value, unnest(matrix) AS line FROM matrices'
+        cells = f'SELECT stratum, value, unnest("values") AS target, unnest(line) AS p FROM ({lines})'
+        strata = write_list([write_key(f"stratum[{place}]", kind) for place, kind in enumerate(kinds[:-1], 1)])
+        value, target = (write_key(name, kinds[-1]) for name in ("value", "target"))
+        engine.make("moves", f"SELECT {strata} AS stratum, {value} AS value, {target} AS target, p FROM ({cells})")
+        places = write_list([f"stratum[{place}]" for place in kept])
+        moved = f"(SELECT *, {places} AS kept FROM moves LEFT JOIN source_cells USING (stratum, value))"
+        own = "sum(n) FILTER (value = target) AS own"
+        sums = f"{own}, sum(n * p) AS after, sum(n) AS total, count(*) AS size, count(n) AS met"
+        changed = f"met < size OR abs(after - own) > (size + 2) * {_STEP} * total"
+        bounds = f"{own}, sum(n) FILTER (p = 1) AS least, sum(n) FILTER (p > 0) AS most"
+        reached = f"(SELECT kept, target AS value, {bounds} FROM {moved} GROUP BY ALL)"
+        shown = "(SELECT stratum AS kept, value, n FROM published_cells)"
+        hidden = "coalesce(sum(own) OVER same, 0) - coalesce(sum(n) OVER same, 0) AS hidden"
+        joined = f"{reached} FULL JOIN {shown} USING (kept, value) WINDOW same AS (PARTITION BY kept)"
+        engine.make("bounds", f"SELECT *, {hidden} FROM {joined}")
+        faults = [
+            (
+                whole and self.invariant,
+                "has a matrix that does not keep the frequencies of the source, and is said to be invariant",
+                f"(SELECT {sums} FROM {moved} GROUP BY stratum, target) WHERE {changed}",
+            ),
+            (
+                whole,
+                "has no transition for some values of the source",
+                "source_cells ANTI JOIN moves USING (stratum, value)",
+            ),
+            (True, "has values that no value of the source leads to", "bounds WHERE n > coalesce(most, 0)"),
+            (True, "lacks values that the matrix always keeps", "bounds WHERE coalesce(n, 0) < least - hidden"),
+            (True, "has more values in a stratum than the source", "bounds WHERE hidden < 0"),
+        ]
+        return next(
+            (said for asked, said, which in faults if asked and engine.value(f"SELECT count(*) FROM {which}")), None
+        )
+
+
 GROUP = "shoal.declared"  # of entry points
 TECHNIQUES: dict[str, type[Declared]] = {
-    "coding": Coding,
-    "correlated-noise": CorrelatedNoise,
+    "coding": numbers.Coding,
+    "correlated-noise": numbers.CorrelatedNoise,
     "hash": Hash,
     "masking": Masking,
-    "microaggregation": Microaggregation,
-    "noise": Noise,
+    "microaggregation": numbers.Microaggregation,
+    "noise": numbers.Noise,
     "permutation": Permutation,
     "pram": Pram,
     "pseudonym": Pseudonym,
     "rank-swapping": RankSwapping,
     "record-swapping": RecordSwapping,
-    "rounding": Rounding,
+    "rounding": numbers.Rounding,
     "shuffling": Shuffling,
     "swapping": Swapping,
     "token": Token,
@@ -288,6 +441,8 @@ def read_techniques(entries: Mapping[str, Mapping[str, Any]], attributes: Sequen
         declared = read_entry(technique, {**entry, "column": column}, where)
         if attribute.role not in declared.roles:
             raise ManifestError(f"{where} is a technique that no {attribute.role} attribute can have")
+        if attribute.boxed and attribute.role == "sensitive" and not declared.determined:
+            raise ManifestError(f"{where} replaces sensitive values at random, and yet they are published as labels")
         person = isinstance(declared, Tokens) and declared.of is not None
         if person and (attribute.role, attribute.kind) != ("insensitive", "category"):
             raise ManifestError(f"{where} replaces an identifier, and yet is not an insensitive category")

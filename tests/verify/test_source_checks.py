@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shoal.core.arrays import IntArray, KeyArray
-from shoal.verify.order import _MOST, check_bucket_order, check_order, find_share
+from shoal.verify.source_checks import _MOST, check_bucket_order, check_order, find_share
 
 N = 900
 Order = Callable[[IntArray, np.random.Generator], IntArray]
@@ -43,7 +43,7 @@ def tokens(n: int, n_different: int | None = None) -> KeyArray:
 @pytest.mark.parametrize("name", ORDERS)
 def test_orders_that_follow_the_source(name: str) -> None:
     source = tokens(N)
-    check = check_order([source[ORDERS[name](np.arange(N), np.random.default_rng(1))]], [source])
+    check = check_order(source[ORDERS[name](np.arange(N), np.random.default_rng(1))], source)
     assert not check.ok
 
 
@@ -53,25 +53,25 @@ def test_shuffled_rows_are_accepted(n: int, n_different: int | None) -> None:
     """Each of 40 tables is refused with a probability of at most 1e-12."""
     source, rng = tokens(n, n_different), np.random.default_rng(2)
     for _ in range(40):
-        assert check_order([source[rng.permutation(n)]], [source[:50], source[50:]]).ok
+        assert check_order(source[rng.permutation(n)], source).ok
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_few_different_rows_show_the_order_of_the_source(backwards: bool) -> None:
     source = tokens(N, 2)
-    assert not check_order([source[::-1] if backwards else source], [source]).ok
+    assert not check_order(source[::-1] if backwards else source, source).ok
 
 
 @pytest.mark.parametrize("source", [tokens(0), tokens(100), tokens(N, 1)], ids=["none", "few", "equal"])
 def test_too_few_different_rows_show_nothing(source: KeyArray) -> None:
-    check = check_order([source], [source])
+    check = check_order(source, source)
     assert check.ok
     assert not check.done
     assert not check.required
 
 
 def test_other_rows_are_not_compared() -> None:
-    assert check_order([tokens(N)], [tokens(N) + np.uint64(1)]).ok
+    assert check_order(tokens(N), tokens(N) + np.uint64(1)).ok
 
 
 def test_of_large_tables_a_share_is_compared() -> None:

@@ -1,27 +1,80 @@
-"""The order of rows: published rows must not follow the order of the source.
+"""Checks of a release beside its source that all forms share: the number of its rows, and their order.
 
-Rows are compared by tokens, hashes of class and exact content, which both tables share. The place of a token is the
-mean place of its rows in the source. Suppose rows were shuffled. Then exchanging two published rows changes a statistic
-of them by D or by -D with equal probability, and disjoint exchanges are independent: the sum over all exchanges exceeds
-t with a probability of at most 2 exp(-t^2 / (2 sum D^2)) (Hoeffding), however many rows are equal. Three statistics are
-used. The trend compares places in both halves of the file: it grows if rows are in source order, reversed, or shuffled
-within blocks only. Neighbours compares adjacent rows with rows of the other half: it finds blocks in any order.
-Alignment counts the rows whose token equals the one at the same place of the source, or at the same place from its end:
-it finds the source's order among few different tokens.
+Published rows must not follow the order of the source. They are compared by tokens, hashes of class and exact content,
+which both tables share. The place of a token is the mean place of its rows in the source. Suppose rows were shuffled.
+Then exchanging two published rows changes a statistic of them by D or by -D with equal probability, and disjoint
+exchanges are independent: the sum over all exchanges exceeds t with a probability of at most 2 exp(-t^2 / (2 sum D^2))
+(Hoeffding), however many rows are equal. Three statistics are used. The trend compares places in both halves of the
+file: it grows if rows are in source order, reversed, or shuffled within blocks only. Neighbours compares adjacent rows
+with rows of the other half: it finds blocks in any order. Alignment counts the rows whose token equals the one at the
+same place of the source, or at the same place from its end: it finds the source's order among few different tokens.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from shoal.core.arrays import CodeArray, FloatArray, KeyArray
+from shoal.verify.manifest import Manifest
 from shoal.verify.result import FALSE_ALARM, Check
 
-_MOST = 1 << 17  # rows that are compared, about
+_MOST = 1 << 17  # rows whose order is compared, about
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class SourceCounts(NamedTuple):
+    """The rows of the source, and how many of them lack a value that they must have.
+
+    *moved* are missing values, by attribute, that changed rows: a row lacks one of these perhaps.
+    """
+
+    rows: int
+    lacking: int
+    moved: Sequence[int] = ()
+
+
+def check_source_counts(manifest: Manifest, published: int, source: SourceCounts) -> Check:
+    """Published, withheld and dropped rows are those of the source, or of a sample of it."""
+    stated, dropped = published + manifest.withheld + manifest.dropped, manifest.dropped
+    sums = f"{published} published + {manifest.withheld} withheld + {dropped} dropped"
+    if manifest.one_per is not None:
+        return Check("source counts", stated <= source.rows, f"{sums} are some of the source's {source.rows} rows")
+    drops, most = manifest.missing_policy == "drop", min(source.rows, source.lacking + sum(source.moved))
+    if manifest.sample is not None:
+        drawn = [(stated, source.rows)]
+        if drops and not any(source.moved):
+            drawn += [(dropped, source.lacking), (stated - dropped, source.rows - source.lacking)]
+        likely = all(is_likely_sample(*counts, manifest.sample) for counts in drawn)
+        likely = likely and (not drops or (dropped <= most and stated - dropped <= source.rows - source.lacking))
+        verb = "is" if likely else "is not"
+        return Check("source counts", likely, f"{sums} {verb} a plausible sample of the source's {source.rows} rows")
+    fewest, most = (max(source.lacking, *source.moved, 0), most) if drops else (0, 0)
+    if not fewest <= dropped <= most:
+        found = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        return Check("source counts", False, f"{found} source rows have values missing, the manifest says {dropped}")
+    verb = "is" if stated == source.rows else "is not"
+    return Check("source counts", stated == source.rows, f"{sums} {verb} the source's {source.rows} rows")
+
+
+def is_likely_sample(drawn: int, rows: int, share: float) -> bool:
+    """Whether as many of some rows can have been drawn, each with the chance *share*, but for one chance in 10**12.
+
+    Chernoff: a binomial number is as far from its mean, on this side, with a chance of at most exp(-rows * D), D being
+    the divergence of the two shares.
+
+    >>> is_likely_sample(1000, 10_000, 0.1), is_likely_sample(1300, 10_000, 0.1), is_likely_sample(11, 10, 0.5)
+    (True, False, False)
+    """
+    if not 0 <= drawn <= rows:
+        return False
+    exponent = sum(
+        part * math.log(part / (rows * chance)) for part, chance in ((drawn, share), (rows - drawn, 1 - share)) if part
+    )
+    return exponent <= math.log(2 / FALSE_ALARM)
 
 
 def find_share(n_rows: int) -> int:
@@ -29,10 +82,8 @@ def find_share(n_rows: int) -> int:
     return max(1, n_rows // _MOST)
 
 
-def check_order(published: Sequence[KeyArray], source: Sequence[KeyArray]) -> Check:
+def check_order(own: KeyArray, true: KeyArray) -> Check:
     """Check that published rows do not follow the source's order, given their tokens in both orders."""
-    nothing = [np.zeros(0, dtype=np.uint64)]
-    own, true = np.concatenate([*published, *nothing]), np.concatenate([*source, *nothing])
     places = _find_places(own, true)
     if places is None:
         return _judge([])
