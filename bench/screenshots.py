@@ -72,8 +72,6 @@ def story(page: Page, camera: Camera) -> None:
     step(page, "Taxonomies")
     camera.take("03-taxonomies")
     page.get_by_role("link", name="age", exact=True).first.click()
-    page.get_by_role("button", name="Move the edges by hand").click()
-    expect(page.get_by_role("slider").first).to_be_visible()
     camera.take("04-intervals")
     page.get_by_role("link", name="occupation", exact=True).click()
     page.get_by_label("Kind", exact=True).select_option("tree")

@@ -34,14 +34,11 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", ["TOWN 3", "nowhere"])
-def test_the_first_rows_are_those_of_the_file_in_one_batch_or_several(people: Path, text: str) -> None:
-    rows = pq.read_table(people).to_pylist()
-    fitting = [row for row in rows if text.lower() in (row["town"] or "")]
-    expected = tuple((str(row["age"]), row["town"]) for row in fitting[:12])
+def test_the_first_rows_are_those_of_the_file_in_one_batch_or_several(people: Path) -> None:
+    expected = tuple((str(row["age"]), row["town"] or "missing") for row in pq.read_table(people).to_pylist()[:600])
     for table in (open_source(people), open_parquet(people, SourceOptions(), batch_rows=500)):
-        found = first_rows(table, ["age", "town"], 12, {"town": text})
-        assert (found.rows, found.more) == (expected, len(fitting) > 12)
+        found = first_rows(table, ["age", "town"], 600)
+        assert (found.rows, found.more) == (expected, True)
 
 
 def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp_path: Path, monkeypatch) -> None:

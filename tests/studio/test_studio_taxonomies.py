@@ -25,8 +25,7 @@ from shoal.studio.taxonomies.entries import (
     with_taxonomy,
 )
 from shoal.studio.taxonomies.trees import KINDS, ValueTree, list_offered, start_taxonomy
-from shoal.studio.taxonomies.views import by_hand, levels_of, scale_view, view
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.studio.taxonomies.views import view
 from shoal.taxonomies.files import from_nested
 
 HERE = Path()
@@ -310,37 +309,6 @@ def test_a_tree_that_is_looked_at_stays_small_and_says_what_it_leaves_out():
     assert len(drawn.children) == 60
     assert drawn.rest == 4_940
     assert drawn.rest_records == 4_940
-
-
-def test_the_scale_of_intervals(ages):
-    taxonomy = {"intervals": {"min": 0, "max": 99, "edges": [[20, 50], [50]]}}
-    drawn = view(desk(ages, taxonomy).tree(), ages)
-    scale = scale_view(IntervalsTaxonomy(**taxonomy["intervals"]), drawn)
-    assert [[stretch.label for stretch in strip] for strip in scale.strips] == [
-        ["[0, 49]", "[50, 99]"],
-        ["[0, 19]", "[20, 49]", "[50, 99]"],
-    ]
-    assert sum(stretch.records for stretch in scale.strips[1]) == 400
-    assert [(edge.value, edge.left, edge.levels, edge.lowest, edge.highest) for edge in scale.edges] == [
-        (20, 20.0, 1, 1, 49),
-        (50, 50.0, 2, 21, 99),
-    ]
-    assert sum(bar.records for bar in scale.bars) == 400
-
-
-def test_widths_become_edges_that_mean_the_same(ages):
-    for parameters in (
-        {"min": 0, "max": 119, "widths": [5, 10, 40], "open": "high"},
-        {"min": 3, "max": 50, "widths": [10], "origin": 0},
-        {"min": 0.0, "max": 2.0, "widths": [0.1, 0.5]},
-    ):
-        before = IntervalsTaxonomy(**parameters)
-        after = IntervalsTaxonomy.model_validate(by_hand(before))
-        built, again = before.build(pa.array([])), after.build(pa.array([]))
-        assert set(again.labels) == set(built.labels)
-        assert levels_of(after) == tuple(level for level in levels_of(before) if len(level) <= 60)
-    with pytest.raises(EntryError, match="at most 60 edges"):
-        by_hand(IntervalsTaxonomy(min=0, max=999, widths=(2,)))
 
 
 @pytest.mark.parametrize(

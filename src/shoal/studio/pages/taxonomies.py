@@ -18,7 +18,7 @@ from shoal.studio.project import Project, StaleError, is_plain, write_document
 from shoal.studio.taxonomies import editing
 from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, list_taxonomies, with_taxonomy
 from shoal.studio.taxonomies.trees import KINDS, MOST_IN_POLICY, ValueTree, list_offered, start_taxonomy
-from shoal.studio.taxonomies.views import Branch, ScaleView, TreeView, scale_view, view
+from shoal.studio.taxonomies.views import Branch, TreeView, view
 from shoal.taxonomies.builders import TaxonomyBuilder
 from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
 from shoal.taxonomies.scales import number_text
@@ -172,7 +172,6 @@ class Sheet:
     yaml: str  # of the policy's entry
     drawn: TreeView | None
     broken: str
-    scale: ScaleView | None
     values: Mapping[str, Any]  # of the form's fields
     wrong: EntryError | None = None  # what an edit was refused for
 
@@ -242,18 +241,17 @@ def sheet(
 ) -> Sheet:
     """Put together what is shown of a column, with what was typed if that was refused."""
     builder: TaxonomyBuilder | None = None
-    drawn, broken, scale = None, "", None
+    drawn, broken = None, ""
     try:
         builder = entry.builder()
         drawn = view(entry.tree(), entry.column)
-        scale = scale_view(builder, drawn) if isinstance(builder, IntervalsTaxonomy) else None
     except EntryError as error:
         broken = str(error)
     values = _values(entry.kind, builder or _fresh(entry))
     if wrong is not None and typed is not None:
         values = {**values, **{key: list(given) if key == "levels" else given[0] for key, given in typed.items()}}
     yaml = write_document({entry.name: document["attributes"][entry.name]})
-    return Sheet(entry, yaml, drawn, broken, scale, values, wrong)
+    return Sheet(entry, yaml, drawn, broken, values, wrong)
 
 
 def summary(index: int, entry: ColumnTaxonomy) -> dict[str, object]:

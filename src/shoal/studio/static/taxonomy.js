@@ -1,6 +1,5 @@
 // The page of one taxonomy: what is in it is wired again whenever it was swapped.
 import { ask, notify, swap, announce } from "/static/studio.js";
-import { wireScale } from "/static/taxonomy-scale.js";
 import { wireTree } from "/static/taxonomy-tree.js";
 
 const place = document.getElementById("taxonomy");
@@ -36,7 +35,6 @@ function wireCuts(root) {
 }
 
 function wire() {
-  wireScale(place);
   wireTree(place);
   wireImport(place);
   wireCuts(place);

@@ -10,8 +10,7 @@ from pathlib import Path
 from shoal.core.errors import TaxonomyError
 from shoal.studio.taxonomies.entries import ColumnTaxonomy, EntryError, Fields, first_value, taxonomy_from
 from shoal.studio.taxonomies.trees import MOST_IN_POLICY, ValueTree, start_taxonomy
-from shoal.studio.taxonomies.views import by_hand, view
-from shoal.taxonomies.builders.intervals import IntervalsTaxonomy
+from shoal.studio.taxonomies.views import view
 from shoal.taxonomies.builders.listed import READERS
 from shoal.taxonomies.files import to_arx_csv, to_nested_yaml
 from shoal.taxonomies.tree import Taxonomy
@@ -29,13 +28,6 @@ def apply_edit(entry: ColumnTaxonomy, edit: str, fields: Fields) -> dict[str, ob
     made = EDITS[edit](entry, fields)
     replace(entry, taxonomy=made).tree()
     return made
-
-
-def _by_hand(entry: ColumnTaxonomy, fields: Fields) -> dict[str, object]:  # noqa: ARG001
-    builder = entry.builder()
-    if not isinstance(builder, IntervalsTaxonomy):
-        raise EntryError("only intervals have edges to move; choose that kind first", "kind")
-    return {"intervals": by_hand(builder)}
 
 
 def _tree(edit: Callable[[_TreeEdit], ValueTree]) -> Callable[[ColumnTaxonomy, Fields], dict[str, object]]:
@@ -125,7 +117,6 @@ def _place(text: str, n_places: int) -> int:
 EDITS: dict[str, Callable[[ColumnTaxonomy, Fields], dict[str, object] | None]] = {
     "start": lambda entry, fields: start_taxonomy(first_value(fields, "kind"), entry.column, entry.present()),
     "form": lambda entry, fields: taxonomy_from(first_value(fields, "kind"), fields, entry.column),
-    "by-hand": _by_hand,
     "group": _tree(_group),
     "rename": _tree(lambda edit: edit.tree.rename(edit.single(), edit.name, edit.values)),
     "move": _tree(_move),
