@@ -9,7 +9,7 @@ import pytest
 import shoal
 from shoal.core.errors import UnreachableError
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import Looked, costs, hints, pass_key
+from shoal.studio.feasibility import Looked, hints, pass_key
 
 ATTRIBUTES = {
     "age": {"role": "quasi", "taxonomy": {"intervals": {"min": 0, "max": 100, "widths": [10, 50]}}},
@@ -90,27 +90,6 @@ def test_a_table_that_is_changed_first_is_only_guessed_about(table) -> None:
     assert verdict(table, asked) == "open"
 
 
-def test_costs_are_those_of_the_classes(table) -> None:
-    policy = Policy.load(document({"k-anonymity": {"k": 2}}))
-    found = costs(Looked.at(table, policy), policy)
-    assert found is not None
-    rows = pq.read_table(table).to_pylist()
-    ages = [row["age"] for row in rows]
-    sexes = [row["sex"] for row in rows]
-
-    def below(keys: list) -> int:
-        return sum(keys.count(key) < 2 for key in keys)
-
-    assert (found.records, found.below) == (24, below(list(zip(ages, sexes, strict=True))))
-    assert [(cost.attribute, cost.alone, cost.without) for cost in found.attributes] == [
-        ("age", below(ages), below(sexes)),
-        ("sex", below(sexes), below(ages)),
-    ]
-    assert not found.dear
-    strict = Policy.load(document({"k-anonymity": {"k": 13}}))
-    assert costs(Looked.at(table, strict), strict).dear
-
-
 def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
     first = document({"k-anonymity": {"k": 2}})
     assert pass_key(first) == pass_key(document({"t-closeness": {"t": 0.1}}, max_withheld=0.1))
@@ -121,11 +100,6 @@ def test_the_table_is_read_again_only_if_its_attributes_change() -> None:
         document({"k-map": {"k": 2, "population": "people.csv"}}),
     ):
         assert pass_key(other) != pass_key(first)
-
-
-def test_counting_ends_when_nobody_waits_for_it(table) -> None:
-    policy = Policy.load(document({"k-anonymity": {"k": 2}}))
-    assert costs(Looked.at(table, policy), policy, wanted=lambda: False) is None
 
 
 def test_what_a_method_refuses_is_told_in_its_words(table) -> None:

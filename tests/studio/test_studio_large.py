@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,6 @@ from shoal.policy.profiling import profile_columns
 from shoal.sources.base import SourceOptions
 from shoal.sources.opening import open_source
 from shoal.sources.parquet import open_parquet
-from shoal.studio import feasibility as foreseeing
-from shoal.studio.feasibility import Forecast, Grouping
 from shoal.studio.studio import first_rows
 
 
@@ -37,54 +34,11 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("columns", [(), (0,), (1, 2), (0, 1, 2)], ids=str)
-def test_groups_are_the_cells_that_agree(columns: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(3)
-    codes = [rng.integers(0, size, 400).astype(np.int32) for size in (3, 1 << 31, 7)]
-    codes[1] %= 5
-    codes[1] *= 1 << 28
-    counts = rng.integers(0, 4, 400)  # some cells are those of a population alone
-    grouping = Grouping.of([codes[column] for column in columns], counts)
-    keys = list(zip(*(codes[column].tolist() for column in columns), strict=True)) or [()] * 400
-    expected: Counter = Counter()
-    for key, records in zip(keys, counts.tolist(), strict=True):
-        expected[key] += records
-    found = {}
-    for group, (start, stop) in enumerate(zip(grouping.first[:-1], grouping.first[1:], strict=True)):
-        (key,) = {keys[cell] for cell in grouping.cells[start:stop]}
-        assert key not in found
-        found[key] = int(grouping.sizes[group])
-    assert found == {key: records for key, records in expected.items() if records}
-    assert np.add.reduceat(counts[grouping.cells], grouping.first[:-1]).tolist() == grouping.sizes.tolist()
-
-
-def test_keys_that_do_not_fit_into_a_number_are_renumbered() -> None:
-    rng = np.random.default_rng(4)
-    columns = [(rng.integers(0, 2, 200) * ((1 << 31) - 2)).astype(np.int32) for _ in range(4)]
-    grouping = Grouping.of(columns, np.ones(200, dtype=np.int64))
-    assert len(grouping.sizes) == len(set(zip(*(column.tolist() for column in columns), strict=True)))
-
-
-@pytest.mark.parametrize("text", ["TOWN 3", "nowhere"])
-def test_the_first_rows_are_those_of_the_file_in_one_batch_or_several(people: Path, text: str) -> None:
-    rows = pq.read_table(people).to_pylist()
-    fitting = [row for row in rows if text.lower() in (row["town"] or "")]
-    expected = tuple((str(row["age"]), row["town"]) for row in fitting[:12])
+def test_the_first_rows_are_those_of_the_file_in_one_batch_or_several(people: Path) -> None:
+    expected = tuple((str(row["age"]), row["town"] or "missing") for row in pq.read_table(people).to_pylist()[:600])
     for table in (open_source(people), open_parquet(people, SourceOptions(), batch_rows=500)):
-        found = first_rows(table, ["age", "town"], 12, {"town": text})
-        assert (found.rows, found.more) == (expected, len(fitting) > 12)
-
-
-def test_only_the_last_tables_are_held_as_they_were_counted(open_in, small_table, monkeypatch) -> None:
-    monkeypatch.setattr(foreseeing, "MOST_LOOKED", 1)
-    first, second = open_in(small_table), open_in(small_table)
-    stated = Forecast.of(first).ask(first, 60)
-    assert stated.hints
-    assert Forecast.of(second).ask(second, 60) == stated
-    assert Forecast.of(first)._looked is None
-    assert Forecast.of(second)._looked is not None
-    first.change(first.revision, {**first.document, "max_withheld": 0.1})
-    assert Forecast.of(first).ask(first, 60).hints == stated.hints
+        found = first_rows(table, ["age", "town"], 600)
+        assert (found.rows, found.more) == (expected, True)
 
 
 def test_a_profile_does_not_depend_on_how_rows_come_in_batches(people: Path, tmp_path: Path, monkeypatch) -> None:

@@ -13,13 +13,11 @@ import pytest
 from tests import tables
 
 import shoal
-from shoal.compare.sweeps import read_methods
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.policy.policy import Policy
 from shoal.studio import levels as exploring
-from shoal.studio.feasibility import Forecast, Looked
-from shoal.studio.jobs import Jobs
-from shoal.studio.levels import Explorer, Lattices, full_domain
+from shoal.studio.feasibility import Looked, foresee
+from shoal.studio.levels import Explorer, ask_lattice, full_domain
 
 COLUMNS = "age sex zip illness"
 ATTRIBUTES = tables.attributes(COLUMNS)
@@ -104,11 +102,6 @@ def test_the_survey_has_every_node_and_the_optimum_that_incognito_finds(table: P
         side = node.published if node.holds else node.everything
         assert (point.holds, point.loss) == (node.holds, side["loss"])
         assert point.suppressed == (node.suppressed if node.holds else 0)
-    around = explorer.look_around(survey.optimum)
-    assert [sum(abs(a - b) for a, b in zip(one.levels, survey.optimum, strict=True)) for one in around] == [1] * len(
-        around
-    )
-    assert all(one == survey.points[one.levels] for one in around)
 
 
 def test_guarantees_tell_how_many_records_fail_each(table: Path) -> None:
@@ -165,7 +158,7 @@ def fields(project, levels: tuple[int, ...]) -> list[tuple[str, object]]:
 def test_the_page_goes_from_sliders_to_the_run(browser, people) -> None:
     project = people
     path = f"/projects/{project.id}/levels"
-    explorer = Lattices.of(project).ask(project, 60)
+    explorer = ask_lattice(project, 60)
     assert explorer.searched.wait(60)
     text = browser.get(path).text
     assert [int(level) for level in re.findall(r'name="level" min="0" max="(\d+)"', text)] == list(explorer.ladders.top)
@@ -175,30 +168,28 @@ def test_the_page_goes_from_sliders_to_the_run(browser, people) -> None:
     node = browser.post(f"{path}/node", fields(project, (0, 0, 0)), swap=True).text
     assert 'data-holds="no"' in node
     assert re.search(r"run\"[^>]* disabled", node)
-    around = browser.post(f"{path}/around", fields(project, best), swap=True).text
-    assert around.count("data-levels=") == len(explorer.look_around(best))
     refused = browser.post(f"{path}/run", fields(project, (0, 0, 0)))
     assert (refused.status_code, "do not keep every guarantee" in refused.text) == (422, True)
     assert browser.post(f"{path}/run", fields(project, best)).headers["location"].endswith("/run")
     assert project.document["method"] == {"incognito": {"levels": dict(zip(explorer.names, best, strict=True))}}
     assert not project.problems()
-    assert Lattices.of(project).ask(project, 0) is explorer  # levels of the policy change nothing in the lattice
+    assert ask_lattice(project, 0) is explorer  # levels of the policy change nothing in the lattice
 
 
 def test_the_table_is_counted_once_for_guarantees_and_levels(people, monkeypatch: pytest.MonkeyPatch) -> None:
     project, looks = people, []
     look = Looked.at
     monkeypatch.setattr(Looked, "at", lambda *given: looks.append(given) or look(*given))
-    assert not Forecast.of(project).ask(project, 60).problem
-    assert Lattices.of(project).ask(project, 60).searched.wait(60)
+    assert not foresee(project, 60).problem
+    assert ask_lattice(project, 60).searched.wait(60)
     for changed in ({"method": {"mondrian": {}}}, {"max_withheld": 0.2}, {"privacy": [{"k-anonymity": {"k": 2}}]}):
         project.change(project.revision, {**project.document, **changed})
-        assert Lattices.of(project).ask(project, 60).searched.wait(60)
+        assert ask_lattice(project, 60).searched.wait(60)
     assert len(looks) == 1
 
 
 def test_the_sliders_start_where_the_policy_is_if_such_levels_exist(browser, people) -> None:
-    explorer = Lattices.of(people).ask(people, 60)
+    explorer = ask_lattice(people, 60)
     assert explorer.searched.wait(60)
     for named, levels in (({"age": 2}, (2, 0, 0)), ({"age": 99}, explorer.survey.optimum)):
         people.change(people.revision, {**people.document, "method": {"incognito": {"levels": named}}})
@@ -206,21 +197,12 @@ def test_the_sliders_start_where_the_policy_is_if_such_levels_exist(browser, peo
         assert tuple(int(level) for level in re.findall(r'name="level" [^>]*?value="(\d+)"', text)) == levels
 
 
-def test_few_lattices_are_held_at_once(people, open_in, table: Path) -> None:
-    first = Lattices.of(people).ask(people, 60)
-    for _ in range(2):
-        other = open_in(table)
-        other.change(other.revision, document_of("k"))
-        assert Lattices.of(other).ask(other, 60).searched.wait(60)
-    assert Lattices.of(people).ask(people, 60) is not first
-
-
 def test_a_table_that_a_run_changes_first_is_told(browser, people) -> None:
     path = f"/projects/{people.id}/levels"
-    assert Lattices.of(people).ask(people, 60)
+    assert ask_lattice(people, 60)
     assert "the run may find others" not in browser.get(path).text
     people.change(people.revision, {**people.document, "sample": {"share": 0.5}})
-    assert Lattices.of(people).ask(people, 60)
+    assert ask_lattice(people, 60)
     assert "the run may find others" in browser.get(path).text
 
 
@@ -242,24 +224,9 @@ def test_the_page_says_why_there_are_no_levels(browser, people, changed: dict[st
     assert said in text
 
 
-def test_levels_are_measured_as_the_comparison_was(browser, people, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, started = f"/projects/{people.id}", []
-    levels = Lattices.of(people).ask(people, 60).ladders.top
-    asked = browser.post(f"{path}/levels/compare", fields(people, levels))
-    assert (asked.status_code, "ake a comparison first" in asked.text) == (422, True)
-    row = {"risk": 0.1, "kept": 0.8, "rank": 1, "dominated_by": []}
-    form = {"hold-out": "0.3", "targets": "20", "weight risk": "2", "seed": "7"}
-    done = {"state": "done", "memory": {"form": form}}
-    people.jobs.append(SimpleNamespace(kind="compare", answer={"rows": [{**row, "name": "mondrian"}]}, **done))
-    monkeypatch.setattr(Jobs, "start", lambda *given, **memory: started.append((given, memory)))
-    assert browser.post(f"{path}/levels/compare", fields(people, levels)).status_code == 303
-    ((_, _, kind, (command, source, *options)), memory) = started[0]
-    assert (kind, command, source) == ("levels", "compare", people.source)
-    chosen = dict(zip(Lattices.of(people).ask(people, 60).names, levels, strict=True))
-    assert read_methods(options[options.index("--methods") + 1]) == [{"incognito": {"levels": chosen}}]
-    assert options[-8:] == ["--weights", "risk=2", "--hold-out", "0.3", "--targets", "20", "--seed", "7"]
-    answer = {"rows": [{**row, "name": "incognito", "risk": 0.2, "kept": 0.7}]}
-    people.jobs.append(SimpleNamespace(kind="levels", answer=answer, state="done", memory=memory))
-    text = browser.get(f"{path}/levels").text
-    assert f"{memory['name']}: 20% risk, 70% kept, dominated" in text
-    assert f'href="{path}/compare#row-0"' in text
+def test_the_frontier_of_the_newest_comparison_is_beside_the_levels(browser, people) -> None:
+    row = {"name": "mondrian", "risk": 0.1, "kept": 0.8, "rank": 1, "dominated_by": []}
+    people.jobs.append(SimpleNamespace(kind="compare", answer={"rows": [row]}, state="done", memory={}))
+    text = browser.get(f"/projects/{people.id}/levels").text
+    assert "mondrian: 10% risk, 80% kept" in text
+    assert f'href="/projects/{people.id}/compare#row-0"' in text

@@ -32,17 +32,6 @@ def test_identifiers_are_never_on_the_published_side(solved) -> None:
     assert "patient" in open_source(solved.table).schema.names
 
 
-def test_rows_are_those_that_have_the_text(solved) -> None:
-    path = solved.at(f"/results/{solved.run.id}/rows")
-    text = solved.browser.post(path, {"column": "disease", "text": "GOU"}, swap=True).text
-    cells = re.findall(r'<td title="(flu|gout|angina|cold)">', text)
-    assert cells
-    assert set(cells) == {"gout"}
-    nothing = solved.browser.post(path, {"column": "disease", "text": "<b>"}, swap=True).text
-    assert nothing.count("no such rows") == 2
-    assert "<b>" not in nothing
-
-
 def test_every_column_has_a_verdict_and_can_be_looked_at(solved) -> None:
     text = solved.browser.get(solved.at(f"/results/{solved.run.id}")).text
     assert re.search("<strong>Published as they were:</strong>[^<]* disease", text)
@@ -90,4 +79,4 @@ def test_only_the_first_rows_are_read(solved) -> None:
 
 def test_unknown_runs_are_not_found(solved) -> None:
     assert solved.browser.get(solved.at("/results/0123456789abcdef")).status_code == 404
-    assert solved.browser.post(solved.at("/results/0123456789abcdef/rows"), {"text": "x"}).status_code == 404
+    assert solved.browser.post(solved.at("/results/0123456789abcdef/column"), {"column": "x"}).status_code == 404

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -109,30 +108,26 @@ def _widen(first: CodeArray, last: CodeArray, n_values: int) -> tuple[CodeArray,
 
 def refuse_outside(agreed: plans.AgreedPlan, counted: CountedCells, name: str) -> None:
     """Raise if a record has a value that the plan does not know, or none; the message counts them by column."""
-    outside = list(_describe_outside(agreed, counted))
-    if outside:
-        raise InputError(
-            f"{name} has records outside the domain that was agreed upon: {'; '.join(outside)}. Correct them, or ask "
-            "the agency for a plan whose domain has them; nothing was published"
-        )
-
-
-def _describe_outside(agreed: plans.AgreedPlan, counted: CountedCells) -> Iterator[str]:
+    outside = []
     names = (*agreed.quasi, agreed.sensitive)
-    for name, known in zip(names, (*agreed.quasi_values, agreed.sensitive_values), strict=True):
-        column = counted.columns.index(name)
+    for attribute, known in zip(names, (*agreed.quasi_values, agreed.sensitive_values), strict=True):
+        column = counted.columns.index(attribute)
         records = np.bincount(counted.codes(column), weights=counted.run.counts).astype(np.int64)
         values, used = counted.in_use(column)
         strange = index_in(values, pa.array(known, pa.string())) < 0
-        many = int(strange.sum())
         parts = []
-        if many:
+        if many := int(strange.sum()):
             share = int(records[np.flatnonzero(used[1:])[strange] + 1].sum())
             parts.append(f"{count_noun(share, 'record')} with {count_noun(many, 'value')} that the plan does not have")
         if used[0]:
             parts.append(f"{count_noun(int(records[0]), 'record')} without a value")
         if parts:
-            yield f"column {name!r}: {' and '.join(parts)}"
+            outside.append(f"column {attribute!r}: {' and '.join(parts)}")
+    if outside:
+        raise InputError(
+            f"{name} has records outside the domain that was agreed upon: {'; '.join(outside)}. Correct them, or ask "
+            "the agency for a plan whose domain has them; nothing was published"
+        )
 
 
 class AgreedClasses(Method):

@@ -98,17 +98,14 @@ def independent_classes(distribution: JointDistribution, l: int, p: Fraction) ->
 def gather_classes(distribution: JointDistribution, l: int, p: Fraction) -> Classes:
     """Gather points from anywhere so that values which miss each other meet; never fewer classes than the greedy.
 
-    The best of the greedy and two heuristics for covering: see ``docs/adr/0016-agency.md``. Such classes are sets of
-    points, no ranges.
+    The better of the greedy classes and a heuristic: see ``docs/adr/0016-agency.md``. Such classes are sets of points,
+    no ranges.
     """
     greedy = greedy_classes(distribution, l, p)
-    entries, threshold = distribution.entries, distribution.threshold(p)
     weight = distribution.point_weights()
     candidates = max(FEWEST_CANDIDATES, min(MOST_CANDIDATES, COMPARISONS // len(distribution.codes)))
-    pool = _Pool(np.argsort(-weight, kind="stable"), weight, np.array([0]), int((weight > 0).sum()), candidates)
-    queues = _make_queues(entries)
-    found = [_gather(entries, l, threshold, queues, pool, by_gain) for by_gain in (False, True)]
-    number = max(found, key=lambda each: int(each.max()))
+    pool = _Pool(np.argsort(-weight, kind="stable"), weight, int((weight > 0).sum()), candidates)
+    number = _gather(distribution.entries, l, distribution.threshold(p), pool)
     return check_classes(distribution, number, l, p) if int(number.max()) >= greedy.n_classes else greedy
 
 
@@ -134,12 +131,6 @@ def sum_values(distribution: JointDistribution, number: CodeArray) -> Histograms
     """Return the weights of the values of each class."""
     points = Histograms(distribution.starts, distribution.codes, distribution.weights)
     return points.merge(np.arange(len(number)), number, int(number.max()) + 1, distribution.n_values)
-
-
-def make_unnamed(number: CodeArray) -> Classes:
-    """Return classes whose promise rests on no particular values."""
-    n_classes = int(number.max()) + 1
-    return Classes(number, np.empty((n_classes, 0), dtype=np.int64), np.empty((n_classes, 0), dtype=np.int32))
 
 
 def _round_down(value: Fraction) -> str:
@@ -178,117 +169,47 @@ def close_classes(entries: Entries, l: int, threshold: int) -> CodeArray:
     return number
 
 
-class _Queues(NamedTuple):
-    """Points in a queue for each value, which is their likeliest; a queue is taken from at both ends."""
-
-    points: IntArray  # (n_queued,) queue after queue, the lightest point first
-    light: IntArray  # (n_values,) where the light end of each queue is
-    heavy: IntArray  # (n_values,) after its heavy end
-    left: IntArray  # (n_values,) weight of each value over the points of its queue
-    weight: IntArray  # (n_points,) of the point's likeliest value
-    filling: IntArray  # (1,) the value whose queue is taken from; -1 before the first
-
-
 class _Pool(NamedTuple):
     """Points by falling weight, of which those at the head are compared."""
 
     points: IntArray  # (n_points,)
     weight: IntArray  # (n_points,) of each point
-    head: IntArray  # (1,) how many are taken
     end: int  # of the points that have a weight
     candidates: int  # that are compared
 
 
-def _make_queues(entries: Entries) -> _Queues:
-    """Put every point that has a weight into the queue of its likeliest value; ties go to lower codes."""
-    lengths = np.diff(entries.starts)
-    point = np.flatnonzero(lengths)
-    order = np.lexsort((-entries.weights, np.repeat(np.arange(len(lengths)), lengths)))
-    first = order[entries.starts[point]]
-    value, weight = entries.codes[first], np.zeros(len(lengths), dtype=np.int64)
-    weight[point] = entries.weights[first]
-    bounds = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.bincount(value, minlength=entries.n_values))))
-    left = np.zeros(entries.n_values, dtype=np.int64)
-    np.add.at(left, value, weight[point])
-    queued = point[np.lexsort((weight[point], value))]
-    return _Queues(queued, bounds[:-1].copy(), bounds[1:].copy(), left, weight, np.array([-1]))
-
-
 @kernel
-def _gather(entries: Entries, l: int, threshold: int, queues: _Queues, pool: _Pool, by_gain: bool) -> CodeArray:
-    """Return (n_points,) the class of each point: points are taken, by either heuristic, until l values are full.
+def _gather(entries: Entries, l: int, threshold: int, pool: _Pool) -> CodeArray:
+    """Return (n_points,) the class of each point: the best candidate is taken until l values are full.
 
     What is left over and makes no class joins the last one.
     """
-    n_points = len(entries.starts) - 1
-    number = np.full(n_points, -1, dtype=np.int32)
+    number = np.full(len(entries.starts) - 1, -1, dtype=np.int32)
     sums = np.zeros(entries.n_values, dtype=np.int64)
-    members = np.empty(n_points, dtype=np.int64)
-    current = 0
-    while True:
-        sums[:] = 0
-        queues.filling[0] = -1
-        reached = 0
-        n_members = 0
-        while reached < l:
-            point = _take_best(entries, threshold, pool, sums) if by_gain else _take_queued(threshold, queues, sums)
-            if point < 0:
-                break
-            members[n_members] = point
-            n_members += 1
-            for entry in range(entries.starts[point], entries.starts[point + 1]):
-                before = sums[entries.codes[entry]]
-                sums[entries.codes[entry]] = before + entries.weights[entry]
-                if before < threshold <= sums[entries.codes[entry]]:
-                    reached += 1
-        if reached < l:
-            break
-        for member in range(n_members):
-            number[members[member]] = current
-        current += 1
-    for point in range(n_points):
-        if number[point] < 0:
-            number[point] = max(current - 1, 0)
+    current = begin = head = reached = 0  # the class has the points from begin to head
+    while head < pool.end:
+        point = _take_best(entries, threshold, pool, head, sums)
+        head += 1
+        for entry in range(entries.starts[point], entries.starts[point + 1]):
+            before = sums[entries.codes[entry]]
+            sums[entries.codes[entry]] = before + entries.weights[entry]
+            if before < threshold <= sums[entries.codes[entry]]:
+                reached += 1
+        if reached >= l:
+            number[pool.points[begin:head]] = current
+            current, begin, reached = current + 1, head, 0
+            sums[:] = 0
+    number[number < 0] = max(current - 1, 0)
     return number
 
 
 @inline_kernel
-def _take_queued(threshold: int, queues: _Queues, sums: IntArray) -> int:
-    """Take from the queue of the value that has most left among those that the class lacks; -1 if there is none.
-
-    First the heaviest point, then the lightest ones until the value has reached the threshold.
-    """
-    light, heavy, left = queues.light, queues.heavy, queues.left
-    best = queues.filling[0]
-    if best >= 0 and sums[best] < threshold and light[best] < heavy[best]:
-        point = int(queues.points[light[best]])
-        light[best] += 1
-    else:
-        best = -1
-        for value in range(len(sums)):
-            lacking = sums[value] < threshold and light[value] < heavy[value]
-            if lacking and (best < 0 or left[value] + sums[value] > left[best] + sums[best]):
-                best = value
-        queues.filling[0] = best
-        point = -1
-        if best >= 0:
-            heavy[best] -= 1
-            point = int(queues.points[heavy[best]])
-    if best >= 0:
-        left[best] -= queues.weight[point]
-    return point
-
-
-@inline_kernel
-def _take_best(entries: Entries, threshold: int, pool: _Pool, sums: IntArray) -> int:
-    """Take the candidate that helps most; -1 if there is none.
+def _take_best(entries: Entries, threshold: int, pool: _Pool, head: int, sums: IntArray) -> int:
+    """Bring the candidate that helps most to the head, and return it.
 
     A point helps by what it adds to the sum of (share of the threshold reached)^3 over values, for its weight: the
     power favours values that are nearly there, so that a class ends with l values full and others nearly empty.
     """
-    head = pool.head[0]
-    if head >= pool.end:
-        return -1
     best = head
     highest = -1.0
     for place in range(head, min(head + pool.candidates, pool.end)):
@@ -303,7 +224,5 @@ def _take_best(entries: Entries, threshold: int, pool: _Pool, sums: IntArray) ->
         if gain > highest:
             highest = gain
             best = place
-    taken = int(pool.points[best])
-    pool.points[best] = pool.points[head]
-    pool.head[0] = head + 1
-    return taken
+    pool.points[head], pool.points[best] = pool.points[best], pool.points[head]
+    return int(pool.points[head])

@@ -6,15 +6,12 @@ redirects are not followed, so it goes nowhere else.
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import json
 import os
 import re
-import socket
 import ssl
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -39,7 +36,6 @@ _MOST_PAGES = 1000
 _PART = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN = re.compile(r"[\x21-\x7e]{8,512}")
 _PLACE = re.compile(r"[A-Za-z0-9_.:~/-]*")
-_PIECE = 2**16
 _LONGEST_TOKEN_FILE = 4096
 _LONGEST_MESSAGE = 2000  # characters that are shown of what a service says
 _UNREACHABLE = "unreachable"
@@ -107,29 +103,54 @@ def exchange(
     patience: float = PATIENCE,
 ) -> bytes:
     """Send one request and return its answer; a refusal becomes an error that says what the service said."""
-    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "Connection": "close"}
+    import httpx
+
+    where = address.geturl()
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "Accept-Encoding": "identity"}
     content = None
     if body is not None:
         content = json.dumps(body, ensure_ascii=True, allow_nan=False).encode("ascii")
         headers["Content-Type"] = "application/json"
-    host, port = address.hostname or "", address.port
-    connection = http.client.HTTPConnection(host, port, timeout=patience)
-    if address.scheme == "https":
-        context = ssl.create_default_context()
-        connection = http.client.HTTPSConnection(host, port, timeout=patience, context=context)
+
+    async def send() -> tuple[int, bytes]:
+        # A service that sends a byte now and then would never be too late, so the whole exchange has a limit too.
+        async with (
+            asyncio.timeout(4 * patience),
+            httpx.AsyncClient(timeout=patience, verify=ssl.create_default_context(), trust_env=False) as client,
+            client.stream(method, where + path, content=content, headers=headers) as response,
+        ):
+            answer = bytearray()
+            async for piece in response.aiter_raw():
+                answer += piece
+                if len(answer) > largest:
+                    raise InputError(f"the answer is longer than {largest:,} bytes; no agency's service sends that")
+            return response.status_code, bytes(answer)
+
     try:
-        with closing(connection):
-            connection.connect()
-            with _deadline(connection.sock, 4 * patience):
-                with suppress(BrokenPipeError, ConnectionResetError):  # who refuses early does not read on, but answers
-                    connection.request(method, address.path + path, body=content, headers=headers)
-                with connection.getresponse() as response:
-                    status, answer = response.status, _read(response, largest)
-    except (OSError, http.client.HTTPException) as error:
-        raise _failure(address, error, patience) from None
+        status, answer = asyncio.run(send())
+    except (TimeoutError, httpx.TimeoutException):
+        raise InputError(
+            f"{where} did not answer within {patience:g} seconds; what was asked may be done all the same"
+        ) from None
+    except httpx.ConnectError as error:
+        raise _explain(where, str(error)) from None
+    except httpx.HTTPError:
+        raise InputError(f"the connection to {where} broke; what was asked may be done all the same") from None
     if not 200 <= status < 300:
-        raise _refusal(address, status, answer)
+        raise _refusal(where, status, answer)
     return answer
+
+
+def _explain(where: str, error: str) -> ShoalError:
+    """Say why no connection was made."""
+    if "CERTIFICATE_VERIFY_FAILED" in error:
+        return UsageError(
+            f"{where} shows a certificate that is not trusted here; if it is right, name its authority's file in the "
+            "variable SSL_CERT_FILE"
+        )
+    if "SSL" in error:
+        return UsageError(f"{where} does not speak TLS as expected; is it http?")
+    return InputError(f"nobody answers at {where}: is the address right, and the service running there?")
 
 
 class Answer(dict[str, Any]):
@@ -163,75 +184,19 @@ def make_printable(text: object, longest: int = _LONGEST_MESSAGE) -> str:
     return line if len(line) <= longest else f"{line[:longest]} ..."
 
 
-@contextmanager
-def _deadline(connected: socket.socket, seconds: float) -> Iterator[None]:
-    """End an exchange that takes longer than this in all: who sends a byte now and then would never be too late."""
-    late = threading.Event()
-
-    def end() -> None:
-        late.set()
-        with suppress(OSError):
-            socket.socket.shutdown(connected, socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except (OSError, http.client.HTTPException):
-        if not late.is_set():
-            raise
-    finally:
-        timer.cancel()
-    if late.is_set():
-        raise TimeoutError
-
-
-def _read(response: http.client.HTTPResponse, largest: int) -> bytes:
-    pieces, size = [], 0
-    while piece := response.read1(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > largest:
-            raise InputError(f"the answer is longer than {largest:,} bytes; this is not what an agency's service sends")
-    if response.length:
-        raise http.client.IncompleteRead(b"", response.length)
-    return b"".join(pieces)
-
-
-def _failure(address: SplitResult, error: Exception, patience: float) -> ShoalError:
-    where = address.geturl()
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return UsageError(
-            f"{where} shows a certificate that is not trusted here; if it is right, name its authority's file in the "
-            "variable SSL_CERT_FILE"
-        )
-    if isinstance(error, ssl.SSLError):
-        return UsageError(f"{where} does not speak TLS as expected; is it http?")
-    if isinstance(error, socket.gaierror):
-        return UsageError(f"there is no machine called {address.hostname}, or its name cannot be looked up now")
-    if isinstance(error, ConnectionRefusedError):
-        return InputError(f"nobody answers at {where}: is the service running there?")
-    if isinstance(error, TimeoutError):
-        return InputError(
-            f"{where} did not answer within {patience:g} seconds; what was asked may be done all the same"
-        )
-    return InputError(f"the connection to {where} broke; what was asked may be done all the same")
-
-
-def _refusal(address: SplitResult, status: int, answer: bytes) -> ShoalError:
+def _refusal(where: str, status: int, answer: bytes) -> ShoalError:
     """Return what the service said in its own words, with what to do where that is known."""
     try:
         error = read_answer(answer)["error"]
         code, message = str(error["code"]), make_printable(error["message"]).rstrip(".")
     except (InputError, KeyError, TypeError):
         code, message = "", "it gives no reason that could be read; is this the address of an agency's service?"
-    said = f"the agency at {address.geturl()} says ({status}): {message}"
-    if status == http.client.UNPROCESSABLE_ENTITY and code == _UNREACHABLE:
+    said = f"the agency at {where} says ({status}): {message}"
+    if status == 422 and code == _UNREACHABLE:
         return UnreachableError(said)
-    if status == http.client.UNAUTHORIZED:
+    if status == 401:
         return UsageError(said if code == "expired" else f"{said}; ask the agency for a token")
-    return InputError(f"{said}; try again later") if status >= http.client.INTERNAL_SERVER_ERROR else UsageError(said)
+    return InputError(f"{said}; try again later") if status >= 500 else UsageError(said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from shoal.agency.classes import (
     gather_classes,
     greedy_classes,
     independent_classes,
-    make_unnamed,
     sum_values,
 )
 from shoal.agency.distribution import Entries, JointDistribution
@@ -116,8 +115,9 @@ def make_plan(
         lightest = distribution.probability(int(class_weights(distribution, number).min()))
         if p is not None and lightest < p:
             raise UnreachableError(f"all points together have no probability of {float(p):g}; take a smaller p")
-        classes = make_unnamed(number)
-        m = Fraction(classes.n_classes)
+        n_classes = int(number.max()) + 1
+        classes = Classes(number, np.empty((n_classes, 0), np.int64), np.empty((n_classes, 0), np.int32))
+        m = Fraction(n_classes)
         return Plan(distribution, "contiguous", classes, kept, delta, p or lightest, eta, m, n, n, n, linked)
     l, arrange = int(kept.least), ARRANGEMENTS[arrangement]
     tight = None if records == "paper" else lambda p: arrange(distribution, l, p).weights
@@ -206,8 +206,8 @@ def plan_document(plan: Plan) -> dict[str, object]:
         "order": known.order,
         "arrangement": plan.arrangement,
         "promise": plan.promise.document(),
-        "delta": round_up(plan.delta),
-        "p": round_down(plan.p),
+        "delta": round_toward(plan.delta, 1.0),
+        "p": round_toward(plan.p, 0.0),
         "eta": float(plan.eta),
         "n": plan.n,
         "n_tight": plan.n_tight,
@@ -221,24 +221,15 @@ def plan_document(plan: Plan) -> dict[str, object]:
     return {**document, "digest": agreed.digest_plan(document)}
 
 
-def round_down(value: Fraction) -> float:
-    """Return the largest float that is not above a fraction, or the float that a decimal is written as.
+def round_toward(value: Fraction, end: float) -> float:
+    """Return the float nearest to a fraction on the side of *end*, or the float that a decimal is written as.
 
-    >>> round_down(Fraction("0.1")), round_down(Fraction(1, 3)) <= Fraction(1, 3)
+    >>> round_toward(Fraction("0.1"), 0.0), round_toward(Fraction(1, 3), 0.0) <= Fraction(1, 3)
     (0.1, True)
     """
     near = float(value)
-    return near if Fraction(str(near)) == value or Fraction(near) <= value else float(np.nextafter(near, 0.0))
-
-
-def round_up(value: Fraction) -> float:
-    """Return the smallest float that is not below a fraction, or the float that a decimal is written as.
-
-    >>> round_up(Fraction("0.1")), round_up(Fraction(1, 3)) >= Fraction(1, 3)
-    (0.1, True)
-    """
-    near = float(value)
-    return near if Fraction(str(near)) == value or Fraction(near) >= value else float(np.nextafter(near, 1.0))
+    on_side = Fraction(near) <= value if end < near else Fraction(near) >= value
+    return near if Fraction(str(near)) == value or on_side else float(np.nextafter(near, end))
 
 
 def write_plan(plan: Plan, path: Path) -> dict[str, object]:

@@ -38,6 +38,7 @@ def ask_service(name: str) -> Callable[[console.Replying], None]:
 
     def register(function: console.Replying) -> None:
         def run(*, url: Url, token_file: TokenFile = None, insecure: Insecure = False, **given: Any) -> console.Reply:
+            console.require_packages("asking an agency's service", "agency", "httpx")
             from shoal.agency.client import AgencyClient, read_token
 
             return function(AgencyClient.at(url, read_token(token_file), insecure=insecure), **given)

@@ -193,10 +193,6 @@ class Key:
         return hmac.compare_digest(self.cookie.encode(), cookie.encode())
 
 
-class TooLargeError(Exception):
-    """A body is larger than it may be."""
-
-
 class Gate:
     """Lets in requests to the announced address, of the browser that has the key, from pages of the studio itself."""
 
@@ -230,10 +226,7 @@ class Gate:
         pages = self._pages(scope)
         try:
             answer = self._answer(scope, pages)
-            await (answer or self._app)(scope, _limit_body(receive, _most(scope)), strictly)
-        except TooLargeError:
-            if not started:
-                await pages(413, _TOO_LARGE)(scope, receive, strictly)
+            await (answer or self._app)(scope, receive, strictly)
         except Exception as error:  # noqa: BLE001 - its message may quote a record, so only its kind and place are logged
             _log.error("a request failed: %s", locate_failure(error))
             if not started:
@@ -258,8 +251,10 @@ class Gate:
             return pages(403, _FOREIGN)
         if not entered:
             return pages(403, _CLOSED)
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= _most(scope)):
+        length, most = headers.get("content-length", "0"), MOST_UPLOAD if method == "PUT" else MOST_FORM
+        if "transfer-encoding" in headers:  # the server sees to it that a body has the length that its head says
+            return pages(411, "The request does not say how long its body is.")
+        if not (length.isascii() and length.isdigit() and len(length) < 20 and int(length) <= most):
             return pages(413, _TOO_LARGE)
         return None
 
@@ -274,22 +269,3 @@ def _cookies(headers: Headers, name: str) -> list[str]:
     """Return every cookie of that name: others on this machine may set some, odd ones and some of the same name."""
     pairs = [part.strip().partition("=") for line in headers.getlist("cookie") for part in line.split(";")]
     return [value for key, _, value in pairs if key == name]
-
-
-def _most(scope: Scope) -> int:
-    return MOST_UPLOAD if scope["method"] == "PUT" else MOST_FORM
-
-
-def _limit_body(receive: Receive, most: int) -> Receive:
-    """Return a way to receive that stops a body longer than *most*, whatever its headers said."""
-    left = most
-
-    async def count() -> Message:
-        nonlocal left
-        message = await receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
-            raise TooLargeError
-        return message
-
-    return count

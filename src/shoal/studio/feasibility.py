@@ -1,4 +1,4 @@
-"""What can be said of a policy's promises before a run: what the table as one class rules out, and what is dear.
+"""What can be said of a policy's guarantees before a run: whether the table as one class rules them out.
 
 It is worked out beside the requests while a policy is edited, for the newest policy only.
 """
@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import threading
-import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from shoal.core.arrays import AnyIntArray, CodeArray, IntArray
 from shoal.core.errors import InputError, ShoalError, UnreachableError
-from shoal.core.kernels import pack
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
 from shoal.engines.local import LocalEngine
@@ -32,37 +29,42 @@ from shoal.policy.encoding import Tree, check_columns, encode_cells, make_trees,
 from shoal.policy.policy import AttributePolicy, Policy
 from shoal.policy.preparing import unfold_baskets
 from shoal.release.forms.base import find_form
+from shoal.release.sliced.table import number_rows
 from shoal.sources.opening import open_source
 from shoal.studio.project import Project
 
 MOST_ROWS = 2_000_000  # of a table that is counted for a hint
-
-Verdict = Literal["possible", "open", "costly", "impossible"]
-MOST_LOOKED = 2  # projects whose tables are held as they were counted
 PATIENCE = 0.12  # seconds that a request waits for the answer
 _UNKNOWN = "nothing can be said beforehand; the run will tell"
 
+Verdict = Literal["possible", "open", "costly", "impossible"]
+Answer = TypeVar("Answer")
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouping:
-    """The cells that records have, those which agree in some columns beside each other."""
 
-    cells: CodeArray  # (n_present,) group by group
-    first: CodeArray  # (n_groups + 1,) where each group begins among them
-    sizes: IntArray  # (n_groups,) records
+class Newest(Generic[Answer]):
+    """The answer to a project's newest question, worked out beside the requests; an older one is given up."""
 
-    @classmethod
-    def of(cls, columns: Sequence[AnyIntArray], counts: IntArray) -> Grouping:
-        """Group the cells by their codes in all *columns*; without a column all of them are one group."""
-        present = np.flatnonzero(counts).astype(np.int32)
-        codes = [column[present] for column in columns] or [np.zeros(len(present), dtype=np.int64)]
-        key = pack(codes, [int(column.max()) + 1 for column in codes])
-        order = np.argsort(key)
-        key = key[order]
-        starts = np.append(0, np.flatnonzero(key[1:] != key[:-1]) + 1)
-        cells = present[order]
-        sizes = np.add.reduceat(counts[cells], starts)
-        return cls(cells, np.append(starts, len(cells)).astype(np.int32), sizes)
+    def __init__(self) -> None:
+        self._lock, self._working = threading.Lock(), threading.Lock()
+        self._question: object = None
+        self._answer: Future[Answer] = Future()
+
+    def ask(self, question: object, work: Callable[[Future[Answer], Callable[[], bool]], None]) -> Future[Answer]:
+        """Return the answer to come; *work* sets it, and asks its second argument whether anybody still waits."""
+
+        def wanted() -> bool:
+            return question == self._question
+
+        def run(answer: Future[Answer]) -> None:
+            with self._working:
+                if wanted():
+                    work(answer, wanted)
+
+        with self._lock:
+            if not wanted():
+                self._question, self._answer = question, Future()
+                threading.Thread(target=run, args=(self._answer,), name="studio-answer", daemon=True).start()
+            return self._answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +74,6 @@ class Hint:
     subject: str
     verdict: Verdict
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """How many records have a value of one attribute that is too rare, and how many are too rare without it.
-
-    By a promise that merging classes cannot break, whoever is too rare by this attribute *alone* cannot be published
-    with its value as it is; *without* is what is left too rare if it were not published at all.
-    """
-
-    attribute: str
-    alone: int
-    without: int
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """The records that are below the promises with every value as it is, and what each attribute does to that."""
-
-    records: int
-    below: int
-    attributes: tuple[Cost, ...]
-
-    @property
-    def dear(self) -> bool:
-        """Whether at least half of the values of an average attribute cannot stay as they are."""
-        alone = sum(cost.alone for cost in self.attributes)
-        return 2 * alone >= self.records * len(self.attributes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,16 +151,7 @@ def _judge(problem: Problem, method: Method, requirement: Requirement, failure: 
         return "open", _UNKNOWN
     if failure is None:
         if find_form(method.form).as_they_are:
-            columns, counts = problem.value_codes[: len(problem.quasi)], problem.cells.counts
-            grouping = Grouping.of(columns, counts)
-            if isinstance(requirement.model, TableModel):
-                if requirement.model.holds_together(grouping.sizes):
-                    return "possible", "the records as they are meet it"
-                return "impossible", "the records as they are do not meet it, and the method changes none"
-            below = _below(problem, [requirement], grouping)
-            if below:
-                return "impossible", f"it fails for {below:,} of {counts.sum():,} records, and the method changes none"
-            return "possible", "the records as they are meet it"
+            return _judge_equal(problem, requirement)
         if method.makes_parts:
             return "open", f"the table as a whole keeps it; whether {method.name} can, the run will tell"
         if requirement.model.relative_to_whole:
@@ -202,149 +167,69 @@ def _judge(problem: Problem, method: Method, requirement: Requirement, failure: 
     return "costly", f"{why}; only withholding records could help, and not every method does that"
 
 
-def costs(looked: Looked, policy: Policy, wanted: Callable[[], bool] = lambda: True) -> Costs | None:
-    """Count the records that are below the promises at the finest level, by each attribute and without it.
-
-    Models on a population, on people, and on all classes together are left out: they show only in the run. None if
-    nothing else is promised, or once it is not *wanted* any more.
-    """
-    problem = looked.problem(policy)
-    asked = [
-        requirement
-        for requirement in problem.requirements
-        if requirement.population is None
-        and requirement.people is None
-        and not isinstance(requirement.model, TableModel)
-    ]
-    if not asked:
-        return None
-    every = range(len(problem.quasi))
-
-    def below(places: Sequence[int]) -> int:
-        columns = [problem.quasi_codes[place] for place in places]
-        return _below(problem, asked, Grouping.of(columns, problem.cells.counts))
-
-    found = []
-    for place, attribute in enumerate(problem.quasi):
-        if not wanted():
-            return None
-        others = [other for other in every if other != place]
-        found.append(Cost(attribute.name, below([place]), below(others)))
-    return Costs(problem.cells.n_records, below(every), tuple(found))
-
-
-def _below(problem: Problem, asked: list[Requirement], grouping: Grouping) -> int:
-    """Return the records of classes, which are the groups, that some requirement refuses."""
-    smallest = max(requirement.model.smallest_class for requirement in asked)
-    large = grouping.sizes >= smallest  # others fail without being looked at
-    lengths = np.diff(grouping.first)
-    first = np.append(0, np.cumsum(lengths[large])).astype(np.int64)
-    cells = grouping.cells[np.repeat(large, lengths)]
-    records = problem.cells.counts[cells]
-    holds = np.ones(len(first) - 1, dtype=np.bool_)
-    for requirement in asked if len(holds) else ():
-        judge = Judge.of(requirement, problem.cells.counts)
-        values = None if requirement.values is None else requirement.values[cells]
-        blocks = judge.histograms(first, values, records)
-        holds &= np.concatenate([requirement.model.holds(classes, judge.whole) for classes in blocks])
-    return int(grouping.sizes[~large].sum()) + int(grouping.sizes[large][~holds].sum())
+def _judge_equal(problem: Problem, requirement: Requirement) -> tuple[Verdict, str]:
+    """Judge the classes of equal records, for a method that changes none."""
+    counts = problem.cells.counts
+    present = np.flatnonzero(counts)
+    columns = [codes[present] for codes in problem.value_codes[: len(problem.quasi)]]
+    group, _ = number_rows(columns, len(present))
+    order = np.argsort(group, kind="stable")
+    cells, first = present[order], np.searchsorted(group[order], np.arange(int(group.max()) + 2))
+    sizes = np.add.reduceat(counts[cells], first[:-1])
+    if isinstance(requirement.model, TableModel):
+        if requirement.model.holds_together(sizes):
+            return "possible", "the records as they are meet it"
+        return "impossible", "the records as they are do not meet it, and the method changes none"
+    values = None if requirement.values is None else requirement.values[cells]
+    holds = Judge.of(requirement, counts).holds(first, values, counts[cells])
+    if below := int(sizes[~holds].sum()):
+        return "impossible", f"it fails for {below:,} of {counts.sum():,} records, and the method changes none"
+    return "possible", "the records as they are meet it"
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known so far; *pending* while some of it is still being counted."""
+    """What is known so far; *pending* while the table is still being counted."""
 
     hints: tuple[Hint, ...] = ()
-    costs: Costs | None = None
     problem: str = ""
     pending: bool = False
 
 
-class Forecast:
-    """Answers for one project: the table is read once for as long as its attributes stay as they are."""
+def foresee(project: Project, patience: float = PATIENCE) -> Known:
+    """Return what is known of the newest policy within *patience* seconds."""
+    forecast: Newest[Known] = project.memory.setdefault("forecast", Newest())
+    question = project.revision, list_versions(project)
+    try:
+        return forecast.ask(question, partial(_work, project, project.document)).result(timeout=patience)
+    except TimeoutError:
+        return Known(pending=True)
 
-    def __init__(self) -> None:
-        self._lock, self._working = threading.Lock(), threading.Lock()
-        self._question: tuple[Any, ...] = ()
-        self._first: Future[Known] = Future()
-        self._whole: Future[Known] = Future()
-        self._looked: tuple[str, Looked] | None = None
 
-    @classmethod
-    def of(cls, project: Project) -> Forecast:
-        """Return the project's own."""
-        found: Forecast = project.memory.setdefault("forecast", cls())
-        return found
+def _work(project: Project, document: dict[str, Any], answer: Future[Known], _: Callable[[], bool]) -> None:
+    try:
+        policy = Policy.load(document, project.files)
+        answer.set_result(Known(hints(look(project, document, policy), policy)))
+    except ShoalError as error:
+        answer.set_result(Known(problem=str(error)))
+    except Exception:  # noqa: BLE001 - a hint is a courtesy, and its failure may quote a record
+        answer.set_result(Known(problem=_UNKNOWN))
 
-    def ask(self, project: Project, patience: float = PATIENCE) -> Known:
-        """Return what is known of the newest policy within *patience* seconds."""
-        with self._lock:
-            question = (project.revision, list_versions(project))
-            if question != self._question:
-                self._question, self._first, self._whole = question, Future(), Future()
-                arguments = (project, question, project.document, self._first, self._whole)
-                threading.Thread(target=self._work, args=arguments, name="forecast", daemon=True).start()
-            first, whole = self._first, self._whole
-        try:
-            return whole.result(timeout=patience)
-        except TimeoutError:
-            return first.result() if first.done() else Known(pending=True)
 
-    def _work(
-        self,
-        project: Project,
-        question: tuple[Any, ...],
-        document: dict[str, Any],
-        first: Future[Known],
-        whole: Future[Known],
-    ) -> None:
-        with self._working:
-            found = Known()
-            try:
-                if question == self._question:  # else nobody waits for it any more
-                    policy = Policy.load(document, project.files)
-                    looked = self._look(project, document, policy, question[1])
-                    found = Known(hints(looked, policy))
-                    first.set_result(Known(found.hints, pending=True))
-                    found = Known(found.hints, costs(looked, policy, lambda: question == self._question))
-            except ShoalError as error:
-                found = Known(problem=str(error))
-            except Exception:  # noqa: BLE001 - a hint is a courtesy, and its failure may quote a record
-                found = Known(problem=_UNKNOWN)
-            whole.set_result(found)
+_COUNTING = threading.Lock()  # one table is counted at a time, whoever asks
 
-    def look(self, project: Project, document: dict[str, Any], policy: Policy) -> Looked:
-        """Return the table as it was counted for a policy, or one that a pass over it serves as well."""
-        with self._working:
-            return self._look(project, document, policy, list_versions(project))
 
-    def _look(self, project: Project, document: dict[str, Any], policy: Policy, attached: object) -> Looked:
-        key = f"{pass_key(document)} {attached}"
-        held = self._looked
-        if held is not None and held[0] == key:
-            return held[1]
-        held = self._looked = None  # before the next one takes its memory
-        looked = Looked.at(project.source, policy)
-        self._looked = key, looked
-        keep_newest(_LATEST, self)
-        return looked
-
-    def let_go(self) -> None:
-        self._looked = None
+def look(project: Project, document: Mapping[str, Any], policy: Policy) -> Looked:
+    """Return the table as it was counted for a policy, or for an earlier one that the same pass serves."""
+    key = f"{pass_key(document)} {list_versions(project)}"
+    with _COUNTING:
+        held: tuple[str, Looked] | None = project.memory.get("looked")
+        if held is None or held[0] != key:
+            held = project.memory["looked"] = None  # before the next one takes its memory
+            held = project.memory["looked"] = key, Looked.at(project.source, policy)
+        return held[1]
 
 
 def list_versions(project: Project) -> tuple[tuple[str, int], ...]:
     """Return the attached files with the times of their last change."""
     return tuple((name, (project.files / name).stat().st_mtime_ns) for name in project.list_attached())
-
-
-def keep_newest(latest: deque[weakref.ref[Any]], holder: Any) -> None:
-    """Add a holder of counts to the *latest* ones, and let the others free theirs."""
-    latest.append(weakref.ref(holder))
-    while len(latest) > MOST_LOOKED:
-        earlier = latest.popleft()()
-        if earlier is not None and not any(other() is earlier for other in latest):
-            earlier.let_go()
-
-
-_LATEST: deque[weakref.ref[Forecast]] = deque()  # those that counted a table last

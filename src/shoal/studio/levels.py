@@ -11,11 +11,10 @@ import json
 import math
 import threading
 import time
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,10 @@ from shoal.methods.incognito import Incognito
 from shoal.methods.incognito.groups import Grouping, Groupings, Levels
 from shoal.methods.incognito.judge import Finding, Judge, Verdict
 from shoal.methods.incognito.measures import MEASURES, NcpCost
-from shoal.methods.incognito.search import Search, nodes_above, nodes_below
+from shoal.methods.incognito.search import Search
 from shoal.plan.problem import Problem
 from shoal.policy.policy import Policy
-from shoal.studio.feasibility import Forecast, keep_newest, list_versions, pass_key
+from shoal.studio.feasibility import Newest, list_versions, look, pass_key
 from shoal.studio.project import Project
 
 MOST_NODES = 4096  # of a lattice whose nodes are all looked at
@@ -170,18 +169,6 @@ class Explorer:
                 failing,
             )
 
-    def look_around(self, levels: Levels) -> list[Point]:
-        """Judge the combinations one level up or down, in the order of the attributes."""
-        nodes = [*nodes_below(levels, (0,) * len(levels)), *nodes_above(levels, self.ladders.top)]
-        nodes.sort(key=lambda node: [own == here for own, here in zip(node, levels, strict=True)])
-        known = self.survey.points
-        return [known[node] if node in known and known[node].holds is not None else self._point(node) for node in nodes]
-
-    def _point(self, levels: Levels) -> Point:
-        with self._lock:
-            grouping = self.judge.groupings.at(levels)
-            return self.describe(self.judge.groupings, grouping, self.judge.check(levels, source=grouping))
-
     def _measure(self, grouping: Grouping, gone: BoolArray) -> dict[str, Any]:
         """Return risks and losses of a node's classes without those that are gone."""
         sizes = self._sizes(self.judge.groupings, grouping)[(grouping.sizes > 0) & ~gone]
@@ -230,69 +217,40 @@ class Explorer:
             self.searched.set()
 
 
-class Lattices:
-    """Answers for one project: the lattice of the newest policy."""
+def ask_lattice(project: Project, patience: float) -> Explorer | None:
+    """Return the lattice within *patience* seconds, None if the table is still counted; or raise why there is none.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._question: tuple[Any, ...] = ()
-        self._made: Future[Explorer] = Future()
+    Of a lattice that is there, the search has ended or goes on.
+    """
+    document = full_domain(project.document)
+    guarantees = {key: document.get(key) for key in ("privacy", "max_withheld", "method")}
+    lattices: Newest[Explorer] = project.memory.setdefault("levels", Newest())
+    question = (pass_key(document), json.dumps(guarantees, default=str), list_versions(project))
+    end = time.monotonic() + patience
+    try:
+        found = lattices.ask(question, partial(_work, project, document)).result(timeout=patience)
+    except TimeoutError:
+        return None
+    found.searched.wait(max(end - time.monotonic(), 0.0))
+    return found
 
-    @classmethod
-    def of(cls, project: Project) -> Lattices:
-        """Return the project's own."""
-        found: Lattices = project.memory.setdefault("levels", cls())
-        return found
 
-    def ask(self, project: Project, patience: float) -> Explorer | None:
-        """Return the lattice within *patience* seconds, None if the table is still counted; or raise why there is none.
-
-        Of a lattice that is there, the search has ended or goes on.
-        """
-        document = full_domain(project.document)
-        guarantees = {key: document.get(key) for key in ("privacy", "max_withheld", "method")}
-        with self._lock:
-            question = (pass_key(document), json.dumps(guarantees, default=str), list_versions(project))
-            if question != self._question:
-                self._question, self._made = question, Future()
-                arguments = (project, question, document, self._made)
-                threading.Thread(target=self._work, args=arguments, name="levels", daemon=True).start()
-            made = self._made
-        end = time.monotonic() + patience
-        try:
-            found = made.result(timeout=patience)
-        except TimeoutError:
-            return None
-        found.searched.wait(max(end - time.monotonic(), 0.0))
-        return found
-
-    def _work(
-        self, project: Project, question: tuple[Any, ...], document: dict[str, Any], made: Future[Explorer]
-    ) -> None:
-        try:
-            policy = Policy.load(document, project.files)
-            looked = Forecast.of(project).look(project, document, policy)
-            problem = looked.problem(policy)
-            refusal = policy.method.refuses(problem)
-            if refusal is not None:
-                raise UsageError(refusal)
-            explorer = Explorer(problem, str(getattr(policy.method, "measure", "loss")), changed=looked.changed)
-        except ShoalError as error:
-            made.set_exception(error)
-            return
-        except Exception:  # noqa: BLE001 - its message may quote a record
-            made.set_exception(UsageError("the levels of this table could not be counted; the run will tell why"))
-            return
+def _work(project: Project, document: dict[str, Any], made: Future[Explorer], wanted: Callable[[], bool]) -> None:
+    try:
+        policy = Policy.load(document, project.files)
+        looked = look(project, document, policy)
+        problem = looked.problem(policy)
+        refusal = policy.method.refuses(problem)
+        if refusal is not None:
+            raise UsageError(refusal)
+        explorer = Explorer(problem, str(getattr(policy.method, "measure", "loss")), changed=looked.changed)
+    except ShoalError as error:
+        made.set_exception(error)
+    except Exception:  # noqa: BLE001 - its message may quote a record
+        made.set_exception(UsageError("the levels of this table could not be counted; the run will tell why"))
+    else:
         made.set_result(explorer)
-        keep_newest(_LATEST, self)
-        explorer.search(lambda: question == self._question)
-
-    def let_go(self) -> None:
-        with self._lock:
-            self._question, self._made = (), Future()
-
-
-_LATEST: deque[weakref.ref[Lattices]] = deque()  # those that were asked last
+        explorer.search(wanted)
 
 
 def full_domain(document: Mapping[str, Any], levels: Mapping[str, int] | None = None) -> dict[str, Any]:

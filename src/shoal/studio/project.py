@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.core.documents import load_with_lines
 from shoal.core.errors import InputError, PolicyError, ShoalError, UsageError
 from shoal.core.wording import count_noun
-from shoal.policy.drafting import WIDTH, Draft, flow, scalar
+from shoal.policy.drafting import WIDTH, Draft
 from shoal.policy.guessing import ColumnType
 from shoal.policy.profiling import ColumnProfile
 from shoal.policy.reading import PolicyReader
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _MOST_ATTACHED = 2 << 30  # bytes of one attached file
 NAME = "policy.yaml"
-_INDENT = 2
 _LONGEST_NAME = 200  # bytes; systems take 255
 _PROBLEM = re.compile(rf"{re.escape(NAME)}, (?:line (\d+)(?:, |: ))?(.*)", re.DOTALL)
 _PATHS = frozenset({"file", "path", "population", "key", "key_file"})  # parameters that name files
@@ -219,59 +219,26 @@ class Problem:
     message: str
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML without references to parts that are written elsewhere."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
 def write_document(document: Mapping[str, Any]) -> str:
-    """Write a policy as YAML: one line for what is short, blocks for what is long; reading it gives it back.
+    """Write a policy as YAML, what is innermost on one line; reading it gives it back.
 
     >>> policy = {"attributes": {"age": {"role": "quasi"}}, "privacy": [{"k-anonymity": {"k": 5}}]}
     >>> print(write_document(policy), end="")
     attributes:
       age: {role: quasi}
-    <BLANKLINE>
     privacy:
-      - k-anonymity: {k: 5}
+    - k-anonymity: {k: 5}
     """
-    parts: list[str] = []
-    for key, value in document.items():
-        long = isinstance(value, Mapping | list) and bool(value) and key in ("attributes", "privacy")
-        text = "\n".join(_lines(str(key), value, 0, open_at_least=1 if long else 0))
-        if parts and (long or parts[-1].count("\n")):
-            parts.append("")
-        parts.append(text)
-    return "\n".join(parts) + "\n" if parts else "{}\n"
-
-
-def _lines(key: str, value: Any, depth: int, open_at_least: int) -> list[str]:
-    """Return the lines of one entry; values of *open_at_least* levels are blocks however short they are."""
-    head = " " * (_INDENT * depth) + f"{scalar(key)}:"
-    if not isinstance(value, Mapping | list | tuple) or not value:
-        return [f"{head} {_inline(value)}"]
-    short = f"{head} {_inline(value)}"
-    if not open_at_least and len(short) <= WIDTH:
-        return [short]
-    deeper = max(open_at_least - 1, 0)
-    if isinstance(value, Mapping):
-        return [head, *(line for k, v in value.items() for line in _lines(str(k), v, depth + 1, deeper))]
-    if all(not isinstance(item, Mapping | list | tuple) for item in value):
-        return [head, *(" " * (_INDENT * (depth + 1)) + f"- {_inline(item)}" for item in value)]
-    return [head, *(line for item in value for line in _item(item, depth + 1, deeper))]
-
-
-def _item(item: Any, depth: int, open_at_least: int) -> list[str]:
-    dash = " " * (_INDENT * depth) + "- "
-    if isinstance(item, Mapping) and item:
-        inner = [line for k, v in item.items() for line in _lines(str(k), v, depth + 1, open_at_least)]
-        return [dash + inner[0].lstrip(" "), *inner[1:]]
-    return [dash + _inline(item)]
-
-
-def _inline(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{scalar(k)}: {_inline(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    return flow(value)
+    return yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=WIDTH
+    )
 
 
 def read_document(text: str) -> dict[str, Any]:

@@ -17,11 +17,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from shoal.core.dictionaries import factor_column
 from shoal.core.errors import UsageError
 from shoal.manifest import Manifest
 from shoal.policy.guessing import ColumnType
@@ -187,24 +182,12 @@ def suggest_fix(job: Job) -> tuple[str, str] | None:
     """Return words and the path of the page where a run that failed can be fixed; None if there is none."""
     if job.state != "failed" or not job.command.startswith("shoal anonymize "):
         return None
-    words, page = _place(job.exit_code, job.message.lower())
+    words, page = "Look at the policy", "policy"
+    if job.exit_code == 3:
+        words, page = "Ask for less, allow records to be withheld, or choose another method", "guarantees"
+    elif "column" in job.message:
+        words, page = "Look at the columns and their roles", "columns"
     return words, f"/projects/{job.project.id}/{page}"
-
-
-def _place(exit_code: int | None, message: str) -> tuple[str, str]:
-    if exit_code == 3:
-        return "Ask for less, allow records to be withheld, or choose another method", "guarantees"
-    if message.startswith("method "):
-        return "Change the method or the guarantees", "guarantees"
-    if "declare it" in message:
-        return "Look at the columns and their roles", "columns"
-    if "taxonomy" in message or "taxonomies" in message:
-        return "Fix the taxonomy", "taxonomies"
-    if exit_code == 2 and "column" in message:
-        return "Look at the columns and their roles", "columns"
-    if exit_code == 2:
-        return "Look at the policy", "policy"
-    return "Look at the policy, and try again", "policy"
 
 
 MISSING = "missing"
@@ -212,7 +195,7 @@ MISSING = "missing"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The first rows of a table that fit a filter, as texts; *more* says that there are others."""
+    """The first rows of a table, as texts; *more* says that there are others."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -228,19 +211,12 @@ def open_released(folder: Path) -> tuple[Source, Manifest]:
     return open_source(place / manifest.file, SourceOptions(missing=[""])), manifest
 
 
-def first_rows(table: Source, columns: Sequence[str], most: int, filters: Mapping[str, str] | None = None) -> Rows:
-    """Return the first rows whose columns contain the texts of *filters*, whatever the case of their letters."""
-    wanted = {name: text for name, text in (filters or {}).items() if text and name in table.schema.names}
-    names = list(dict.fromkeys([*columns, *wanted]))
+def first_rows(table: Source, columns: Sequence[str], most: int) -> Rows:
+    """Return the first rows of a table."""
     found: list[list[list[str]]] = []  # of some rows: of each column: texts
     held = 0
-    for batch in table.batches(names, dictionary=names):
-        some = batch
-        for name, text in wanted.items():  # each value is looked at once, however many rows have it
-            indices, values = factor_column(some.column(name))
-            matching = pc.match_substring(texts(values), text, ignore_case=True).to_numpy(zero_copy_only=False)
-            some = some.filter(pa.array(np.append(matching, False)[indices]))  # -1, which is missing, is the last
-        some = some.slice(0, most + 1 - held)
+    for batch in table.batches(list(columns)):
+        some = batch.slice(0, most + 1 - held)
         found.append([texts(some.column(name)).fill_null(MISSING).to_pylist() for name in columns])
         held += some.num_rows
         if held > most:

@@ -152,7 +152,7 @@ def test_one_release_sent_sixteen_times_at_once_is_one_release(world: Any) -> No
     body = campaign.release()
     callers = [world.service.client(campaign.owner.token) for _ in range(N_THREADS)]
     answers = together([lambda one=one: one.call("POST", f"{campaign.path}/releases", body) for one in callers])
-    assert sorted(answer.status for answer in answers) == [200] * (N_THREADS - 1) + [201]
+    assert {answer.status for answer in answers} == {201}
     assert len({answer.json["id"] for answer in answers}) == 1
 
 

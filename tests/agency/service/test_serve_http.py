@@ -17,7 +17,6 @@ def test_head_is_get_without_its_content(world: Any, states) -> None:
         whole, head = (world.agency.call(method, path) for method in ("GET", "HEAD"))
         assert (head.status, head.body) == (200, b""), path
         assert head.headers["content-type"] == whole.headers["content-type"]
-        assert head.headers.get("etag") == whole.headers.get("etag")
         parsedate_to_datetime(head.headers["date"])
     assert world.agency.call("HEAD", f"{plan}x").status == 404
     assert world.service.client().call("HEAD", plan).status == 401

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,16 +42,11 @@ _SPARE = 8
 _KEY = "key of the page"
 
 
-class TurnTimeoutError(Exception):
-    """Other writers of SQLite took too long."""
-
-
 @dataclass(frozen=True, slots=True)
 class Database:
     """One SQLite file or one PostgreSQL database."""
 
     engine: Engine
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def is_sqlite(self) -> bool:
@@ -70,21 +64,11 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Yield a connection in a transaction that is committed at the end, or not at all.
 
-        On SQLite writers queue here, for a bounded time, and then hold the file's one write lock from the first
-        statement on; on PostgreSQL statements lock rows.
+        On SQLite writers wait, for a bounded time, and then hold the file's one write lock from the first statement
+        on; on PostgreSQL statements lock rows.
         """
-        turn = self._wait_for_turn() if self.is_sqlite else nullcontext()
-        with turn, self.engine.execution_options(writing=True).begin() as connection:
+        with self.engine.execution_options(writing=True).begin() as connection:
             yield connection
-
-    @contextmanager
-    def _wait_for_turn(self) -> Iterator[None]:
-        if not self._turn.acquire(timeout=_SECONDS):
-            raise TurnTimeoutError
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     def lock(self, connection: Connection, key: int) -> None:
         """Hold a lock until the transaction ends; SQLite's writers are alone anyway."""

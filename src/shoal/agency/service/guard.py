@@ -5,7 +5,6 @@ Bodies are never more than their limit in memory, and nothing but plain JSON.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Coroutine
@@ -91,7 +90,7 @@ class _GuardedRoute(APIRoute):
                 return await inner(request)
             service: Service = request.app.state.service
             strict = _StrictRequest(request.scope, request.receive)
-            size = await _receive(strict, getattr(service.settings, body), service.settings.body_seconds)
+            size = await _receive(strict, getattr(service.settings, body))
             async with service.tables if size > _SMALL else contextlib.nullcontext():
                 return await inner(strict)
 
@@ -129,7 +128,7 @@ async def _current_visit(request: Request) -> Visit:
 CurrentVisit = Annotated[Visit, Depends(_current_visit)]
 
 
-async def _receive(request: Request, limit: int, seconds: float) -> int:
+async def _receive(request: Request, limit: int) -> int:
     """Receive the body, if its head declares JSON within the limit, and return its size."""
     kind, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().replace('"', "")
@@ -143,10 +142,7 @@ async def _receive(request: Request, limit: int, seconds: float) -> int:
     if int(size[:20]) > limit:
         raise Refusal(413, "too_large", f"the body is larger than {limit:,} bytes", {"Connection": "close"})
     try:
-        async with asyncio.timeout(seconds):
-            return len(await request.body())
-    except TimeoutError:
-        raise Refusal(408, "timeout", "the body took too long to arrive", {"Connection": "close"}) from None
+        return len(await request.body())
     except ClientDisconnect:
         raise Refusal(400, "disconnected", "the body ended too soon") from None
 

@@ -62,7 +62,6 @@ _ERRORS = {
 }
 _BODY_ERRORS = {
     400: "The body ended too soon.",
-    408: "The body took too long.",
     411: "The body has no Content-Length.",
     413: "The body is too large.",
     415: "The body is no JSON.",

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Any
 
 from anyio import to_thread
-from fastapi import Header, Response
+from fastapi import Response
 from sqlalchemy import Connection, Row, insert, select
 
 from shoal.agency.service import campaigns, messages, schema
 from shoal.agency.service.database import read_page
 from shoal.agency.service.guard import CurrentVisit, Routes
-from shoal.agency.service.refusals import Refusal, absent, conflict
+from shoal.agency.service.refusals import absent, conflict
 from shoal.agency.service.tokens import now
 from shoal.agency.service.visits import Visit
 
 routes = Routes("plans")
-ATTEMPTS = 5
-_CHANGED = "changed"
 _PLAN_ANSWERS: dict[int | str, dict[str, object]] = {
     200: {
         "description": "The plan, as shoal agency apply reads it.",
         "content": {"application/json": {"schema": {"type": "object"}}},
     },
-    304: {"description": "The caller has it already."},
 }
 
 
@@ -38,17 +35,9 @@ async def make_plan(visit: CurrentVisit, campaign: messages.Id, asked: messages.
 
 
 @routes.serve("GET /v1/campaigns/{campaign}/plan", ("agency", "owner"), answers=_PLAN_ANSWERS)
-def fetch_plan(
-    visit: CurrentVisit, campaign: messages.Id, if_none_match: Annotated[str | None, Header(max_length=2000)] = None
-) -> Response:
-    """Send the plan itself; its digest is its ETag."""
-    digest, document = read_stored(visit, campaign)
-    tag = f'"{digest}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    known = {part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")}
-    if known & {tag, "*"}:
-        return Response(status_code=304, headers=headers)
-    return Response(document, media_type="application/json", headers=headers)
+def fetch_plan(visit: CurrentVisit, campaign: messages.Id) -> Response:
+    """Send the plan itself."""
+    return Response(read_stored(visit, campaign), media_type="application/json")
 
 
 @routes.serve("PUT /v1/campaigns/{campaign}/records", ("owner",), messages.Report, body="body_bytes")
@@ -93,21 +82,17 @@ def compare_records(records: int, needed: int) -> dict[str, object]:
 def make(visit: Visit, campaign: int, asked: messages.PlanRequest) -> messages.PlanSummary:
     """Plan by all contributions that were acknowledged, or by the distribution of a draft; once and for all.
 
-    It is computed without any lock, and stored only if nothing changed meanwhile: contributions may come, or a draft
-    may be opened to owners. Then it is computed anew, a few times; who contributes all the time keeps the agency from
-    planning, which it learns.
+    The plan is computed without any lock, and stored only if nothing was contributed and no state changed meanwhile.
     """
-    for attempt in range(1, ATTEMPTS + 1):
-        with visit.reading() as connection:
-            seen, tables = _read_basis(connection, campaign)
-        made, document = compute_plan(campaigns.read_terms(seen), tables, asked, visit.service.settings.points)
-        try:
-            _store(visit, seen, made, document)
-        except Refusal as refusal:
-            if refusal.code != _CHANGED or attempt == ATTEMPTS:
-                raise
-        else:
-            break
+    with visit.reading() as connection:
+        seen, tables = _read_basis(connection, campaign)
+    made, document = compute_plan(campaigns.read_terms(seen), tables, asked, visit.service.settings.points)
+    with visit.writing() as connection:
+        if not campaigns.advance(connection, seen.id, seen.state, "planned", revision=seen.revision):
+            campaigns.demand_state(connection, seen.id, "draft", "collecting")
+            raise conflict("owners contributed while the plan was made; ask again", "changed")
+        values = {"campaign_id": seen.id, "at": now(), **made.model_dump(), "document": document}
+        connection.execute(insert(schema.plans).values(values))
     return made
 
 
@@ -138,16 +123,17 @@ def compute_plan(
     return messages.PlanSummary(**numbers), json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
-def read_stored(visit: Visit, campaign: int) -> tuple[str, str]:
-    """Return the digest of a campaign's plan and its document, as it is sent."""
+def read_stored(visit: Visit, campaign: int) -> str:
+    """Return the document of a campaign's plan, as it is sent."""
     table = schema.plans
-    asked = select(table.c.digest, table.c.document).where(table.c.campaign_id == campaign)
     with visit.reading() as connection:
-        stored = connection.execute(asked).one_or_none()
+        stored = connection.execute(
+            select(table.c.document).where(table.c.campaign_id == campaign)
+        ).scalar_one_or_none()
         if stored is None:
             campaigns.demand_state(connection, campaign, "planned", "closed")
             raise absent("plan")
-    return stored.digest, stored.document
+    return str(stored)
 
 
 def _read_basis(connection: Connection, campaign: int) -> tuple[Row[Any], Sequence[bytes]]:
@@ -166,13 +152,3 @@ def _read_basis(connection: Connection, campaign: int) -> tuple[Row[Any], Sequen
         missing = "distribution; give it one" if seen.state == "draft" else "counts of any owner"
         raise conflict(f"the campaign has no {missing}", "nothing_to_plan_by")
     return seen, stored
-
-
-def _store(visit: Visit, seen: Row[Any], made: messages.PlanSummary, document: str) -> None:
-    """Store a plan if its campaign still is as it was seen."""
-    with visit.writing() as connection:
-        if not campaigns.advance(connection, seen.id, seen.state, "planned", revision=seen.revision):
-            campaigns.demand_state(connection, seen.id, "draft", "collecting")
-            raise conflict("owners contributed while the plan was made; ask again", _CHANGED)
-        values = {"campaign_id": seen.id, "at": now(), **made.model_dump(), "document": document}
-        connection.execute(insert(schema.plans).values(values))

@@ -15,7 +15,6 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
-from shoal.agency.service.database import TurnTimeoutError
 from shoal.core.errors import ShoalError, UnreachableError, locate_failure
 
 _CODES = {404: "not_found", 405: "method_not_allowed", 422: "invalid", 500: "internal", 503: "unavailable"}
@@ -121,7 +120,7 @@ def of_error(error: Exception) -> Refusal:
 
 def _is_of_the_database(error: Exception) -> bool:
     """Whether the database is away, full, locked or overloaded, which may pass."""
-    if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError | TurnTimeoutError):
+    if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError):
         return True
     if not isinstance(error, DBAPIError):
         return False

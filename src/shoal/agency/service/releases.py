@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query
 from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 
@@ -36,9 +36,6 @@ _ENTRY = select(
     *(_table.c[name] for name in ("id", "owner", "rows", "files", "achieved", "at")),
     _table.c.counts.isnot(None).label("basis"),
 )
-_AGAIN: dict[int | str, dict[str, Any]] = {
-    200: {"model": messages.CreatedRelease, "description": "It was registered before."}
-}
 _ROUNDING = 1e-9  # of an entropy's exponential, as manifests have it
 _HowMany = Annotated[
     int | None,
@@ -53,9 +50,8 @@ _HowMany = Annotated[
     messages.CreatedRelease,
     status=201,
     body="table_bytes",
-    answers=_AGAIN,
 )
-def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewRelease, response: Response) -> Any:
+def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages.NewRelease) -> Any:
     """Register a release by the plan: its manifest, the SHA-256 of its files, and its counts; again, it is the same."""
     database, limit = visit.service.database, visit.service.settings.releases
     files = _write_json(dict(sorted(asked.files.items())))
@@ -75,7 +71,6 @@ def register_release(visit: CurrentVisit, campaign: messages.Id, asked: messages
         found = connection.execute(here).one_or_none()
         if found is not None:
             number, declared = found
-            visit.outcome = response.status_code = 200
         else:
             _refuse_others(connection, campaign, visit.holder.name, said.data.sha256)
             if connection.execute(select(func.count()).select_from(_table).where(*same)).scalar_one() >= limit:
@@ -103,7 +98,7 @@ def _check_counts(
         return None, None
     from shoal.agency.tables import ClassCounts, check_counts
 
-    plan = _parse_plan(read_stored(visit, campaign)[1])
+    plan = _parse_plan(read_stored(visit, campaign))
     counts = ClassCounts.of_rows(asked.counts.columns, asked.counts.rows, plan, visit.service.settings.rows)
     return counts, check_counts(counts, plan, said.rows, said.guarantees[0].achieved)
 
@@ -192,7 +187,7 @@ def link_target(visit: CurrentVisit, campaign: messages.Id, asked: messages.Targ
         content = connection.execute(select(table.c.data).where(table.c.campaign_id == campaign)).scalar_one_or_none()
     if content is None:
         raise conflict("no release has counts yet, so that nothing can be linked", "nothing_to_link")
-    plan = _parse_plan(read_stored(visit, campaign)[1])
+    plan = _parse_plan(read_stored(visit, campaign))
     number = find_class(plan, asked.target)
     remaining = ClassCounts.of_bytes(content).list_values(number, plan.sensitive_values)
     return messages.Linkage(

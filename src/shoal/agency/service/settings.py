@@ -15,7 +15,6 @@ PREFIX = "SHOAL_AGENCY_"
 _MEBIBYTE = 2**20
 _ENDLESS = 2**62
 Whole = Annotated[int, Field(gt=0, lt=_ENDLESS)]
-Number = Annotated[float, Field(ge=1e-9, lt=_ENDLESS)]
 
 
 class Settings(BaseModel):
@@ -32,7 +31,6 @@ class Settings(BaseModel):
     body_bytes: Whole = 64 * 1024
     manifest_bytes: Whole = 4 * _MEBIBYTE  # manifests, and domains of campaigns
     table_bytes: Whole = 32 * _MEBIBYTE  # counts and distributions
-    body_seconds: Number = 60.0
     connections: Whole = 500
     campaigns: Whole = 1000
     tokens: Whole = 10_000  # that are not revoked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -114,34 +113,26 @@ def arguments(form: Form, names: list[str]) -> list[str]:
         found += ["--methods", ",".join(f"{name}{flow(given)}" if given else name for name, given in usual.items())]
     if not found:
         raise UsageError("there is nothing to compare: give values of a parameter, or choose methods")
-    return found + list_settings(form)
-
-
-def list_settings(form: Mapping[str, str]) -> list[str]:
-    """Return the options of ``shoal compare`` that all rows share: the weights, and whom it is tried on."""
-    found: list[str] = []
-    weights = {part: form.get(f"weight {part}", "").strip() for part in PARTS}
+    weights = {part: form.get(f"weight {part}").strip() for part in PARTS}
     changed = [
         f"{part}={weight}" for part, weight in weights.items() if weight not in ("", f"{DEFAULT_WEIGHTS[part]:g}")
     ]
     if changed:
         found += ["--weights", ",".join(changed)]
     for name in ("hold-out", "targets", "seed"):
-        if form.get(name, "").strip():
-            found += [f"--{name}", form.get(name, "").strip()]
+        if given := form.get(name).strip():
+            found += [f"--{name}", given]
     return found
 
 
 def start(visit: Visit) -> Response:
-    """Start a comparison; its seed stays with the job because later points of its frontier need the same people."""
+    """Start a comparison by the policy as it is now."""
     project = visit.project
     runs.refuse_problems(project)
     chosen = arguments(visit.form, sweepable(project))
     command: list[str | Path] = ["compare", project.source, "-p", project.write_policy(), *chosen]
-    seed = str(secrets.randbits(32))
-    command += ["--seed", seed]
     kept: Content = {
-        "form": {**dict(visit.form.multi_items()), "seed": seed},
+        "form": dict(visit.form.multi_items()),
         "methods": visit.form.getlist("method"),
         "document": project.document,
     }

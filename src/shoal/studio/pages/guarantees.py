@@ -21,7 +21,7 @@ from shoal.methods.base import Method
 from shoal.models.base import PrivacyModel
 from shoal.policy.drafting import flow
 from shoal.studio.answers import Content, Form, Place, Visit, page
-from shoal.studio.feasibility import Forecast
+from shoal.studio.feasibility import foresee
 from shoal.studio.project import Project
 
 Shape = Literal["whole", "number", "truth", "choice", "text", "words", "attribute", "population", "yaml"]
@@ -110,7 +110,7 @@ def _describe(name: str, given: Mapping[str, Any], known: Mapping[str, type[Base
 
 
 def _forecast(project: Project) -> Content:
-    return {"forecast": Forecast.of(project).ask(project), "verdicts": _VERDICTS}
+    return {"forecast": foresee(project), "verdicts": _VERDICTS}
 
 
 def hint(visit: Visit) -> Response:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from starlette.responses import Response
 
@@ -14,21 +13,17 @@ from shoal.core.errors import ShoalError, UsageError
 from shoal.core.wording import count_noun, parameters_text, percent
 from shoal.methods.incognito import Incognito
 from shoal.methods.incognito.groups import Levels
-from shoal.policy.drafting import flow
-from shoal.reports.frontier import Point as Release
 from shoal.reports.frontier import frontier
 from shoal.reports.plots import Plot, draw
 from shoal.reports.svg import TEXT, WIDTH, Scale, diamond, element, line, place_text, text, tooltip
 from shoal.studio.answers import Content, Place, Visit, page, require_policy
-from shoal.studio.levels import Explorer, Lattices, Point, full_domain
+from shoal.studio.levels import Explorer, Point, ask_lattice, full_domain
 from shoal.studio.pages.compare import KIND as COMPARED
-from shoal.studio.pages.compare import list_points, list_settings, rank_rows
+from shoal.studio.pages.compare import list_points, rank_rows
 from shoal.studio.pages.guarantees import require_quasi
-from shoal.studio.pages.run import describe_jobs, refuse_problems
 from shoal.studio.project import Project
 
 _HERE = "/levels"
-_KIND = "levels"
 _CHOSEN = "chosen levels"
 _PATIENCE = 1.0  # seconds that the page waits for the table and the search
 _MOST_LISTED = 50
@@ -43,7 +38,7 @@ def _ready(project: Project) -> str | None:
 
 def show(visit: Visit) -> Response:
     """Show the sliders and everything about the levels that they stand at."""
-    return visit.render("levels.html", **_describe(visit, _PATIENCE), **_describe_frontier(visit.project))
+    return visit.render("levels.html", **_describe(visit, _PATIENCE), frontier=_draw_frontier(visit.project))
 
 
 def show_part(visit: Visit) -> Response:
@@ -55,7 +50,7 @@ def _describe(visit: Visit, patience: float) -> Content:
     refusal = _ready(visit.project)
     explorer = None
     try:
-        explorer = None if refusal else Lattices.of(visit.project).ask(visit.project, patience)
+        explorer = None if refusal else ask_lattice(visit.project, patience)
     except ShoalError as error:
         refusal = str(error)
     if explorer is None:
@@ -84,7 +79,7 @@ def _current(project: Project, explorer: Explorer) -> Levels:
 
 def _require(visit: Visit) -> tuple[Explorer, Levels]:
     """Return the lattice, and the levels that a form asks for."""
-    explorer = Lattices.of(visit.project).ask(visit.project, _PATIENCE)
+    explorer = ask_lattice(visit.project, _PATIENCE)
     if explorer is None:
         raise UsageError("the policy was changed, and the table is being counted again; reload this page")
     return explorer, explorer.read_levels(visit.form.getlist("level"))
@@ -97,21 +92,9 @@ def show_node(visit: Visit) -> Response:
     return visit.render("levels_node.html", **_describe_node(explorer, levels))
 
 
-def show_around(visit: Visit) -> Response:
-    """Show the combinations one level up or down."""
-    explorer, levels = _require(visit)
-    examples, around = explorer.examples(), []
-    for one in explorer.look_around(levels):
-        where = next(place for place, level in enumerate(one.levels) if level != levels[place])
-        level = one.levels[where]
-        shown = {"place": where, "name": explorer.names[where], "level": level, "up": level > levels[where]}
-        around.append({**shown, "example": examples[where][level][0], "point": one})
-    return visit.render("levels_around.html", explorer=explorer, around=around)
-
-
 def show_lattice(visit: Visit) -> Response:
     """Show the drawing of all combinations, as far as they were looked at."""
-    explorer = Lattices.of(visit.project).ask(visit.project, 0.0)
+    explorer = ask_lattice(visit.project, 0.0)
     if explorer is None:
         raise UsageError("the policy was changed; reload this page")
     return visit.render("levels_lattice.html", **_describe_lattice(explorer))
@@ -224,36 +207,11 @@ def run(visit: Visit) -> Response:
     return visit.to(visit.at("/run"))
 
 
-def _describe_frontier(project: Project) -> Content:
-    """Return the frontier of the newest comparison, with the levels that were measured since as points of it."""
-    jobs = project.jobs_of(_KIND)
+def _draw_frontier(project: Project) -> Plot | None:
+    """Draw the frontier of the newest comparison, whose points lead to its page."""
     compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)
-    if compared is None:
-        return {"frontier": None, **describe_jobs(jobs)}
-    points = list_points(rank_rows(compared), f"/projects/{project.id}/compare")
-    for job in jobs:
-        for row in job.answer.get("rows", ()) if job.state == "done" else ():
-            if row.get("rank") is not None:
-                worse = any(one.risk <= row["risk"] and one.kept >= row["kept"] for one in points)
-                ends = row.get("risk_low"), row.get("risk_high")
-                points.append(Release(job.memory["name"], row["risk"], row["kept"], worse, None, None, *ends))
-    return {"frontier": frontier(points) if points else None, **describe_jobs(jobs)}
-
-
-def compare(visit: Visit) -> Response:
-    """Measure the levels of the sliders as the newest comparison measured its releases, of the same people."""
-    explorer, levels = _require(visit)
-    project = visit.project
-    refuse_problems(project)
-    compared = next((job for job in project.jobs_of(COMPARED) if job.state == "done"), None)
-    if compared is None:
-        raise UsageError("make a comparison first")
-    chosen = dict(zip(explorer.names, levels, strict=True))
-    method = full_domain(project.document, chosen)["method"][Incognito.name]
-    command: list[str | Path] = ["compare", project.source, "-p", project.write_policy()]
-    command += ["--methods", f"{Incognito.name}{flow(method)}", *list_settings(compared.memory["form"])]
-    visit.studio.jobs.start(project, _KIND, command, name=f"levels {'-'.join(map(str, levels))}")
-    return visit.to(visit.at(f"{_HERE}#frontier"))
+    points = [] if compared is None else list_points(rank_rows(compared), f"/projects/{project.id}/compare")
+    return frontier(points) if points else None
 
 
 place = Place("Levels", _HERE, 37, _ready)
@@ -263,7 +221,5 @@ routes = [
     page(f"{_PATH}/part", show_part),
     page(f"{_PATH}/lattice", show_lattice),
     page(f"{_PATH}/node", show_node, "POST"),
-    page(f"{_PATH}/around", show_around, "POST"),
     page(f"{_PATH}/run", run, "POST"),
-    page(f"{_PATH}/compare", compare, "POST"),
 ]

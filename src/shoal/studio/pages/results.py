@@ -40,7 +40,7 @@ def show(visit: Visit) -> Response:
     def describe(run: Job) -> Mapping[str, Any]:
         evidence = runs.evidence_of(run)
         if _FIRST not in run.memory:
-            run.memory[_FIRST] = _list_rows(run, {})
+            run.memory[_FIRST] = _list_rows(run)
         content = run.memory[_FIRST]
         compared = _describe_compared(run) if evidence["source"]["rows"] <= _AT_ONCE else {}
         single = {key: value for key, value in evidence["utility"].items() if not isinstance(value, Mapping)}
@@ -59,13 +59,6 @@ def show(visit: Visit) -> Response:
         }
 
     return runs.show_solution(visit, "results.html", "Results", describe)
-
-
-def rows(visit: Visit) -> Response:
-    """Show the rows, before and after, that have a text in a column."""
-    run, text = runs.find_solution(visit), visit.form.get("text").strip()
-    found = _list_rows(run, {visit.form.get("column"): text} if text else {})
-    return visit.render("rows_part.html", run=run, **found | {"within": visit.form.get("column")})
 
 
 def compare(visit: Visit) -> Response:
@@ -187,18 +180,15 @@ def _describe_classes(sides: BeforeAfter, number: int) -> Content:
     }
 
 
-def _list_rows(run: Job, filters: Mapping[str, str]) -> Content:
-    """Return rows of the table as the run read it and of the release, and the columns that both have."""
+def _list_rows(run: Job) -> Content:
+    """Return rows of the table as the run read it and of the release, with the columns that both have."""
     released, _ = open_released(runs.folder_of(run))
     source = open_source(run.project.source, SourceOptions(**(runs.evidence_of(run)["policy"].get("source") or {})))
     names = released.schema.names
     both = [name for name in names if name in source.schema.names]
     return {
-        "before": first_rows(source, both or source.schema.names, _ROWS, filters),
-        "after": first_rows(released, names, _ROWS, filters),
-        "columns": both,
-        "filtered": "".join(filters.values()),
-        "within": "",
+        "before": first_rows(source, both or source.schema.names, _ROWS),
+        "after": first_rows(released, names, _ROWS),
     }
 
 
@@ -212,7 +202,6 @@ _PATH = f"/projects/{{project}}{_HERE}"
 routes = [
     page(_PATH, show),
     page(f"{_PATH}/{{run}}", show),
-    page(f"{_PATH}/{{run}}/rows", rows, "POST"),
     page(f"{_PATH}/{{run}}/compared", compare, "POST"),
     page(f"{_PATH}/{{run}}/column", column, "POST"),
     page(f"{_PATH}/{{run}}/cross", cross, "POST"),

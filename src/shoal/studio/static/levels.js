@@ -28,7 +28,7 @@ const body = () => new URLSearchParams(new FormData(element("levels-form")));
 let busy = false;
 let again = false; // whether the sliders moved since the question was asked
 
-// Asks about the levels of the sliders, and then about their neighbours; what is asked meanwhile comes next.
+// Asks about the levels of the sliders; what is asked meanwhile comes next.
 async function refresh() {
   again = true;
   if (busy) return;
@@ -43,14 +43,8 @@ async function refresh() {
     swap(element("node"), text);
     mark();
     element("levels-said").textContent = element("node-state").dataset.said;
-    await lookAround();
   }
   busy = false;
-}
-
-async function lookAround() {
-  const text = await ask(element("levels-form").dataset.around, { method: "POST", body: body() });
-  if (text !== null && !again) swap(element("around"), text);
 }
 
 function choose(levels) {
@@ -87,12 +81,10 @@ document.addEventListener("swapped", (event) => {
   if (!["levels", "lattice"].includes(event.target.id) || !element("levels-form")) return;
   mark();
   const best = element("lattice-state").dataset.optimum;
-  if (event.target.id === "levels") lookAround();
-  else if (best && "early" in element("levels-form").dataset) choose(best.split(","));
+  if (best && "early" in element("levels-form").dataset) choose(best.split(","));
   else if (best && !element("go-optimum")) refresh();
 });
 if (element("levels-form")) {
   sliders().forEach(label);
   mark();
-  lookAround();
 }
