@@ -26,11 +26,11 @@ IRREGULAR = (
 PARTICIPLE = re.compile(rf"^_?(?:[a-z]+ed|{'|'.join(IRREGULAR)})(?:_|$)")
 NO_PARTICIPLES = re.compile(r"^_?(?:embed|need|feed|seed|speed|exceed|proceed|red|shed)(?:_|$)")
 LIMITS = {
-    "lines": 60_000,
-    "files": 320,
+    "lines": 78_700,
+    "files": 368,
     "packages and modules of shoal": 24,
     "modules with exactly one importer": 60,
-    "lines of the verifier": 5_500,
+    "lines of the verifier": 7_010,
     "files of the verifier": 35,
     "tests of a release's form elsewhere": 0,
     "functions over 80 lines": 0,

@@ -52,16 +52,16 @@ class Newest(Generic[Answer]):
     def ask(self, question: object, work: Callable[[Future[Answer], Callable[[], bool]], None]) -> Future[Answer]:
         """Return the answer to come; *work* sets it, and asks its second argument whether anybody still waits."""
 
-        def wanted() -> bool:
+        def is_current() -> bool:
             return question == self._question
 
         def run(answer: Future[Answer]) -> None:
             with self._working:
-                if wanted():
-                    work(answer, wanted)
+                if is_current():
+                    work(answer, is_current)
 
         with self._lock:
-            if not wanted():
+            if not is_current():
                 self._question, self._answer = question, Future()
                 threading.Thread(target=run, args=(self._answer,), name="studio-answer", daemon=True).start()
             return self._answer

@@ -89,6 +89,7 @@ def asks_for_guarantees(person) -> None:
     expect(hints).to_contain_text("entropy-l-diversity")
     page.get_by_role("button", name="Remove entropy-l-diversity").click()
     expect(hints).not_to_contain_text("entropy-l-diversity")
+    person.waits_for_policy(lambda policy: not any("entropy-l-diversity" in promise for promise in policy["privacy"]))
     page.get_by_text("with what each does and does not protect against").click()
     page.get_by_role("radio", name="entropy-l-diversity").check()
     page.get_by_role("button", name="Add this guarantee").click()
