@@ -50,7 +50,7 @@ def spark(folder: Path, share: float = 1.0) -> Iterator[Measured]:
         run = anonymized(source, policy, folder, "--engine", "spark", "--master", MASTER, shared=True)
         counted = counters()
     yield _line(f"{name}, Spark {MASTER}: whole command, verified", run, {"spark": counted, "rows": rows})
-    start = run.steps["start"] if "start" in run.steps else _empty_session()
+    start = run.steps["open"] if "open" in run.steps else _empty_session()
     yield Measured(f"of these, starting Spark {MASTER}", [start], "-", True)
     ratio = (run.finished.seconds - start) / local.finished.seconds
     title = f"{name}: Spark {MASTER} against the local engine, without the start of Spark (a ratio, not seconds)"

@@ -26,8 +26,8 @@ IRREGULAR = (
 PARTICIPLE = re.compile(rf"^_?(?:[a-z]+ed|{'|'.join(IRREGULAR)})(?:_|$)")
 NO_PARTICIPLES = re.compile(r"^_?(?:embed|need|feed|seed|speed|exceed|proceed|red|shed)(?:_|$)")
 LIMITS = {
-    "lines": 78_700,
-    "files": 368,
+    "lines": 78_930,
+    "files": 369,
     "packages and modules of shoal": 24,
     "modules with exactly one importer": 60,
     "lines of the verifier": 7_010,

@@ -27,7 +27,7 @@ from shoal.core.randomness import Chance, Shuffler
 from shoal.models.k_anonymity import KAnonymity
 from shoal.policy.policy import Policy
 
-run_module = import_module("shoal.anonymize.run")
+opening, running = (import_module(f"shoal.anonymize.{name}") for name in ("opening", "run"))
 COLUMNS = "name age sex zip illness cost"
 Fault = Callable[[Policy], Policy]
 
@@ -78,8 +78,8 @@ def test_a_planner_with_another_policy_publishes_nothing(
     fault: str, out: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     field, change = FAULTS[fault]
-    honest = run_module.change_source
-    monkeypatch.setattr(run_module, "change_source", lambda asked, *given: honest(change(asked), *given))
+    honest = opening.change_source
+    monkeypatch.setattr(opening, "change_source", lambda asked, *given: honest(change(asked), *given))
     more: dict[str, Any] = {"missing": "drop", "sample": {"share": 0.9}}
     if fault == "a lost unit":
         more = {"unit": "name"}
@@ -92,7 +92,7 @@ def test_a_planner_with_another_policy_publishes_nothing(
 def test_another_method_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Policy.load(policy(method={"hilbert": {}})).method
     monkeypatch.setattr(
-        run_module.Run, "_choose_method", lambda run, *_: setattr(run, "policy", replace(run.policy, method=other))
+        running, "choose_method", lambda run, *_: replace(run, policy=replace(run.policy, method=other))
     )
     with pytest.raises(VerificationError, match="method"):
         shoal.anonymize(people(), policy(), out=tmp_path / "out")

@@ -16,8 +16,8 @@ from tests import releases
 from typer.testing import CliRunner
 
 from shoal import anonymize, draft_policy
-from shoal.anonymize import Run
-from shoal.anonymize.run import Options
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run as run_policy
 from shoal.attacks.running import attack, read_findings
 from shoal.audit import counting
 from shoal.audit.counting import KeyCounts, RowCounts, hash_column
@@ -797,8 +797,7 @@ def test_larger_than_memory_gives_the_same_list() -> None:
     rows, asked = people(3000, 5), policy(ROLES, privacy=COVERED)
     rows = rows.set_column(0, "age", pa.array(np.random.default_rng(2).integers(0, 5000, 3000)))
     small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
-    begun = Run.start(rows, asked, Options(seed=1, budget=small), Silent())
-    release = begun.finish(rows)
+    release = run_policy(rows, asked, Options(seed=1, budget=small), Silent())
     assert release.evidence["search"]["regions"] > 1
     assert stated(release.findings) == stated(anonymize(rows, asked, seed=1).findings)
     assert release.findings[0] == anonymize(rows, asked, seed=1).findings[0]  # what no plan changes, to the last figure

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests import tables
 
 import shoal
-from shoal.anonymize.run import Options, Run
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run as run_policy
 from shoal.audit import numbers
 from shoal.audit.numbers import describe_high, disclose_intervals, link_records
 from shoal.cli.anonymize import show_release
@@ -114,7 +115,7 @@ def test_independent_numbers_give_what_chance_does() -> None:
 
 
 def run(policy: dict[str, Any], table: Any, **options: Any) -> Any:
-    return Run.start(table, policy, Options(seed=1, **options), Silent()).finish(table)
+    return run_policy(table, policy, Options(seed=1, **options), Silent())
 
 
 def joined(table: pa.Table, release: Any, column: str) -> tuple[Any, Any]:

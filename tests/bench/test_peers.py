@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bench.full_domain import Requirement
 from bench.measuring import Finished, Measured
-from bench.page import page
+from bench.page import whole_table
 from bench.peers import PLACEHOLDERS, Peer
 
 from bench import full_domain
@@ -67,7 +67,7 @@ def test_a_peer_that_fails_is_a_line_that_says_so(source: Path, does: str, capsy
     assert failed["median"] is None
     assert "broken 2 failed: " in capsys.readouterr().out
     recorded = json.loads(Path("bench/results/latest.json").read_text(encoding="utf-8"))
-    stated = page({**recorded, "jobs": [json.loads(json.dumps(failed))]}, "")
+    stated = whole_table({**recorded, "jobs": [json.loads(json.dumps(failed))]})
     assert "| job: by broken 2 (peer) | failed | - | - | - | - | 2026-01-02 |" in stated
 
 
@@ -93,7 +93,7 @@ def test_before_and_after_stand_below_each_other() -> None:
         for which, whole in (("before", 15.0), ("after", 7.5))
     }
     recorded = json.loads(Path("bench/results/latest.json").read_text(encoding="utf-8"))
-    stated = page({**recorded, "profiles": [{"job": "stays", "date": "2026-01-02", **runs}]}, "")
+    stated = whole_table({**recorded, "profiles": [{"job": "stays", "date": "2026-01-02", **runs}]})
     row = "| stays | {} | 2.00 | 3.00 | 4.00 | 5.00 | 1.00 | {} to 16.00 | 1,200 MiB | 2026-01-02 |\n"
     assert row.format("before", "15.00") + row.format("after", "7.50") in stated
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.anonymize.run import Options, Run
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
 from shoal.core.errors import UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
@@ -84,7 +85,7 @@ def small(cells: int = 1200, region_rows: int = 300, threads: int = 2) -> Budget
 
 
 def released(table: pa.Table, asked: dict[str, Any], seed: int | None, budget: Budget) -> Release:
-    return Run.start(table, asked, Options(seed=seed, budget=budget), Silent()).finish(table)
+    return run(table, asked, Options(seed=seed, budget=budget), Silent())
 
 
 def check_records(table: pa.Table, release: Release) -> None:

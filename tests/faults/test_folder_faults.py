@@ -224,8 +224,8 @@ def test_memory_that_runs_out_is_no_fault_of_the_file(stays, run, monkeypatch) -
     assert run(stays, "--memory", "1GiB") == (
         2,
         (
-            "shoal: memory ran out where 1 GiB were to be enough; nothing was published. Say with --memory how much "
-            "there really is\n"
+            "shoal: out of memory at the limit of 1 GiB; nothing was published. State with --memory how much memory "
+            "there is\n"
         ),
     )
 

@@ -76,7 +76,9 @@ main()
 LIMITED = """
 import resource, sys
 import pyarrow as pa
-from shoal.anonymize import anonymize, run as running
+from shoal.anonymize import anonymize
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
 from shoal.datasets.hospital import hospital_policy, stays
 from shoal.core.errors import ShoalError
 from shoal.core.progress import Silent
@@ -93,8 +95,7 @@ def limit(n_bytes):
 def warm():
     table = pa.Table.from_batches(list(stays(4000, seed=2)))
     for budget in (Budget(1 << 30, 3000, 3000, 800, 1000, 1), Budget.of()):
-        run = running.Run.start(table, hospital_policy(), running.Options(seed=1, budget=budget), Silent())
-        run.finish(table)
+        run(table, hospital_policy(), Options(seed=1, budget=budget), Silent())
 
 def unlimited(*arguments, **options):
     limit(resource.RLIM_INFINITY)

@@ -192,7 +192,7 @@ def test_joint_values_cannot_be_checked(generalized, tmp_path):
     only(generalized, "distinct-l-diversity", {"l": 2, "attribute": ["illness", "cost"]}, 4.0)
     verification = verify(generalized.write(tmp_path))
     assert generalized.failed(verification) == {"distinct-l-diversity"}
-    assert verification.guarantees[0].detail.startswith("cannot check: its joint values are generalized")
+    assert verification.guarantees[0].detail.startswith("cannot check: values of 'illness' are generalized")
 
 
 def test_other_weights_than_those_the_promise_was_kept_with(generalized, tmp_path):

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.anonymize import Run
-from shoal.anonymize.run import Options
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
 from shoal.core.errors import PolicyError, UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
@@ -196,9 +196,8 @@ def test_methods_that_cannot_count_true_values_refuse(method: str) -> None:
 
 def test_a_table_larger_than_memory_is_refused() -> None:
     budget = Budget(1 << 30, 500, 400, 300, heap_rows=700, threads=1)
-    run = Run.start(people(), policy(DISTINCT, technique=CHANCE["pram"]), Options(seed=2, budget=budget), Silent())
     with pytest.raises(UsageError, match="values before a technique"):
-        run.finish(None)
+        run(people(), policy(DISTINCT, technique=CHANCE["pram"]), Options(seed=2, budget=budget), Silent())
 
 
 def test_true_values_that_no_classes_can_keep_are_refused(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from shoal.sources.writers import TableWriter
 from shoal.verify import verifier
 from shoal.verify.result import Check, Verification
 
-anonymizing = import_module("shoal.anonymize.run")
+anonymizing, places = (import_module(f"shoal.anonymize.{name}") for name in ("run", "places"))
+local = import_module("shoal.engines.local")
 
 N = 120
 POLICY: dict[str, Any] = {
@@ -119,7 +120,7 @@ def test_the_evidence_has_no_record_and_the_public_folder_no_seed(tmp_path: Path
 
 
 def test_an_existing_folder_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anonymizing, "open_source", lambda *_: pytest.fail("the data were opened"))
+    monkeypatch.setattr(local, "open_source", lambda *_: pytest.fail("the data were opened"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("keep")
     with pytest.raises(UsageError, match="exists already; choose another folder"):
@@ -252,7 +253,7 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
         (GeneralizedPublication, "rows"),
         (TableWriter, "write"),
         (TableWriter, "close"),
-        (anonymizing, "file_digest"),
+        (places, "file_digest"),
         (pages, "public_readme"),
         (pages, "public_report"),
         (verifier, "verify"),

@@ -25,7 +25,7 @@ from shoal.reports.pages import public_readme
 from shoal.verify import verifier
 from shoal.verify.verifier import verify
 
-anonymizing = import_module("shoal.anonymize.run")
+places = import_module("shoal.anonymize.places")
 
 N = 240
 ATTRIBUTES: dict[str, Any] = {
@@ -159,8 +159,8 @@ ERRORS = [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryErr
     [
         (SlicedPublication, "rows"),
         (SlicedPublication, "_batches"),
-        (anonymizing, "two_tables"),
-        (anonymizing, "write_rows"),
+        (places, "two_tables"),
+        (places, "write_rows"),
         (Witness, "write"),
         (verifier, "verify"),
     ],

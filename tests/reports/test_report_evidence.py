@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import shoal
-from shoal.anonymize.run import Options, Run
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
 from shoal.audit import evidence as audit_evidence
 from shoal.core.progress import Silent
 from shoal.engines.regions.budget import Budget
@@ -156,7 +157,7 @@ def test_regions_add_up_to_the_whole() -> None:
     attributes = {"age": QUASI["age"], "place": {"role": "quasi"}, "illness": {"role": "sensitive"}}
     policy = {"attributes": attributes, "privacy": [{"k-anonymity": {"k": 5}}], "method": "mondrian"}
     small = Budget(limit=1 << 30, cells=700, sample=500, region_rows=350, heap_rows=256, threads=1)
-    release = Run.start(table, policy, Options(seed=1, budget=small), Silent()).finish(table)
+    release = run(table, policy, Options(seed=1, budget=small), Silent())
     assert release.evidence["search"]["regions"] > 3
     rows = release.data.to_pandas()
     counts = rows.groupby(["age", "place", "illness"]).size().unstack(fill_value=0)

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ConfigDict, Field
 
-from shoal.anonymize.run import Options, Run, same_format
+from shoal.anonymize.opening import Options, same_format
+from shoal.anonymize.run import run
 from shoal.columns.sampling import refuse_nobody
 from shoal.core.arrays import BoolArray, CodeArray
 from shoal.core.dictionaries import MISSING_CODE, encode_columns
@@ -229,7 +230,7 @@ def apply_plan(
     left_out = _find_unknown_columns(agreed, source, path.name)
     people = None if unit is None else count_people(source, unit)
     own = {"agreed": agreed, "plan_file": content, "left_out": left_out, "people": people}
-    run = Run.start(
+    return run(
         source,
         make_policy(agreed, left_out, people),
         Options(
@@ -243,7 +244,6 @@ def apply_plan(
         ),
         progress or Silent(),
     )
-    return run.finish(data)
 
 
 def count_people(source: Source, column: str) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from shoal.anonymize.run import Detail, Options, Run
+from shoal.anonymize.opening import Detail, Options
+from shoal.anonymize.run import run
 from shoal.core.errors import UsageError
 from shoal.core.progress import Progress, show_progress
 from shoal.engines.regions.budget import Budget
@@ -70,14 +71,12 @@ def anonymize(
         strict=strict,
         signing=None if sign is None else read_signing_key(Path(sign)),
     )
+    on_spark = engine == "spark" or (engine is None and is_spark_frame(data))
+    if not on_spark and (is_spark_frame(data) or master is not None):
+        raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
     with show_progress(progress) as showing:
-        kind, seconds = Run, {}
-        if engine == "spark" or (engine is None and is_spark_frame(data)):
-            from shoal.anonymize.spark import SparkRun, start_session
+        if not on_spark:
+            return run(data, policy, options, showing)
+        from shoal.engines.spark.engine import SparkEngine
 
-            kind, seconds = SparkRun, start_session(data, master)
-        elif is_spark_frame(data) or master is not None:
-            raise UsageError("a Spark DataFrame and a master are for the Spark engine; give engine='spark' or neither")
-        run = kind.start(data, policy, options, showing)
-        run.seconds |= seconds
-        return run.finish(data)
+        return run(data, policy, options, showing, SparkEngine(options.budget.threads, master))

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shoal.anonymize.run import Options, Run
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
 from shoal.attacks.base import FEWEST, N_TARGETS, NO_CONTROL, Attack, Refusal, Trials
 from shoal.attacks.running import attack, record_results
 from shoal.audit.decision import decide
@@ -288,4 +289,4 @@ def _keep_worst(found: Trials | Refusal) -> Trials | Refusal:
 
 def make_release(people: pa.Table, policy: Policy, *, seed: int | None, tables: SourceTables | None) -> Release:
     """Return a verified release in memory, whose tables are compared with these."""
-    return Run.start(people, policy, Options(seed=seed, tables=tables), Silent()).finish(people)
+    return run(people, policy, Options(seed=seed, tables=tables), Silent())

@@ -11,8 +11,9 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from typing import TypeVar
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +21,8 @@ from shoal.core.arrays import KeyArray
 from shoal.core.dictionaries import GrowingDictionary
 from shoal.core.errors import InputError
 from shoal.core.progress import Progress
+from shoal.core.randomness import Chance
+from shoal.engines.regions.budget import Budget
 from shoal.plan.cells import KeyLayout
 from shoal.plan.counted import (
     CountedCells,
@@ -33,7 +36,13 @@ from shoal.plan.counted import (
     some_rows,
     tally_values,
 )
-from shoal.sources.base import Source, ahead
+from shoal.policy.policy import Policy
+from shoal.release.publication import Publication, PublishedRows
+from shoal.sources.base import Source, SourceOptions, ahead
+from shoal.sources.opening import open_source
+
+if TYPE_CHECKING:
+    from shoal.release.regions import RegionalPublication
 
 __all__ = ["CountedCells", "LocalEngine", "SampledCells", "release_memory"]
 
@@ -47,11 +56,59 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+class KeptRows(Protocol):
+    """Published rows that an engine keeps."""
+
+    @property
+    def rows(self) -> Any:
+        """The rows as the verifier reads them: a ``schema`` and ``batches``."""
+
+    @property
+    def frame(self) -> object:
+        """The rows as the user gets them."""
+
+    def place(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns, and last the place of each row in the source."""
+
+    def draw(self, n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield about *n_rows* random rows, or all rows."""
+
+
 class LocalEngine:
-    """Counts and locates rows of one machine's files and tables."""
+    """Counts and rewrites rows of one machine's files and tables."""
+
+    keeps_order: ClassVar[bool] = True  # whether a source has the same order each time it is read
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or min(os.cpu_count() or 1, 8)
+
+    def open(self, data: object, options: SourceOptions, held: ExitStack) -> Source:  # noqa: ARG002
+        """Open a table; *held* ends when the run ends."""
+        return open_source(data, options)
+
+    def plan_regions(
+        self,
+        policy: Policy,
+        source: Source,
+        looked: SampledCells,
+        budget: Budget,
+        chance: Chance,
+        folder: Path | None,
+        progress: Progress,
+        held: ExitStack,
+    ) -> RegionalPublication:
+        """Plan a table larger than memory region by region; its rows wait in *folder* until *held* ends."""
+        from shoal.engines.regions.planning import Larger
+
+        return Larger(policy, source, looked, self, budget, chance, folder, progress).publication(held)
+
+    def apply(self, publication: Publication, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+        """Rewrite the rows by a plan, in random order; *folder* is for temporary files."""
+        return publication.rows(self, chance, folder, progress)
+
+    def keep(self, publication: Publication, chance: Chance, progress: Progress) -> KeptRows | None:  # noqa: ARG002
+        """Rewrite the rows and keep them; None if the engine does not keep rows."""
+        return None
 
     def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
         """Reduce the source to the distinct combinations of *columns*."""

@@ -58,6 +58,11 @@ def like(data: object, table: pa.Table) -> object:
         return sys.modules["polars"].from_arrow(rows).lazy()
     if _is(data, "duckdb", "DuckDBPyRelation"):
         return sys.modules["duckdb"].from_arrow(rows)
+    if is_spark_frame(data):
+        from shoal.sources.spark.session import explain_failures, quiet
+
+        with quiet(), explain_failures("the release"):
+            return data.sparkSession.createDataFrame(rows)  # type: ignore[attr-defined]
     return rows
 
 

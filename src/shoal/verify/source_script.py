@@ -24,7 +24,7 @@ from shoal.verify.script import ALL_HOLD, END, join_checks, leave_undecided
 from shoal.verify.truth import list_traced, write_print, write_reading, write_word
 
 _HEAD = """\
--- Shows that the published rows are rows of the source. Run it in the folder "internal", with DuckDB 1.4 or later.
+-- Shows that the published rows are rows of the source. Run it in the folder "internal", with DuckDB 2.0 or later.
 -- The source is a view; read every value of a CSV file as text:
 --   duckdb -cmd "CREATE VIEW source AS FROM read_csv('SOURCE', all_varchar = true)" < verify-source.sql
 """

@@ -19,6 +19,7 @@ from shoal.manifest import Attribute, Listed, NotNegative, Positive
 from shoal.verify.engine import CannotCheckError, quote_text
 from shoal.verify.promises import FROM_1, NAME, PART, ROUNDING, Answer, Counts, K, Model, Promise, at_most
 
+_ZONED = r":\d\d([.]\d+)?(z|[-+]\d\d(:?\d\d)?)$"  # the end of a time with its distance from UTC
 _MARGIN = "1e-9"  # entropies closer to their limit than this are not decided by SQL
 _EXACT_WORK = 20_000_000  # bits of numbers that are compared exactly
 _FINEST = 2**64  # the denominator of a limit; times records, it stays within 128 bits
@@ -309,11 +310,7 @@ def _measure_ordered(counts: Counts, attribute: Attribute) -> tuple[str, str]:
         if order is None:
             raise CannotCheckError(f"the manifest has no order for {attribute.name!r}")
         listed = write_table([(quote_text(fold_text(text)), str(at)) for at, text in enumerate(order)], "text, place")
-        # A file may write times with more or fewer digits than the order does.
-        text, value = (
-            f"coalesce(try_cast(upper({one}) AS TIMESTAMP_NS)::VARCHAR, try_cast({one} AS TIME)::VARCHAR, {one})"
-            for one in ("text", "w.value")
-        )
+        text, value = map(_write_moment, ("text", "w.value"))
         places = f"SELECT {text} AS text, min(place) AS place FROM {listed} GROUP BY 1"
         join, place = f"LEFT JOIN ({places}) AS t ON {value} = t.text", "place"
     known = f"(w.value IS NULL OR {place} IS NOT NULL) AS known, {place} AS place, w.value AS value"
@@ -324,6 +321,13 @@ def _measure_ordered(counts: Counts, attribute: Attribute) -> tuple[str, str]:
         f" ROWS UNBOUNDED PRECEDING) AS moved FROM {_list_gaps(counts, known, join)}) GROUP BY class, n, total)"
     )
     return work, "steps"
+
+
+def _write_moment(text: str) -> str:
+    """Return a folded text in SQL; all spellings of a moment are one, whatever their digits and time zone."""
+    zoned, plain = (f"try_cast(upper({text}) AS {kind})::VARCHAR" for kind in ("TIMESTAMPTZ_NS", "TIMESTAMP_NS"))
+    moment = f"CASE WHEN regexp_matches({text}, '{_ZONED}') THEN {zoned} ELSE {plain} END"
+    return f"coalesce({moment}, try_cast({text} AS TIME)::VARCHAR, {text})"
 
 
 def _measure_hierarchy(counts: Counts, attribute: Attribute) -> tuple[str, str]:

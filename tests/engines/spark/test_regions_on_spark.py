@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
-from shoal.anonymize.run import Options, Run
+from shoal.anonymize.opening import Options
+from shoal.anonymize.run import run
 from shoal.core.errors import InputError, UnreachableError, UsageError
 from shoal.core.progress import Silent
 from shoal.core.registry import discover
@@ -165,7 +166,7 @@ def test_the_same_sample_gives_the_regions_and_rows_of_the_local_engine(
     monkeypatch.setattr(LocalEngine, "look", lambda *_: looked)
     monkeypatch.setattr(SparkEngine, "look", lambda *_: looked)
     wanted = asked("mondrian", privacy=RELATIVE, max_withheld=0.02)
-    local = Run.start(table, wanted, Options(seed=None, budget=few), Silent()).finish(table)
+    local = run(table, wanted, Options(seed=None, budget=few), Silent())
     monkeypatch.setattr(LocalEngine, "locate_keys", refuse_to_read)
     release = shoal.anonymize(spark.createDataFrame(table).repartition(3), wanted)
     assert release.verification.verified

@@ -112,7 +112,7 @@ def test_a_release_of_several_partitions_and_heaps_is_verified(
         shoal.anonymize(str(folder), wanted, out=tmp_path / name, engine="spark", seed=4) for name in ("first", "again")
     )
     assert first.verification.verified
-    assert first.evidence["seconds"].keys() == {"start", "count", "plan", "apply", "verify", "findings"}
+    assert first.evidence["seconds"].keys() == {"open", "count", "plan", "apply", "verify", "findings"}
     tables = [pq.read_table(release.data_file) for release in (first, again)]
     assert tables[0].equals(tables[1])
     assert tables[0].num_rows == first.manifest["rows"]

@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -13,7 +13,7 @@ FROM read_parquet('data.parquet') AS t("bucket", "age", "sex", "illness");
 
 -- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
 CREATE TEMP TABLE counted AS
-SELECT "bucket"::VARCHAR AS class, "illness" AS s1, count(*) AS c
+SELECT row("bucket"::VARCHAR) AS class, "illness" AS s1, count(*) AS c
 FROM release GROUP BY ALL;
 CREATE TEMP TABLE classes AS SELECT class, sum(c) AS n FROM counted GROUP BY class;
 CREATE TEMP TABLE texts1 AS SELECT s, CASE WHEN s::VARCHAR NOT IN ('') THEN folded(s::VARCHAR) END AS value

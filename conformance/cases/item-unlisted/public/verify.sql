@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -16,11 +16,11 @@ CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "bucket", text_of(c2) AS "bought 1", text_of(c3) AS "age", text_of(c4) AS "bought 2",
     text_of(c5) AS "bought sensitive"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR', 'c5': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR', 'c5': 'VARCHAR'});
 
 -- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
 CREATE TEMP TABLE counted AS
-SELECT "bucket"::VARCHAR AS class, "bought sensitive" AS s1, count(*) AS c
+SELECT row("bucket"::VARCHAR) AS class, "bought sensitive" AS s1, count(*) AS c
 FROM release GROUP BY ALL;
 CREATE TEMP TABLE classes AS SELECT class, sum(c) AS n FROM counted GROUP BY class;
 CREATE TEMP TABLE texts1 AS SELECT s, CASE WHEN s::VARCHAR NOT IN ('') THEN folded(s::VARCHAR) END AS value
@@ -41,7 +41,7 @@ UNION ALL SELECT 'confidence-bounding', required, achieved, CASE WHEN holds THEN
 FROM (SELECT 'confidence-bounding', 'most = 0.8, separator = ;, harmless = ["none"]', achieved::DOUBLE::VARCHAR, decided(holds)
 FROM (SELECT max(largest / n) AS achieved,
     all_hold(largest * 5 <= n * 4) AS holds
-  FROM (SELECT class, n, coalesce(max(c), 0) AS largest FROM (SELECT DISTINCT class, n FROM v1) LEFT JOIN (SELECT class, sum(c) AS c FROM (SELECT class, c, unnest(CASE WHEN value IS NULL THEN [NULL] ELSE list_distinct([folded(part) FOR part IN string_split(value, ';') IF trim(part) <> '']) END) AS value FROM v1) WHERE (value IS NULL OR value NOT IN ('none')) GROUP BY class, value) USING (class) GROUP BY class, n))) AS t(promise, required, achieved, holds);
+  FROM (SELECT class, n, coalesce(max(c) FILTER ((value IS NULL OR value NOT IN ('none'))), 0) AS largest FROM (SELECT class, n, value, sum(c) AS c FROM (SELECT class, n, c, unnest(CASE WHEN value IS NULL THEN [NULL] ELSE list_distinct([folded(part) FOR part IN string_split(value, ';') IF trim(part) <> '']) END) AS value FROM v1 UNION ALL SELECT DISTINCT class, n, 0, ';' FROM v1) GROUP BY ALL) GROUP BY class, n))) AS t(promise, required, achieved, holds);
 SELECT * FROM checks;
 SELECT CASE WHEN all_hold(holds) THEN 'verified' WHEN all_hold(holds) IS NULL THEN 'incomplete'
   ELSE error('failed: ' || string_agg(promise, ', ') FILTER (NOT holds)) END AS verdict

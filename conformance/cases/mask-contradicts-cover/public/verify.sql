@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -16,7 +16,7 @@ CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "age", text_of(c2) AS "zip", text_of(c3) AS "sex", text_of(c4) AS "illness",
     text_of(c5) AS "ward", text_of(c6) AS "wage"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR', 'c5': 'VARCHAR', 'c6': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR', 'c5': 'VARCHAR', 'c6': 'VARCHAR'});
 CREATE TEMP TABLE declared AS
 SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
 FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels

@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -12,7 +12,7 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "group", text_of(c2) AS "illness"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
 CREATE TEMP TABLE declared AS
 SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
 FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels

@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -12,7 +12,7 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "age", text_of(c2) AS "illness"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
 CREATE TEMP TABLE declared AS
 SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
 FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels
@@ -26,7 +26,7 @@ CREATE TEMP TABLE published AS
 SELECT 'age' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("age" AS label1)), "age", 1) AS number FROM release)
 UNION SELECT 'illness' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("illness" AS label2)), "illness", 3) AS number FROM release) WHERE number <> 3;
 CREATE TEMP TABLE checks AS
-SELECT 'rows' AS promise, '32' AS required, count(*)::VARCHAR AS achieved, count(*) = 32 AND count(*) > 0 AS holds FROM release
+SELECT 'rows' AS promise, '35' AS required, count(*)::VARCHAR AS achieved, count(*) = 35 AND count(*) > 0 AS holds FROM release
 UNION ALL SELECT 'columns', '2', NULL, line = 'age,illness'
 FROM (FROM read_csv('data.csv', header = false, auto_detect = false, delim = chr(1), quote = '', escape = '', columns = {'line': 'VARCHAR'}) LIMIT 1)
 UNION ALL SELECT 'labels', 'declared in the manifest', count(*) || ' differ', count(*) = 0

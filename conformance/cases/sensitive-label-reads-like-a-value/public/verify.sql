@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -12,7 +12,7 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "group", text_of(c2) AS "illness"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
 CREATE TEMP TABLE declared AS
 SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
 FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels
@@ -40,6 +40,7 @@ CREATE TEMP MACRO decided(h) AS CASE WHEN (SELECT count(*) FROM (SELECT '' AS va
 CREATE TEMP TABLE v1 AS SELECT class, n * 4::HUGEINT AS n, t.value AS value, sum(c * parts) AS c
 FROM counted JOIN classes USING (class) JOIN texts1 ON counted.s1 IS NOT DISTINCT FROM texts1.s
   JOIN (VALUES
+  (NULL, NULL, 4::HUGEINT),
   ('*', 'cold', 1::HUGEINT),
   ('*', 'flu', 1::HUGEINT),
   ('*', 'gout', 1::HUGEINT),
@@ -48,8 +49,7 @@ FROM counted JOIN classes USING (class) JOIN texts1 ON counted.s1 IS NOT DISTINC
   ('flu', 'flu', 2::HUGEINT),
   ('flu', 'cold', 2::HUGEINT),
   ('gout', 'gout', 4::HUGEINT),
-  ('sprain', 'sprain', 4::HUGEINT),
-  (NULL, NULL, 4::HUGEINT)) AS t(label, value, parts) ON texts1.value IS NOT DISTINCT FROM label GROUP BY ALL;
+  ('sprain', 'sprain', 4::HUGEINT)) AS t(label, value, parts) ON texts1.value IS NOT DISTINCT FROM label GROUP BY ALL;
 CREATE TEMP TABLE checks AS
 SELECT 'rows' AS promise, '60' AS required, count(*)::VARCHAR AS achieved, count(*) = 60 AND count(*) > 0 AS holds FROM release
 UNION ALL SELECT 'columns', '2', NULL, line = 'group,illness'

@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -15,11 +15,11 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "bucket", text_of(c2) AS "age", text_of(c3) AS "sex", text_of(c4) AS "illness"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR', 'c4': 'VARCHAR'});
 
 -- In each bucket, rows with equal quasi-identifiers beside the sensitive values (s) are a class.
 CREATE TEMP TABLE counted AS
-SELECT "bucket"::VARCHAR AS class, "illness" AS s1, count(*) AS c
+SELECT row("bucket"::VARCHAR) AS class, "illness" AS s1, count(*) AS c
 FROM release GROUP BY ALL;
 CREATE TEMP TABLE classes AS SELECT class, sum(c) AS n FROM counted GROUP BY class;
 CREATE TEMP TABLE texts1 AS SELECT s, CASE WHEN s::VARCHAR NOT IN ('') THEN folded(s::VARCHAR) END AS value

@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -12,7 +12,7 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "age", text_of(c2) AS "sex", text_of(c3) AS "illness"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR', 'c3': 'VARCHAR'});
 CREATE TEMP TABLE declared AS
 SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
 FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels
@@ -24,9 +24,9 @@ CREATE TEMP TYPE label1 AS ENUM (SELECT label FROM declared WHERE attribute = 'a
 CREATE TEMP TYPE label2 AS ENUM (SELECT label FROM declared WHERE attribute = 'sex' ORDER BY number);
 CREATE TEMP TYPE label3 AS ENUM (SELECT label FROM declared WHERE attribute = 'illness' ORDER BY number);
 CREATE TEMP TABLE published AS
-SELECT 'age' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("age" AS label1)), "age", 14) AS number FROM release)
+SELECT 'age' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("age" AS label1)), "age", 9) AS number FROM release)
 UNION SELECT 'sex' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("sex" AS label2)), "sex", 3) AS number FROM release)
-UNION SELECT 'illness' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("illness" AS label3)), "illness", 6) AS number FROM release) WHERE number <> 6;
+UNION SELECT 'illness' AS attribute, number FROM (SELECT DISTINCT digit(enum_code(try_cast("illness" AS label3)), "illness", 5) AS number FROM release) WHERE number <> 5;
 CREATE TEMP TABLE checks AS
 SELECT 'rows' AS promise, '40' AS required, count(*)::VARCHAR AS achieved, count(*) = 40 AND count(*) > 0 AS holds FROM release
 UNION ALL SELECT 'columns', '3', NULL, line = 'age,sex,illness'

@@ -1,4 +1,4 @@
--- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 1.4 or later:
+-- Checks the guarantees of this release. Run it in the folder of the release, with DuckDB 2.0 or later:
 --   duckdb < verify.sql
 -- It prints each check, its requirement, the figure that the rows reach, and whether the check holds.
 -- "holds" is empty (NULL) if the public files or SQL cannot decide; shoal verify explains why.
@@ -15,7 +15,7 @@ CREATE TEMP MACRO text_of(t) AS CASE WHEN NOT starts_with(t, '''') THEN t
 CREATE TEMP VIEW release AS
 SELECT text_of(c1) AS "group", text_of(c2) AS "illness"
 FROM read_csv('data.csv', header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', new_line = '\n',
-    columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
+    allow_quoted_nulls = false, columns = {'c1': 'VARCHAR', 'c2': 'VARCHAR'});
 CREATE TEMP TABLE declared AS
 SELECT attribute, unnest(labels) AS label, generate_subscripts(labels, 1) - 1 AS number
 FROM (SELECT a.key AS attribute, json_keys(a.value, '/labels') AS labels
@@ -50,10 +50,10 @@ FROM ((FROM published EXCEPT SELECT attribute, number FROM declared)
 UNION ALL SELECT 't-closeness', 't = 0.125, distance = ordered', achieved::DOUBLE::VARCHAR, decided(holds AND agrees(achieved, 0.125))
 FROM (SELECT max(work / (n * total * steps)) AS achieved,
     all_hold(work * 8 <= (n * total * steps) * 1) AS holds
-  FROM (SELECT class, n, total, CASE WHEN bool_and(known) THEN sum(abs(moved)) END AS work, greatest(count(*) - 1, 1) AS steps FROM (SELECT *, sum(gap) OVER (PARTITION BY class ORDER BY place NULLS LAST, value NULLS LAST ROWS UNBOUNDED PRECEDING) AS moved FROM (SELECT o.class, o.n, total, (w.value IS NULL OR place IS NOT NULL) AS known, place AS place, w.value AS value, coalesce(v.c, 0) * total - whole * o.n AS gap FROM (SELECT DISTINCT class, n FROM v1) AS o CROSS JOIN (SELECT value, sum(c) AS whole, sum(sum(c)) OVER () AS total FROM v1 GROUP BY value) AS w LEFT JOIN (VALUES
-  ('flu', 2),
+  FROM (SELECT class, n, total, CASE WHEN bool_and(known) THEN sum(abs(moved)) END AS work, greatest(count(*) - 1, 1) AS steps FROM (SELECT *, sum(gap) OVER (PARTITION BY class ORDER BY place NULLS LAST, value NULLS LAST ROWS UNBOUNDED PRECEDING) AS moved FROM (SELECT o.class, o.n, total, (w.value IS NULL OR place IS NOT NULL) AS known, place AS place, w.value AS value, coalesce(v.c, 0) * total - whole * o.n AS gap FROM (SELECT DISTINCT class, n FROM v1) AS o CROSS JOIN (SELECT value, sum(c) AS whole, sum(sum(c)) OVER () AS total FROM v1 GROUP BY value) AS w LEFT JOIN (SELECT coalesce(CASE WHEN regexp_matches(text, ':\d\d([.]\d+)?(z|[-+]\d\d(:?\d\d)?)$') THEN try_cast(upper(text) AS TIMESTAMPTZ_NS)::VARCHAR ELSE try_cast(upper(text) AS TIMESTAMP_NS)::VARCHAR END, try_cast(text AS TIME)::VARCHAR, text) AS text, min(place) AS place FROM (VALUES
+  ('asthma', 0),
   ('cold', 1),
-  ('asthma', 0)) AS t(text, place) ON w.value = t.text LEFT JOIN v1 AS v ON v.class = o.class AND v.value IS NOT DISTINCT FROM w.value)) GROUP BY class, n, total));
+  ('flu', 2)) AS t(text, place) GROUP BY 1) AS t ON coalesce(CASE WHEN regexp_matches(w.value, ':\d\d([.]\d+)?(z|[-+]\d\d(:?\d\d)?)$') THEN try_cast(upper(w.value) AS TIMESTAMPTZ_NS)::VARCHAR ELSE try_cast(upper(w.value) AS TIMESTAMP_NS)::VARCHAR END, try_cast(w.value AS TIME)::VARCHAR, w.value) = t.text LEFT JOIN v1 AS v ON v.class = o.class AND v.value IS NOT DISTINCT FROM w.value)) GROUP BY class, n, total));
 SELECT * FROM checks;
 SELECT CASE WHEN all_hold(holds) THEN 'verified' WHEN all_hold(holds) IS NULL THEN 'incomplete'
   ELSE error('failed: ' || string_agg(promise, ', ') FILTER (NOT holds)) END AS verdict

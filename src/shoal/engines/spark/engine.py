@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +17,27 @@ from shoal.core.arrays import IntArray, KeyArray
 from shoal.core.dictionaries import GrowingDictionary, factor_column
 from shoal.core.errors import InputError, UsageError
 from shoal.core.progress import Progress, Silent
+from shoal.core.randomness import Chance
 from shoal.engines.local import CountedCells, LocalEngine, SampledCells
-from shoal.engines.spark.rewriting import chance_for
+from shoal.engines.regions.budget import Budget
+from shoal.engines.spark.rewriting import RowsOnSpark, chance_for, heaps_for, rewrite
 from shoal.plan.cells import KeyLayout, Run, RunStack
 from shoal.plan.counted import Factored, LocatedBatch, Thinning, pack_keys
-from shoal.sources.base import Source
+from shoal.policy.policy import Policy
+from shoal.release.forms.classes import GeneralizedPublication
+from shoal.release.publication import ClassPublication, Publication, PublishedRows
+from shoal.release.regions import RegionalPublication
+from shoal.release.witness import ROW
+from shoal.sources.base import Source, SourceOptions, layers
+from shoal.sources.frames import is_spark_frame
+from shoal.sources.opening import open_source
 from shoal.sources.spark.session import explain_failures, quiet, spark_session
 from shoal.sources.spark.shipping import (
     CHUNK_ROWS,
     PIECES,
     Form,
     Shared,
+    by_places,
     carry,
     collect_pieces,
     hold,
@@ -35,7 +47,7 @@ from shoal.sources.spark.shipping import (
     stream_pieces,
     unpack_message,
 )
-from shoal.sources.spark.source import SparkSource
+from shoal.sources.spark.source import SparkRows, SparkSource, open_spark_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +57,70 @@ Found = TypeVar("Found", CountedCells, SampledCells)
 
 
 class SparkEngine(LocalEngine):
-    """Counts and locates the rows of Spark DataFrames on Spark, and those of other sources on the driver."""
+    """Counts and rewrites the rows of Spark DataFrames on Spark.
+
+    The driver counts and rewrites rows that techniques or samples changed.
+    """
+
+    keeps_order: ClassVar[bool] = False
+
+    def __init__(self, threads: int | None = None, master: str | None = None) -> None:
+        super().__init__(threads)
+        self._master = master
+        self._of_frame = False  # whether the release is returned as a DataFrame
+
+    def open(self, data: object, options: SourceOptions, held: ExitStack) -> Source:
+        """Open a DataFrame, or Parquet files, on Spark."""
+        self._of_frame = is_spark_frame(data)
+        if isinstance(data, str | Path):
+            source: Source = open_spark_files(Path(data), ready_session(self._master), options)
+        elif isinstance(data, Source) or self._of_frame:
+            source = open_source(data, options)
+        else:
+            raise UsageError(f"the Spark engine reads Spark DataFrames and Parquet files, not {type(data).__name__}")
+        if isinstance(source, SparkSource) and source is not data:
+            held.callback(source.forget)
+        return source
+
+    def plan_regions(
+        self,
+        policy: Policy,
+        source: Source,
+        looked: SampledCells,
+        budget: Budget,
+        chance: Chance,
+        folder: Path | None,
+        progress: Progress,
+        held: ExitStack,
+    ) -> RegionalPublication:
+        """Plan a table larger than the driver's memory on Spark, if its rows are there."""
+        if not isinstance(source, SparkSource):
+            return super().plan_regions(policy, source, looked, budget, chance, folder, progress, held)
+        from shoal.engines.spark.regions import LargerOnSpark
+
+        return LargerOnSpark(policy, source, looked, budget, chance, progress).publication(held)
+
+    def apply(self, publication: Publication, chance: Chance, folder: Path | None, progress: Progress) -> PublishedRows:
+        """Rewrite the rows on Spark if each is one record; on one machine Spark only finds their cells."""
+        waiting = None
+        if isinstance(publication, RegionalPublication) or not _is_on_this_machine(publication.source):
+            waiting = _rewrite(publication, chance, heaps_for(publication.n_rows))
+        if waiting is None or not isinstance(publication, ClassPublication):
+            return super().apply(publication, chance, folder, progress)
+        return PublishedRows(publication.publish_heaps(waiting.heaps(), progress))
+
+    def keep(self, publication: Publication, chance: Chance, progress: Progress) -> KeptOnSpark | None:
+        """Rewrite the rows of a DataFrame to a DataFrame; None if the driver must make them."""
+        *_, given = layers(publication.source)
+        if not self._of_frame or not isinstance(given, SparkSource) or not isinstance(publication, ClassPublication):
+            return None
+        waiting = _rewrite(publication, chance, len(given.partitions))
+        if waiting is None:
+            return None
+        with progress.step("rewriting", publication.n_rows) as step:
+            placed = waiting.frame(publication)
+            step.advance(publication.n_rows)
+        return KeptOnSpark(placed, publication.n_rows)
 
     def count(self, source: Source, columns: Sequence[str], progress: Progress) -> CountedCells:
         """Reduce the source to the distinct combinations of *columns*: the same cells as the local engine finds."""
@@ -87,6 +162,50 @@ class SparkEngine(LocalEngine):
                 rest = batch.select(list(range(1, batch.num_columns))).rename_columns(list(carried))
                 yield LocatedBatch(rest, np.array(batch.column(0)).astype(np.int64))
                 step.advance(batch.num_rows)
+
+
+def _is_on_this_machine(source: Source) -> bool:
+    """Whether the workers of a source are processes of this machine, or it has none."""
+    *_, given = layers(source)
+    session = given.frame.sparkSession if isinstance(given, SparkSource) else None
+    return session is None or (session.conf.get("spark.master", None) or "").startswith("local")
+
+
+def _rewrite(publication: Publication, chance: Chance, n_heaps: int) -> RowsOnSpark | None:
+    """Return rows that wait on Spark; None if the driver must make them."""
+    if isinstance(publication, RegionalPublication) and isinstance(publication.waiting, RowsOnSpark):
+        return publication.waiting
+    if type(publication) is GeneralizedPublication and isinstance(publication.source, SparkSource):
+        return rewrite(publication, publication.source, chance, n_heaps)
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptOnSpark:
+    """A released DataFrame whose last column is the place of each row in the source."""
+
+    placed: DataFrame
+    n_rows: int
+
+    @property
+    def frame(self) -> DataFrame:
+        """The DataFrame without the places."""
+        *names, _ = self.placed.columns
+        return by_places(self.placed).select(*map(str, range(len(names)))).toDF(*names)
+
+    @property
+    def rows(self) -> SparkRows:
+        """The rows as the verifier reads them."""
+        return SparkRows(self.frame)
+
+    def place(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns, and last the place of each row in the source."""
+        return SparkRows(self.placed).batches([*columns, ROW])
+
+    def draw(self, n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield about *n_rows* random rows, or all rows."""
+        share, frame = n_rows / max(self.n_rows, 1), self.frame
+        return SparkRows(frame if share >= 1 else frame.sample(False, share, seed=0)).batches(frame.columns)
 
 
 def _complete(counted: Found, source: SparkSource) -> Found:
