@@ -152,7 +152,7 @@ def test_what_is_found_by_content_is_read_so_and_verified_without_the_policy(eur
 
 def test_flags_of_init_that_say_nothing(european_file):
     for flags, said in (
-        (["--type", "Alter=old"], "there is no type 'old'; choose one of key, text"),
+        (["--type", "Alter=old"], "unknown type 'old'; choose one of key, text"),
         (["--type", "Alter"], "--type takes COLUMN=TEXT"),
         (["--missing-in", "Alter"], "--missing-in takes COLUMN=TEXT"),
         (["--type", "Altr=age"], "did you mean 'Alter'"),

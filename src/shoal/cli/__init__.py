@@ -1,4 +1,4 @@
-"""The command ``shoal``: one file a command; heavy packages load only in the command that needs them."""
+"""The command ``shoal``. Each command has its own file and imports heavy packages only when it runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typer.core import TyperGroup
 from shoal.cli.console import leave, show_version
 from shoal.core.errors import without_passwords
 
-_OBJECTS = 200_000  # that are made before Python looks for cycles among them; imports make thousands, and no cycles
-_MEMORY = {-3: 32 << 20, -1: 64 << 20}  # of malloc: above the first, arrays have pages of their own; the other stays
+_GC_THRESHOLD = 200_000  # imports create many thousands of objects, but no cycles
+_MALLOC = {-3: 32 << 20, -1: 64 << 20}  # mallopt: mmap threshold and trim threshold
 _CLOUDS = {"pyarrow._azurefs", "pyarrow._gcsfs", "pyarrow._hdfs", "pyarrow._s3fs"}
-_LOOKING, _LOOKED_FOR = ("numba", "numba.np.arraymath"), {"colorama", "scipy", "scipy.linalg"}
-_MISTAKE: Any = typer.BadParameter.__base__  # arguments that are not understood
+_NUMBA, _OPTIONAL_FOR_NUMBA = ("numba", "numba.np.arraymath"), {"colorama", "scipy", "scipy.linalg"}
+_USAGE_ERROR: Any = typer.BadParameter.__base__
 
 
 class _Root(TyperGroup):
-    """The command, which says what arguments it does not understand, but no password in them."""
+    """The group of all commands; its usage errors never repeat a password."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -34,13 +34,13 @@ class _Root(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except _MISTAKE as mistake:
-            mistake.message = without_passwords(mistake.message)
+        except _USAGE_ERROR as error:
+            error.message = without_passwords(error.message)
             raise
 
 
 def _complete_help(command: Any) -> None:
-    """Let help show what a value is instead of its Python type, and the whole first sentence of every command."""
+    """Replace Python types in the help by PATH, NUMBER or TEXT, and summarize each command by its first sentence."""
     for option in command.params:
         kind = getattr(option, "type_descriptor", None)
         if option.metavar is None and kind is not None and not (kind.is_choice or getattr(option, "is_flag", False)):
@@ -55,7 +55,7 @@ def _complete_help(command: Any) -> None:
         _complete_help(one)
 
 
-_COMMANDS = {  # by name: the module, and the function in it or the group
+_COMMANDS = {  # name: (module, function or group in it)
     "demo": ("demo", "demo"),
     "warm": ("warm", "warm"),
     "init": ("policy", "init"),
@@ -76,22 +76,22 @@ _COMMANDS = {  # by name: the module, and the function in it or the group
 def _root(
     version: bool = typer.Option(False, "--version", callback=show_version, is_eager=True, help="Show the version."),
 ) -> None:
-    """Publish tables about people so that nobody in them can be picked out, and prove it."""
+    """Publish tables about people without exposing anyone in them, and prove it."""
 
 
 def make_app() -> typer.Typer:
     """Return the command line."""
-    made = typer.Typer(
+    root = typer.Typer(
         name="shoal", cls=_Root, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
     )
-    made.callback()(_root)
+    root.callback()(_root)
     for name, (module, attribute) in _COMMANDS.items():
-        found = getattr(importlib.import_module(f"shoal.cli.{module}"), attribute)
+        command = getattr(importlib.import_module(f"shoal.cli.{module}"), attribute)
         if attribute == "app":
-            made.add_typer(found, name=name)
+            root.add_typer(command, name=name)
         else:
-            made.command(name)(found)
-    return made
+            root.command(name)(command)
+    return root
 
 
 def __getattr__(name: str) -> Any:
@@ -100,34 +100,34 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Unneeded(MetaPathFinder):
-    """Keeps out of commands what other packages import only because it is there.
+class _UnneededPackages(MetaPathFinder):
+    """Hide packages that dependencies import if they are installed, although no command needs them.
 
-    pyarrow imports pandas, which only Spark needs, and file systems of clouds; numba looks for SciPy, for its linear
-    algebra, which no kernel needs, and for colours of messages.
+    pyarrow imports pandas, which only Spark needs, and cloud file systems. numba imports SciPy for linear algebra,
+    which no kernel uses, and colorama for coloured messages.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        loading = (one.__spec__ for one in map(sys.modules.get, _LOOKING) if one is not None)
-        looking = name in _LOOKED_FOR and any(getattr(spec, "_initializing", False) for spec in loading)
+        specs = (module.__spec__ for module in map(sys.modules.get, _NUMBA) if module is not None)
+        for_numba = name in _OPTIONAL_FOR_NUMBA and any(getattr(spec, "_initializing", False) for spec in specs)
         pandas = name == "pandas" and "pyspark" not in sys.modules
-        if name in _CLOUDS or pandas or looking:
+        if name in _CLOUDS or pandas or for_numba:
             raise ModuleNotFoundError(f"{name} is not used by commands", name=name)
 
 
 def get_ready() -> None:
-    """Let this process start fast, which is all for a command, and keep the memory of arrays for those that follow."""
-    gc.set_threshold(_OBJECTS)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # others would wait busily for products that are all small
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for them among all installed packages
-    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
-        for option, n_bytes in _MEMORY.items():
+    """Make the process start fast, and let it reuse the memory of freed arrays."""
+    gc.set_threshold(_GC_THRESHOLD)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # all matrix products are small; more threads would busy-wait
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # searching all installed packages takes long
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has mallopt
+        for option, n_bytes in _MALLOC.items():
             ctypes.CDLL(None).mallopt(option, n_bytes)
-    sys.meta_path.insert(0, _Unneeded())
+    sys.meta_path.insert(0, _UnneededPackages())
 
 
 def main() -> None:
-    """Run the command line, and leave by the short way."""
+    """Run the command line and end the process."""
     get_ready()
     try:
         make_app()()

@@ -1,4 +1,4 @@
-"""``shoal agency``: classes that several data owners agree upon, an owner's release by them; then the service's."""
+"""``shoal agency``: planning classes for several data owners, and publishing by such a plan."""
 
 from __future__ import annotations
 
@@ -22,18 +22,13 @@ if TYPE_CHECKING:
 
 
 Name = TypeVar("Name", bound=str)
-MOST_DIGITS = 100  # of a number before or after its point
+MOST_DIGITS = 100  # before or after the decimal point
 
 app = typer.Typer(
     help="Coordinate releases of several data owners. Plan classes, publish by a plan, run or use an agency's service.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-
-@app.callback()
-def _group() -> None:
-    """Plan releases of several data owners about the same people, make them, and run or ask an agency's service."""
 
 
 @add_command(app, "plan")
@@ -61,10 +56,12 @@ def plan(
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(help="Choose p for this many records; without --p and --samples, for the number counted."),
+        typer.Option(help="Choose p for this many records; by default, for as many as were counted."),
     ] = None,
     eta: Annotated[str, typer.Option(help="Error of the distribution, in total variation.")] = "0",
-    order: Annotated[str, typer.Option(help="Of the points: lexicographic, hilbert or taxonomy.")] = "lexicographic",
+    order: Annotated[
+        str, typer.Option(help="Order of the combinations: lexicographic, hilbert or taxonomy.")
+    ] = "lexicographic",
     attributes: Annotated[
         str | None, typer.Option(help="Quasi columns by importance, separated by commas; by default, in file order.")
     ] = None,
@@ -98,9 +95,9 @@ def plan(
     chosen_order = _one_of("order", order, ORDERS)
     chance, least, error = _number("delta", delta), None if p is None else _number("p", p), _number("eta", eta)
     trees = {name: read_taxonomy(Path(path)) for name, path in _pairs("taxonomy", "FILE", taxonomy).items()}
-    given = counts if data is None else count_records(data, columns or [], sensitive)
+    known = counts if data is None else count_records(data, columns or [], sensitive)
     made = make_plan(
-        read_distribution(given, sensitive, order=chosen_order, attributes=columns, taxonomies=trees),
+        read_distribution(known, sensitive, order=chosen_order, attributes=columns, taxonomies=trees),
         promise=_read_promise(promise, l, k),
         delta=chance,
         p=least,
@@ -119,7 +116,7 @@ def plan(
 
 
 def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
-    """Say what was agreed upon: classes, records, and what they are worth."""
+    """Describe the plan: its classes, the records it needs, and the guarantee."""
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY
 
     least, sensitive = plan.promise.least, plain(plan.distribution.sensitive)
@@ -138,12 +135,12 @@ def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
     if plan.promise.model == L_DIVERSITY:
         lines[0] += f" No arrangement gives more than m = {float(plan.m):,.6g}."
         lines[1] += f" The paper's number is {plan.n:,}; {plan.n_tight:,} are enough for these particular classes."
-        lines[2] += f"\nSuch releases together leave {least} values for everybody, however many there are."
+        lines[2] += f"\nAny number of such releases together leave at least {least} values for each person."
     else:
         lines[2] += "\n" + (
             f"Linked releases leave {least} records in every class, except with that probability for each of them."
             if plan.linked
-            else "Nothing is promised about several such releases together; shoal link measures it."
+            else "The plan promises nothing about several releases together; shoal link measures what they leave."
         )
     exact = "taken as exact" + ("." if plan.promise.model == ENTROPY else ": give --eta if it is an estimate.")
     known = f"known up to {float(plan.eta):g}." if plan.eta else exact
@@ -154,7 +151,7 @@ def _explain(plan: Plan, failures: dict[int, float]) -> list[str]:
 
 
 def _read_promise(name: str, l: float | None, k: int | None) -> Promise:
-    """Return what was asked for; l and k belong to their own promises."""
+    """Return the promise that the options name; l and k exclude each other."""
     from shoal.release.forms.agreed import ENTROPY, K_ANONYMITY, L_DIVERSITY, Promise
 
     models = {"l-diversity": L_DIVERSITY, "k-anonymity": K_ANONYMITY, "entropy": ENTROPY}
@@ -175,7 +172,7 @@ def _one_of(option: str, given: str, known: tuple[Name, ...]) -> Name:
 
 
 def _number(name: str, text: str) -> Fraction:
-    """Read a decimal exactly as it was typed."""
+    """Read a decimal number exactly."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -186,7 +183,7 @@ def _number(name: str, text: str) -> Fraction:
 
 
 def _pairs(option: str, what: str, texts: list[str] | None) -> dict[str, str]:
-    """Read COLUMN=..., as often as it was given."""
+    """Read the values of a repeated option COLUMN=..."""
     pairs = {}
     for text in texts or []:
         name, _, pairs[name] = text.partition("=")
@@ -217,7 +214,7 @@ def apply(
     strict: publishing.StrictOption = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Publish a table by a plan. Exit code 3: too few records, or classes that show too little."""
+    """Publish a table by a plan. Exit code 3: too few records, or a class breaks the plan's promise."""
     with reporting(json_output, folder):
         from shoal.agency.apply import apply_plan
 
@@ -246,7 +243,6 @@ def apply(
 
 
 def _show_release(release: Release) -> None:
-    """Say in plain words what was published."""
     manifest, evidence = release.manifest, release.evidence
     (promise,) = manifest["guarantees"]
     say(

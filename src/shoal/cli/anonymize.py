@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 def anonymize(
     data: publishing.DataArgument,
     policy: Annotated[
-        Path, typer.Option("--policy", "-p", help="What to protect and how: YAML or JSON; see `shoal policy schema`.")
+        Path, typer.Option("--policy", "-p", help="The policy, YAML or JSON; see `shoal policy schema`.")
     ],
     folder: Annotated[
         Path | None, typer.Option("--out", "-o", help="New folder for the release; needed unless --dry-run is given.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier release in that folder.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what the run would publish, and write nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Describe the release without writing anything.")] = False,
     format_: publishing.FormatOption = None,
     to: publishing.ToOption = None,
     seed: publishing.SeedOption = None,
@@ -50,7 +48,7 @@ def anonymize(
     sign: publishing.SignOption = None,
     json_output: console.JsonOption = False,
 ) -> None:
-    """Publish a table according to a policy: plan, apply, verify, and only then publish."""
+    """Anonymize a table by a policy, verify the result, and only then publish it."""
     if folder is None and not dry_run:
         raise typer.BadParameter("give a new folder for the release, or --dry-run", param_hint="--out")
     with console.reporting(json_output, folder):
@@ -85,7 +83,7 @@ def anonymize(
 
 
 def show_release(release: Release) -> None:
-    """Say in plain words what was published."""
+    """Describe the release: rows, guarantees, method, changed columns, utility and the decision."""
     manifest, evidence, groups = release.manifest, release.evidence, release.form.groups
     published = count_noun(manifest["rows"], "row")
     if groups is not None:
@@ -106,7 +104,7 @@ def show_release(release: Release) -> None:
         changed = (f"{console.plain(name)} ({entry['technique']})" for name, entry in manifest["techniques"].items())
         console.say(f"Changed: {', '.join(changed)}. These are not the original values.")
     if "number_risk" in evidence:
-        from shoal.audit.numbers import describe_high  # NumPy loads where it is used
+        from shoal.audit.numbers import describe_high  # imports NumPy
 
         console.say(*map(console.plain, describe_high(evidence["number_risk"], manifest["attributes"])))
     console.say(*map(console.plain, release.form.summary(evidence)))
@@ -120,7 +118,7 @@ def show_release(release: Release) -> None:
 
 
 def _show_choice(choice: Mapping[str, Any]) -> None:
-    """Say which methods were tried, the best first, and which could not be."""
+    """List the methods that were tried, best first, and the ones that could not be used."""
 
     def name(trial: Mapping[str, Any]) -> str:
         chosen = parameters_text(trial["parameters"])
@@ -128,15 +126,17 @@ def _show_choice(choice: Mapping[str, Any]) -> None:
 
     scored = sorted((trial for trial in choice["tried"] if "score" in trial), key=lambda trial: -trial["score"])
     listed = ", ".join(f"{name(trial)} {write_kept(trial['score'])}" for trial in scored)
-    about = f"three-way tables of {choice['records']:,} records, with labels spread over the values they cover"
-    console.say(f"Method {choice['method']} was chosen by what is kept of {about}: {listed}.")
+    console.say(
+        f"Method {choice['method']} was chosen because it keeps most of the three-way tables of {choice['records']:,} "
+        f"records, with labels spread over the values they cover: {listed}."
+    )
     refused = [name(trial) for trial in choice["tried"] if "score" not in trial]
     if refused:
         console.say(f"These could not be used: {', '.join(refused)}; internal/evidence.json says why.")
 
 
 def _show_promises(release: Release) -> None:
-    """Show what was promised and achieved, what is claimed, or that nothing is."""
+    """Show the guarantees and claims, or warn that there are none."""
     guarantees, claims = release.manifest["guarantees"], release.manifest.get("claims", ())
     if guarantees:
         table = console.make_table("guarantee", "required", "achieved")
@@ -150,14 +150,13 @@ def _show_promises(release: Release) -> None:
         console.say(f"The release claims {claimed}, which no file can prove.")
     if not guarantees and not claims:
         console.say(
-            "[bold red]It promises nothing about people.[/] What was verified: the form of the files, and that values "
-            "are those of the source or changed as the policy says."
+            "[bold red]It promises nothing about people.[/] Verification covered the form of the files and that each "
+            "value is the source's value or was changed as the policy says."
         )
 
 
 def _show_utility(release: Release) -> None:
-    """Say what the release answers, where it was asked."""
-    from shoal.utility.marginals import describe_marginals  # NumPy loads where it is used
+    from shoal.utility.marginals import describe_marginals  # imports NumPy
 
     utility = release.evidence["utility"]
     console.say(*describe_marginals(release.evidence["marginals"]))

@@ -1,4 +1,4 @@
-"""``shoal attack``: what somebody could still find out about people from a release."""
+"""``shoal attack``: measure the disclosure risk of a release by attacking it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.attacks.base import Refusal, Tally, Trials
     from shoal.attacks.running import Bearing
 
-WIDE = 100  # columns of a terminal from which the verdict has one of its own
+WIDE = 100  # terminal width from which the verdict has its own column
 
 
 def attack(

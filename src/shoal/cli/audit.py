@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NAMES = {"zayatz": "Zayatz", "pitman": "Pitman", "snb": "slide negative binomial"}
 MOST_SETS = 10  # of each kind in the terminal; --json has all
-APART = 2  # estimates of which the largest is more than so many times the smallest disagree
+APART = 2  # ratio of the largest estimate to the smallest above which the models disagree
 
 
 def audit(
@@ -41,7 +41,7 @@ def audit(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Show how easily people could be found if the table were published unchanged. Nothing is written."""
+    """Show how easily people could be re-identified if the table were published unchanged."""
     with reporting(json_output):
         from shoal.audit.audit import audit as run
 
@@ -62,11 +62,11 @@ def audit(
 
 
 def show(found: Audit) -> None:
-    """Tell a steward what the audit found, the most important first, and once more last, where it is read."""
+    """Print the audit for a data holder, with the headline first and again at the end."""
     whom = "records" if found.persons is None else "people"
     say(f"[bold]{plain(found.headline)}[/]")
     say(
-        f"Somebody who knows these values of a person in the table finds the right record with a probability of "
+        f"An attacker who knows these values of a person in the table finds the right record with a probability of "
         f"{percent(found.prosecutor.mean)} on average and {percent(found.prosecutor.highest)} at worst."
     )
     say(*(f"[yellow]Warning:[/] {plain(warning)}." for warning in found.warnings))
@@ -87,7 +87,7 @@ def show(found: Audit) -> None:
 
 
 def _show_persons(found: Audit) -> None:
-    """Tell how persons and records differ, and the risk that any member of a household is found."""
+    """Show the figures counted in people, and the risk that any member of a household is found."""
     if (risk := found.persons) is not None:
         rows = {
             "people": f"{risk.persons:,}",
@@ -118,7 +118,6 @@ def _show_persons(found: Audit) -> None:
 
 
 def _show_individual(risk: IndividualRisk) -> None:
-    """Tell what survey weights say of somebody who searches in the population."""
     rows = {
         "people in the population (sum of the weights)": f"{risk.population:,.0f}",
         "risk of a record, highest": percent(risk.highest),
@@ -147,7 +146,7 @@ def _show_searchers(found: Audit, whom: str) -> None:
         if risk.records_not_covered:
             out().print(
                 f"{count_noun(risk.records_not_covered, 'record is', 'records are')} not covered by "
-                f"{risk.population}: it does not contain everybody in the table."
+                f"{risk.population}: people in the table are missing from it."
             )
 
 
@@ -163,7 +162,6 @@ def _show_classes(found: Audit) -> None:
 
 
 def _show_sensitive(found: Audit) -> None:
-    """Show what is asked for, and what classes tell of sensitive attributes."""
     rows = [
         (
             verdict.model.name,
@@ -245,7 +243,6 @@ def _show_columns(found: Audit) -> None:
 
 
 def _show_special(risk: SpecialRisk) -> None:
-    """Tell which attributes carry the risk of records."""
     if not risk.unique_records:
         return
     sizes = [f"{size}" for size in range(1, len(risk.by_size))] + [f"more than {risk.largest}"]
@@ -253,7 +250,7 @@ def _show_special(risk: SpecialRisk) -> None:
         (size, f"{count:,}", percent(count / risk.unique_records))
         for size, count in zip(sizes, risk.by_size, strict=True)
     ]
-    title = f"Fewest attributes that single out each of {count_noun(risk.unique_records, 'unique record')}"
+    title = f"How many attributes single out each of {count_noun(risk.unique_records, 'unique record')}"
     print_table(title, ("attributes", "records", "share of unique records"), rows)
     sets = [
         (", ".join(one.attributes), f"{one.records:,}", percent(one.score / risk.score))
@@ -268,14 +265,13 @@ def _show_special(risk: SpecialRisk) -> None:
     if risk.disclosure is not None:
         worst = risk.disclosure.highest
         say(
-            f"\nSomebody in the population who matches one of the unique records is that person with probability "
+            f"\nA person in the population who matches a unique record is the person it describes with probability "
             f"{percent(risk.disclosure.chance)}"
             + ("." if worst is None else f"; {percent(worst)} for the highest score (DIS-SUDA).")
         )
 
 
 def _show_uniqueness(found: PopulationUniqueness) -> None:
-    """Tell who is unique in the population, and how far the models agree."""
     rows = []
     for one in found.estimates:
         name = NAMES[one.model] + (" (chosen)" if one.model == found.chosen else "")
@@ -294,7 +290,6 @@ def _show_uniqueness(found: PopulationUniqueness) -> None:
 
 
 def _show_loglinear(found: Sequence[LogLinearRisk], n_unique: int) -> None:
-    """Tell how many unique records are unique in the population, by models that look at their values."""
     rows = [
         (
             ("independence" if not one.interactions else f"pairs of attributes: {one.interactions}")

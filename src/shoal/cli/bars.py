@@ -1,4 +1,4 @@
-"""Progress bars for people: one line a step, on standard error, only if that is a terminal; for programs, lines."""
+"""Progress on standard error: bars for people at a terminal, lines of JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rich.progress import Progress as RichProgress
 from shoal.cli.console import err
 from shoal.core.progress import Progress, Step
 
-_SECONDS = 0.1  # between two lines of one step
-_PATIENCE = 1.0  # seconds of compiling that are not worth a word
+_SECONDS = 0.1  # least time between two lines of one step
+_PATIENCE = 1.0  # seconds of compilation before the user is told
 _FIRST_RUN = (
     "The first run compiles parts of shoal, which takes up to a minute; later runs do not. `shoal warm` does it ahead."
 )
 
 
 class _Compiling(event.TimingListener):  # type: ignore[misc]  # numba has no types
-    """Says once that kernels are being compiled, if that takes long."""
+    """Explain once that kernels are being compiled, if that takes long."""
 
     def __init__(self, bars: RichProgress) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class _Compiling(event.TimingListener):  # type: ignore[misc]  # numba has no ty
 
 @dataclass(slots=True)
 class _Counter:
-    """A step that counts what is done of it, and shows that by a function."""
+    """Sum up the progress of a step and pass the sum to a function."""
 
     show: Callable[[int], None]
     done: int = 0
@@ -52,7 +52,7 @@ class _Counter:
 
 
 class Bars:
-    """Shows a bar for each step."""
+    """Progress as one bar per step."""
 
     def __init__(self, bars: RichProgress) -> None:
         self._bars = bars
@@ -67,11 +67,11 @@ class Bars:
 
 
 class Lines:
-    """Tells of each step when it begins, at most ten times a second, and when it ends."""
+    """Progress as lines of JSON: at the start and the end of each step, and at most ten a second between them."""
 
     @contextmanager
     def step(self, title: str, total: int | None = None, unit: str = "rows") -> Iterator[Step]:
-        """Tell of one step until it is done."""
+        """Report one step until it is done."""
         written = 0.0
 
         def write(done: int, *, ended: bool = False) -> None:
@@ -90,7 +90,7 @@ class Lines:
 
 @contextmanager
 def show_bars() -> Iterator[Progress]:
-    """Give a progress that shows bars."""
+    """Show bars, and yield the progress that moves them."""
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""``shoal compare``: techniques or policies side by side, by what they leave, promise, keep and cost."""
+"""``shoal compare``: the risk, guarantees, utility and cost of techniques or policies, side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from shoal.compare.result import Comparison, Row
 
-WIDE = 110  # columns of a terminal from which every figure has one of its own
+WIDE = 110  # terminal width from which every figure has its own column
 
 
 def compare(
@@ -89,7 +89,7 @@ def compare(
 
 
 def show(found: Comparison, console: Console) -> None:
-    """Show the table, then what was not possible, and whom it is about."""
+    """Print the table, the techniques that failed, and how to read the figures."""
     from shoal.compare.writing import reading
 
     if any(row.reason is None for row in found.rows):
@@ -103,7 +103,7 @@ def show(found: Comparison, console: Console) -> None:
 
 
 def _table(found: Comparison, *, wide: bool) -> Table:
-    """Return the table; in a narrow terminal what is kept stands in one column."""
+    """Return the table; in a narrow terminal, records and seconds share a column with the name."""
     from rich.table import Table
 
     from shoal.compare.result import HEADS, KEPT, RISKS, share_text
@@ -120,7 +120,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
         if row.reason is not None:
             continue
         lines = [f"[bold]{plain(row.name)}[/]"]
-        lines += [] if row.settings else [plain(row.parameters)]  # the name tells what was swept, the promise the rest
+        lines += [] if row.settings else [plain(row.parameters)]  # a swept row's name has its parameters
         lines.append(f"promise: {plain(row.promise)}")
         if len(stands) > 1:
             stand = stands.get(place)
@@ -138,7 +138,7 @@ def _table(found: Comparison, *, wide: bool) -> Table:
 
 
 def _risk(row: Row, risk: str, *, rated: bool) -> str:
-    """Write a measured risk, its interval, and what the opinion says of it, if it can rate such rows."""
+    """Return a measured risk, its interval, and its rating if such rows are rated."""
     from shoal.compare.result import share_text
 
     trials, said = row.trials(risk), (row.opinion(risk) or "not rated") if rated else ""

@@ -1,4 +1,4 @@
-"""What all commands share: answers on standard output, the rest on standard error, exit codes, and some options."""
+"""Answers on standard output, messages on standard error, exit codes, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from shoal.core.progress import Progress
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Reply: TypeAlias = "tuple[Any, *tuple[str | Table, ...]]"  # for programs; then lines for people
+Reply: TypeAlias = "tuple[Any, *tuple[str | Table, ...]]"  # the JSON content, then lines for people
 Replying: TypeAlias = Callable[..., Reply]
 INTERRUPTED = 130
 UNEXPECTED = 1
-_LEAST_SPACE = 3 << 30  # with 2 cores 2.5 GB were enough and 2 GB were not: Arrow and LLVM reserve much
+_LEAST_SPACE = 3 << 30  # Arrow and LLVM reserve much: with 2 cores, 2.5 GB were enough and 2 GB were not
 _SPACE_PER_CORE = 64 << 20  # stacks and heaps of threads
-
-
 EngineOption: TypeAlias = Annotated[Literal["local", "spark"], typer.Option(help="Where rows are processed.")]
 MasterOption: TypeAlias = Annotated[
     str | None,
@@ -54,8 +52,7 @@ def show_version(wanted: bool) -> None:
 def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
     """Turn errors into messages and exit codes; with ``--json`` the message is an object on standard output.
 
-    *folder* is where the command publishes. Once the release is there, it is too late for an interrupt: the command
-    ends as it would have without.
+    *folder* is where the command publishes. Once the release is published, interrupts have no effect.
     """
 
     def number_public() -> int:
@@ -82,8 +79,8 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
             _stop(f"out of memory; {outcome()}", 2, json_output)
         except typer.Exit:
             raise
-        except Exception as error:  # a message of a library may quote a record, so none is shown
-            if seen and not is_published():  # compiled code makes another error of an interrupt that falls into it
+        except Exception as error:  # its message is hidden, because a library may quote a record
+            if seen and not is_published():  # compiled code turns an interrupt into another error
                 _stop(f"interrupted; {outcome()}", INTERRUPTED, json_output)
             if os.environ.get("SHOAL_DEBUG") == "1":
                 raise
@@ -93,7 +90,7 @@ def reporting(json_output: bool, folder: Path | None = None) -> Iterator[None]:
 
 
 def _refuse_narrow() -> None:
-    """Raise if libraries would run out of address space: they do not say so, but abort or wait for ever."""
+    """Raise if the address space is too small for libraries, which would abort or hang without a message."""
     if sys.platform == "win32":
         return
     import resource
@@ -109,7 +106,7 @@ def _refuse_narrow() -> None:
 
 
 def _describe_defect(error: Exception, outcome: str) -> str:
-    """Name an error that nobody foresaw by its kind and place alone."""
+    """Describe an unexpected error by its type and place only."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -121,30 +118,29 @@ def _describe_defect(error: Exception, outcome: str) -> str:
 
 
 def require_packages(what: str, extra: str, *names: str) -> None:
-    """Raise unless the packages are there that an extra of shoal brings."""
-    if absent := [name for name in names if find_spec(name) is None]:
-        raise UsageError(f"{what} needs {', '.join(absent)}; install shoal[{extra}]")
+    """Raise unless the packages of an extra of shoal are installed."""
+    if missing := [name for name in names if find_spec(name) is None]:
+        raise UsageError(f"{what} needs {', '.join(missing)}; install shoal[{extra}]")
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once, with what was written seen out.
+    """Run the exit functions, flush the output, and end the process immediately.
 
-    Python's own way out takes all modules and compiled code apart, which is a fifth of a short command. And a command
-    that stops early may leave a thread that still reads ahead in the source: that way would abort or wait for ever when
-    the thread calls back, and the exit code would be lost. What is to be done at the end of a process is done here.
+    The interpreter's own shutdown takes a fifth of the time of a short command. After an early stop, a thread may still
+    read ahead in the source; when it calls back during shutdown, Python aborts or hangs, and the exit code is lost.
     """
     atexit._run_exitfuncs()  # noqa: SLF001  Python has no public name for it
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # nobody reads it any more
+        except OSError:  # the reading end is closed
             code = code or UNEXPECTED
     os._exit(code)
 
 
 @contextmanager
 def _interrupts(too_late: Callable[[], bool]) -> Iterator[list[int]]:
-    """Raise KeyboardInterrupt on Ctrl-C and on SIGTERM, unless they are ignored or too late; yield those that came."""
+    """Raise KeyboardInterrupt on SIGINT and SIGTERM unless they are ignored or too late; yield the list of signals."""
     seen: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
@@ -178,7 +174,7 @@ def answer(content: Any) -> None:
 
 
 def reply(json_output: bool, content: Any, *lines: str | Table) -> None:
-    """Answer a program with *content*, or people with *lines*."""
+    """Print *content* as JSON or *lines* as text."""
     if json_output:
         answer(content)
     else:
@@ -186,7 +182,7 @@ def reply(json_output: bool, content: Any, *lines: str | Table) -> None:
 
 
 def add_command(app: typer.Typer, name: str) -> Callable[[Replying], None]:
-    """Return a decorator that makes a command of a function that returns its reply; the command takes --json."""
+    """Return a decorator that registers a function as a command with ``--json``; the function returns its reply."""
 
     def register(function: Replying) -> None:
         def run(*, json_output: JsonOption = False, **given: Any) -> None:
@@ -199,9 +195,10 @@ def add_command(app: typer.Typer, name: str) -> Callable[[Replying], None]:
 
 
 def join_parameters(outer: Callable[..., Any], inner: Replying, supplied: str = "") -> Callable[..., Any]:
-    """Return *outer*, which passes all else on to *inner*, with the parameters of both, as a command line has them.
+    """Give *outer* the signature of a command that passes its keyword arguments to *inner*.
 
-    Those of *outer* that must be given come first, and its options last; one parameter of *inner* is *supplied* by it.
+    Its required parameters come first, then the ones of *inner*, then its options. *outer* itself supplies the
+    parameter of *inner* named *supplied*.
     """
     own = [each for each in _list_parameters(outer) if each.kind is not inspect.Parameter.VAR_KEYWORD]
     passed = [each for each in _list_parameters(inner) if each.name != supplied]
@@ -225,28 +222,28 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Return the console for what happens meanwhile."""
+    """Return the console for messages and progress."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
 
 
 def say(*lines: str | Table) -> None:
-    """Print lines of an answer to people: wrapped on a terminal, whole in a file or a pipe."""
+    """Print lines, wrapped on a terminal but not in a file or a pipe."""
     console = out()
     for line in lines:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
 def plain(text: object) -> str:
-    """Return a text that the console prints as it is, without taking any of it for markup."""
+    """Escape a text so that the console reads no markup in it."""
     from rich.markup import escape
 
     return escape(str(text))
 
 
 def bars() -> AbstractContextManager[Progress]:
-    """Return the progress of a command: bars on a terminal, lines if SHOAL_PROGRESS asks for them, else nothing."""
+    """Return the progress of a command: lines if SHOAL_PROGRESS is "lines", bars on a terminal, otherwise silence."""
     lines = os.environ.get("SHOAL_PROGRESS") == "lines"
     if not lines and not sys.stderr.isatty():
         return nullcontext(Silent())
@@ -256,7 +253,7 @@ def bars() -> AbstractContextManager[Progress]:
 
 
 def make_table(*heads: str, headed: bool = True) -> Table:
-    """Return an empty table as all commands show them."""
+    """Return an empty table in the style of all commands."""
     from rich.table import Table
 
     made = Table(box=None, padding=(0, 2, 0, 0), show_header=headed)
@@ -266,7 +263,7 @@ def make_table(*heads: str, headed: bool = True) -> Table:
 
 
 def print_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under a title; nothing if there are none. Columns of numbers are aligned to the right."""
+    """Print rows, if any, under a title. Columns of numbers are aligned to the right."""
     listed = list(rows)
     if not listed:
         return

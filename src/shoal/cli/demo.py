@@ -1,4 +1,4 @@
-"""``shoal demo``: the whole story on generated hospital data: draft, audit, anonymize, verify, and what it cost."""
+"""``shoal demo``: draft a policy, audit, anonymize and verify generated hospital data, and explain each step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def demo(
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What the demo did, step by step."""
+    """The results of each step of the demo."""
 
     folder: Path
     draft: Draft
@@ -61,7 +61,7 @@ class Story:
 
 
 def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> Story:
-    """Generate data into *folder* and go through every command on them."""
+    """Generate data in *folder* and run every command on them."""
     import yaml
 
     from shoal.anonymize import anonymize
@@ -94,7 +94,7 @@ def run_demo(folder: Path, rows: int, seed: int | None, progress: Progress) -> S
 
 
 def demo_policy() -> dict[str, Any]:
-    """Return the policy for the stays with the costs rounded: to the cent, nearly each of them is one patient's."""
+    """Return the policy for the stays with rounded costs: nearly every exact cost is unique."""
     from shoal.datasets.hospital import hospital_policy
 
     policy = hospital_policy()
@@ -105,8 +105,8 @@ def demo_policy() -> dict[str, Any]:
 
 
 def show_story(story: Story) -> None:
-    """Say in plain words what was protected and what it cost."""
-    from shoal.utility.marginals import describe_marginals  # NumPy loads where it is used
+    """Explain the steps and their results."""
+    from shoal.utility.marginals import describe_marginals  # imports NumPy
 
     folder, manifest, decision = story.folder, story.release.manifest, story.release.decision
     reached = {entry["model"]: entry["achieved"] for entry in manifest["guarantees"]}
@@ -122,7 +122,7 @@ def show_story(story: Story) -> None:
         "The danger": _describe_danger(story.audit),
         "The release": (
             f"{manifest['rows']:,} rows in {story.release.evidence['risk_after']['classes']:,} classes, "
-            f"{manifest['withheld']:,} withheld. Everybody shares all quasi-identifiers with at least "
+            f"{manifest['withheld']:,} withheld. Each record shares all quasi-identifiers with at least "
             f"{reached['k-anonymity'] - 1:.0f} others, and within each class the diagnosis is as uncertain as among "
             f"{reached['entropy-l-diversity']:.1f} equally likely ones."
         ),
@@ -152,7 +152,7 @@ def _describe_danger(found: Audit) -> str:
 
 
 def _describe_findings(story: Story) -> str:
-    """Describe the risks that no promise covers: one that rounding repaired, open ones, and one that is accepted."""
+    """Describe the risk that rounding removed, the open findings, and the first accepted one."""
     findings = story.release.findings
     accepted = [f"{one.text} The policy accepts this: {one.accepted}." for one in findings if not one.open]
     exact = next((column for column in story.audit.columns if column.column == "cost"), None)

@@ -1,4 +1,4 @@
-"""``shoal ledger``: what was released about whom, and what all of it leaves together."""
+"""``shoal ledger``: the record of releases, and what they leave together."""
 
 from __future__ import annotations
 
@@ -23,11 +23,6 @@ app = typer.Typer(
 )
 
 _Ledger = Annotated[Path, typer.Argument(metavar="LEDGER", help="The ledger file that --ledger named.")]
-
-
-@app.callback()
-def _group() -> None:
-    """Look at the record of releases, and at what they leave together."""
 
 
 @app.command("show")
@@ -120,7 +115,7 @@ def export(
 @add_command(app, "floor")
 def floor(
     ledger: _Ledger,
-    least: Annotated[int, typer.Option("--floor", help="Sensitive values that must remain for everybody.")],
+    least: Annotated[int, typer.Option("--floor", help="Sensitive values that must remain for each person.")],
     population: Annotated[str | None, typer.Option(help="The population; needed only if there are several.")] = None,
     warn: Annotated[
         bool | None, typer.Option("--warn/--refuse", help="Warn about releases below the floor, or refuse them.")
@@ -169,7 +164,7 @@ def budget(
 def strike(
     ledger: _Ledger,
     number: Annotated[int, typer.Argument(help="The number of an unfinished release.")],
-    reason: Annotated[str, typer.Option(help="How you know that nobody has it.")],
+    reason: Annotated[str, typer.Option(help="How you know that no one received it.")],
 ) -> Reply:
     """Declare that an unfinished release was never published. It stays in the record but no longer counts."""
     from shoal.linking.ledger.checking import entry_document
@@ -211,12 +206,12 @@ def _show_releases(found: dict[str, Any]) -> None:
                 plain(guarantees_text(each["guarantees"])),
             )
         out().print(table)
-    text = "l: the fewest sensitive values that remain for anybody, given this release and any others about the person"
+    text = "l: the number of sensitive values that remain at worst, given this release and others about the same people"
     say(text if found["releases"] else "No releases.")
 
 
 def _show_checked(checked: Checked) -> None:
-    """Tell what is left of one population, the worst sets first."""
+    """Print the check of one population, worst sets of releases first."""
     from shoal.linking.ledger.entering import describe_set, least_failing
 
     name, floor = plain(checked.population.name), checked.population.limits.floor

@@ -1,4 +1,4 @@
-"""``shoal link``: what several releases together leave of what each of them hides."""
+"""``shoal link``: which sensitive values several releases together still hide."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SHOWN = 10  # values of one case in the terminal; --json has all
 def link(
     releases: Annotated[list[Path], typer.Argument(help="Two or more releases, or other tables with --policy.")],
     target: Annotated[
-        str | None, typer.Option(help="What somebody knows about one person: 'sex=Female,zip=560010'.")
+        str | None, typer.Option(help="What an attacker knows about one person: 'sex=Female,zip=560010'.")
     ] = None,
     floor: Annotated[int, typer.Option(help="Count people for whom fewer values than this remain.", min=1)] = 2,
     population: Annotated[
@@ -33,7 +33,7 @@ def link(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Show what several releases together still hide about one person, or about everybody."""
+    """Show which sensitive values remain for one person, or for all people, if several releases are linked."""
     with reporting(json_output):
         from shoal.linking.linking import link as run
         from shoal.linking.result import TargetLinkage
@@ -48,7 +48,7 @@ def link(
 
 
 def show_target(found: TargetLinkage) -> None:
-    """Tell what remains for one person."""
+    """Print the values that remain for one person."""
     name = plain(found.sensitive)
     if found.remaining.l == 1:
         text = f"The releases together disclose {name}: one value remains."
@@ -71,7 +71,7 @@ def show_target(found: TargetLinkage) -> None:
 
 
 def show(found: PopulationLinkage) -> None:
-    """Tell what remains for everybody, the most important first."""
+    """Print how many values remain for the people of a population, and the worst cases."""
     values, remain = (
         f"{count_noun(found.l, 'value')} of {plain(found.sensitive)}",
         "remains" if found.l == 1 else "remain",
@@ -111,7 +111,7 @@ def show(found: PopulationLinkage) -> None:
 
 
 def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the worst cases as they are shown, each once: cases that differ in a sliced release only look alike."""
+    """Return the distinct worst cases as text: cases that differ only in a sliced release look the same."""
     shown = [
         (
             case.remaining.l,
@@ -123,14 +123,14 @@ def _cases(found: PopulationLinkage) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def _say_plan(found: TargetLinkage | PopulationLinkage, l: int) -> None:
-    """Tell what the plan promises, if all releases are by the same one."""
+    """Print the promise of the plan if all releases follow the same one."""
     if found.plan is None:
         return
     text = f"All of the releases follow one plan (digest {found.plan[:12]})"
     if found.promised is None:
         text += ", which promises nothing about several releases together."
     elif l >= found.promised:
-        text += f", which promises {found.promised:,} values for everybody, however many releases there are."
+        text += f", which promises each person {found.promised:,} values for any number of releases."
     else:
         text += f", which promises {found.promised:,} values: a release breaks it; run `shoal verify` on each."
     say(text)

@@ -1,4 +1,4 @@
-"""``shoal init`` drafts a policy; ``shoal policy`` looks at policies."""
+"""``shoal init`` drafts a policy; ``shoal policy`` checks policies and prints their schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shoal.cli.console import JsonOption, answer, bars, err, plain, reply, reporting
+from shoal.cli.console import JsonOption, Reply, add_command, answer, bars, err, plain, reporting
 from shoal.cli.publishing import DataArgument
 from shoal.core.errors import UsageError
 from shoal.core.wording import count_noun
@@ -36,28 +36,24 @@ def schema(
         answer(policy_schema())
 
 
-@app.command()
-def check(
-    policy: Annotated[Path, typer.Argument(help="The policy to check.")], json_output: JsonOption = False
-) -> None:
-    """Check a policy without data: its taxonomies, and whether its method serves its models."""
-    with reporting(json_output):
-        from shoal.anonymize.refusing import refuse_policy
-        from shoal.policy.policy import Policy
+@add_command(app, "check")
+def check(policy: Annotated[Path, typer.Argument(help="The policy to check.")]) -> Reply:
+    """Check a policy without data: its taxonomies, and whether its method supports its models."""
+    from shoal.anonymize.refusing import refuse_policy
+    from shoal.policy.policy import Policy
 
-        loaded = Policy.load(policy)
-        refuse_policy(loaded)
-        declared = {str(name): str(options["role"]) for name, options in loaded.document["attributes"].items()}
-        roles = [f"{n_names} {role}" for role in ROLES if (n_names := list(declared.values()).count(role))]
-        document = {"valid": True, "attributes": declared}
-        reply(json_output, document, f"{plain(policy)} is valid: {', '.join(roles)}")
+    loaded = Policy.load(policy)
+    refuse_policy(loaded)
+    declared = {str(name): str(options["role"]) for name, options in loaded.document["attributes"].items()}
+    roles = [f"{n_names} {role}" for role in ROLES if (n_names := list(declared.values()).count(role))]
+    return {"valid": True, "attributes": declared}, f"{plain(policy)} is valid: {', '.join(roles)}"
 
 
 def _flag(kind: Any, about: str) -> Any:
     return Annotated[kind, typer.Option(help=about, show_default=False)]
 
 
-# One for each option under `source` in a policy: what is not given is found by content where it can be.
+# One for each option under `source` in a policy. Options that are not given are detected if possible.
 SOURCE_FLAGS = {
     "delimiter": _flag(str | None, "Character between fields."),
     "quote": _flag(str | None, "Character that quotes fields; empty for none."),
@@ -74,7 +70,7 @@ SOURCE_FLAGS = {
 
 
 def _add_source_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command that takes them by name have the flags of a source."""
+    """Add the source flags to the signature of a command."""
     signature = inspect.signature(command, eval_str=True)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     named = inspect.Parameter.KEYWORD_ONLY
@@ -114,7 +110,7 @@ def init(
             raise UsageError(f"{file} exists already; choose another name with -o, or replace it with --overwrite")
         types: dict[str, Any] = {name: kinds[-1] for name, kinds in _pairs(column_type, "--type").items()}
         if unknown := [kind for kind in types.values() if kind not in TYPES]:
-            raise UsageError(f"--type: there is no type {unknown[0]!r}; choose one of {', '.join(TYPES)}")
+            raise UsageError(f"--type: unknown type {unknown[0]!r}; choose one of {', '.join(TYPES)}")
         with bars() as progress:
             options = _read_options(source)
             draft = draft_policy(data, options=options, types=types, group_rare=group_rare, progress=progress)
@@ -132,7 +128,6 @@ def init(
 
 
 def _read_options(given: dict[str, Any]) -> SourceOptions:
-    """Make the options of the source of those flags that were given."""
     from pydantic import ValidationError
 
     from shoal.sources.base import SourceOptions
@@ -151,7 +146,7 @@ def _read_options(given: dict[str, Any]) -> SourceOptions:
 
 
 def _pairs(given: list[str] | None, flag: str) -> dict[str, list[str]]:
-    """Return what was given for each column as COLUMN=TEXT."""
+    """Return the texts of each column from values COLUMN=TEXT."""
     pairs: dict[str, list[str]] = {}
     for one in given or ():
         column, equals, text = one.rpartition("=")
@@ -162,7 +157,7 @@ def _pairs(given: list[str] | None, flag: str) -> dict[str, list[str]]:
 
 
 def _review(draft: Draft, data: str, file: Path | None) -> None:
-    """Say on standard error what to look at next."""
+    """Print the roles and the next step on standard error."""
     from shoal.sources.addresses import hide_address
 
     console = err()

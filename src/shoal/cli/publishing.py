@@ -1,4 +1,4 @@
-"""What the commands that publish share: their options, and what they say of a release in the end."""
+"""Options and closing messages of the commands that publish."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from shoal.linking.ledger.records import LedgerOptions
     from shoal.release.release import Release
 
-MOST_ALIKE = 3  # findings of one kind that are shown in full
+MOST_ALIKE = 3  # findings of one kind shown in full
 
-# Text, not a path: a path would take an address apart. It must never be printed as it is: see shoal.sources.addresses.
+# Text, because a Path would change an address. Never print it unchanged: see shoal.sources.addresses.
 DataArgument: TypeAlias = Annotated[
     str,
     typer.Argument(
@@ -30,11 +30,11 @@ DataArgument: TypeAlias = Annotated[
 FolderOption: TypeAlias = Annotated[Path, typer.Option("--out", "-o", help="New folder for the release.")]
 FormatOption: TypeAlias = Annotated[
     Literal["csv", "parquet"] | None,
-    typer.Option("--format", help="Format of the published file; by default, that of the source."),
+    typer.Option("--format", help="Format of the published file; by default, the source's format."),
 ]
 SeedOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="Make the run repeatable. Anybody with the seed and the source can undo the shuffle.", min=0),
+    typer.Option(help="Make the run repeatable. With the seed and the source, the shuffle can be undone.", min=0),
 ]
 ToOption: TypeAlias = Annotated[
     str | None, typer.Option("--to", metavar="ADDRESS#TABLE", help="Also write the release to this new database table.")
@@ -53,7 +53,7 @@ FloorOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--floor",
-        help="With --ledger: sensitive values that all releases together must leave for everybody; sets or raises it.",
+        help="With --ledger: sensitive values that all releases together must leave each person; sets or raises it.",
         min=1,
     ),
 ]
@@ -71,7 +71,7 @@ WarnOption: TypeAlias = Annotated[
 def read_ledger_options(
     ledger: Path | None, population: str | None, recipient: str | None, floor: int | None, warn: bool
 ) -> LedgerOptions | None:
-    """Return what the options of the ledger say; without ``--ledger`` the others are an error."""
+    """Return the options of the ledger; without ``--ledger`` the others are an error."""
     from shoal.linking.ledger.records import LedgerOptions
 
     if ledger is not None:
@@ -84,7 +84,7 @@ def read_ledger_options(
 
 
 def answer_release(release: Release, more: Mapping[str, Any]) -> None:
-    """Print a release as one JSON object, with what one command has *more* to say of it."""
+    """Print a release as one JSON object, with *more* entries of one command."""
     evidence = release.evidence
     answer(
         {
@@ -102,7 +102,7 @@ def answer_release(release: Release, more: Mapping[str, Any]) -> None:
 
 
 def show_end(release: Release) -> None:
-    """Say what stands at the end of every release: its place in the ledger, warnings, its folders, and findings."""
+    """Print the entry in the ledger, warnings, folders, and the decision record."""
     if (entry := release.evidence.get("ledger")) is not None:
         earlier = f"linked with {len(entry['earlier']):,} earlier" if entry["earlier"] else "the first about them"
         say(f"It is release {entry['number']} in the ledger, about {plain(entry['population'])}, {earlier}.")
@@ -111,7 +111,7 @@ def show_end(release: Release) -> None:
                 say(f"At least {count_noun(found['l'], 'person', 'people')} share the same classes in all of them.")
             elif found["l"] is not None:
                 values = f"{count_noun(found['l'], 'value')} of {plain(found['sensitive'])}"
-                say(f"Together they leave at least {values} for everybody; the floor is {entry['floor']:,}.")
+                say(f"Together they leave at least {values} for each person; the floor is {entry['floor']:,}.")
     for warning in release.evidence["warnings"]:
         end = "" if warning.endswith(("?", ".")) else "."
         say(f"[yellow]Warning:[/] {plain(warning)}{end}")

@@ -1,4 +1,4 @@
-"""``shoal agency serve`` and what asks it: commands of the agency's staff, of data owners, and of all with a token."""
+"""``shoal agency serve``, and commands of agency staff, data owners and clients that use the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Days = Annotated[int, typer.Option("--expires", metavar="DAYS", help="Days until
 
 
 def ask_service(name: str) -> Callable[[console.Replying], None]:
-    """Return a decorator that makes a command of a function that asks a service by its *client*."""
+    """Return a decorator that registers a command whose function gets a *client* of the service."""
 
     def register(function: console.Replying) -> None:
         def run(*, url: Url, token_file: TokenFile = None, insecure: Insecure = False, **given: Any) -> console.Reply:
@@ -49,7 +49,7 @@ def ask_service(name: str) -> Callable[[console.Replying], None]:
 
 
 def work_beside(name: str) -> Callable[[console.Replying], None]:
-    """Return a decorator that makes a command of a function that works on a service's database by its *settings*."""
+    """Return a decorator that registers a command whose function gets the *settings* of a service's database."""
 
     def register(function: console.Replying) -> None:
         def run(*, database: Database = None, **given: Any) -> console.Reply:
@@ -61,7 +61,7 @@ def work_beside(name: str) -> Callable[[console.Replying], None]:
 
 
 def read_settings(**given: Any) -> Chosen:
-    """Return the settings of the service, whose packages must be there."""
+    """Return the settings of the service; raise if its packages are missing."""
     needed = ("fastapi", "sqlalchemy", "uvicorn")
     console.require_packages("the agency's service", "agency", *needed)
     from shoal.agency.service.settings import settings
@@ -70,7 +70,7 @@ def read_settings(**given: Any) -> Chosen:
 
 
 def quote(value: object, form: str = "") -> str:
-    """Return what a service said as text that neither a terminal nor the console takes for anything else."""
+    """Escape a value from a service so that neither the terminal nor the console interprets it."""
     from shoal.agency.client import make_printable
 
     return console.plain(make_printable(format(value, form) if form and isinstance(value, int) else value))
@@ -131,7 +131,7 @@ def migrate(settings: Chosen) -> console.Reply:
 def token(
     settings: Chosen,
     role: Annotated[str, typer.Option(help="agency, owner or client.")],
-    name: Annotated[str, typer.Option(help="Whom it is for; it distinguishes owners.")],
+    name: Annotated[str, typer.Option(help="The holder's name; it distinguishes owners.")],
     expires: Days = 90,
 ) -> console.Reply:
     """Make a token and print it. It is shown only once; use this for an agency's first token."""
@@ -248,15 +248,15 @@ def campaigns(client: Client) -> console.Reply:
         number = f"l = {quote(entry['l'])}" if entry["k"] is None else f"k = {quote(entry['k'])}"
         promise = f"{quote(entry['promise'])} ({number}, delta = {quote(entry['delta'])})"
         table.add_row(quote(entry["id"]), quote(entry["name"]), quote(entry["state"]), promise)
-    return {"campaigns": found}, table if found else "There is no campaign yet."
+    return {"campaigns": found}, table if found else "No campaigns yet."
 
 
 @ask_service("request")
 def request(
     client: Client,
     wanted: Annotated[str, typer.Argument(help="Number of a campaign, or the columns you want, separated by commas.")],
-    purpose: Annotated[str, typer.Option(help="What the releases are for.")],
-    l: Annotated[float | None, typer.Option("--l", help="Sensitive values that must remain for everybody.")] = None,
+    purpose: Annotated[str, typer.Option(help="How the releases will be used.")],
+    l: Annotated[float | None, typer.Option("--l", help="Sensitive values that must remain for each person.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Probability with which a release may break that promise.")
     ] = None,
@@ -294,7 +294,7 @@ def requests(
     table = console.make_table("request", *names[1:], "not promised")
     for entry in found:
         table.add_row(*(quote(entry[name] or "") for name in names), " ".join(_show_shortfall(entry)))
-    return {"requests": found}, table if found else "There is no request yet."
+    return {"requests": found}, table if found else "No requests yet."
 
 
 def _show_shortfall(entry: Mapping[str, Any]) -> list[str]:
@@ -399,7 +399,7 @@ def releases(
         typer.Option(help="State which values remain for a person such as age=34,sex=F, by the releases' counts."),
     ] = None,
 ) -> console.Reply:
-    """List a campaign's releases, and what they guarantee together."""
+    """List a campaign's releases and their joint guarantee."""
     found = client.list("campaigns", campaign, "releases")
     query = {} if together is None else {"releases": together}
     guarantee = client.ask("GET", "campaigns", campaign, "guarantee", query=query)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def studio(
     data: Annotated[
-        Path | None, typer.Argument(help="A table to open at once, without copying it; open others in the studio.")
+        Path | None, typer.Argument(help="A table to open in place, without copying; open others in the studio.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port on this machine; 0 for any free port.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
@@ -47,13 +47,13 @@ def studio(
                 threading.Thread(target=_print_links, args=(entrance,), daemon=True).start()
             if browser:
                 page = entrance.file(link).as_uri()
-                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()  # some wait for its end
+                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()  # some browsers block
 
         serve(port, data, announce)
-        leave(0)  # one of its threads may be reading
+        leave(0)  # a thread may still read standard input
 
 
 def _print_links(entrance: Entrance) -> None:
-    """Give another link for each line that is typed."""
+    """Print another link whenever Enter is pressed."""
     for _ in sys.stdin:
         say(f"Another link: {plain(entrance.link())}")

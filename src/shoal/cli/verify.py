@@ -1,4 +1,4 @@
-"""``shoal verify``: check written files; the exit code is the answer."""
+"""``shoal verify``: check written files; the exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def verify(
 def _open_tables(
     folder: Path, source: str | None, population: str | None, policy: Path | None
 ) -> tuple[Source | None, dict[str, Source]]:
-    """Return the source and the tables of populations, read as the policy or else the manifest says."""
+    """Open the source and the population tables with the options of the policy or, without one, of the manifest."""
     from shoal.policy.policy import Policy
     from shoal.release.published import read_options
     from shoal.sources.base import SourceOptions
@@ -97,7 +97,7 @@ def _open_tables(
 
 
 def _read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest that will be verified, if it can be read; the verifier itself is the one to complain."""
+    """Return the manifest if it can be read; otherwise the verifier will report the error."""
     from shoal.release.release import find_release
 
     try:
@@ -133,7 +133,7 @@ def show(verification: Verification, *, with_source: bool) -> None:
     scope = " as far as public files show" if verification.unshown else ""
     scope += "" if asked else " (whether the rows are true was not checked; give --source)"
     if verification.claims:
-        scope += ", except for what is only claimed"
+        scope += ", except for the claims"
     elif not verification.guarantees:
         scope += "; it promises nothing about people"
     console.out().print(f"[bold green]Verified[/]{scope}.")

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from shoal.cli.console import JsonOption, err, reply, reporting
 
-# With each of these, `auto` tries methods or uses kernels that it does not with the others.
+# With each of these, `auto` tries methods or kernels that it does not try with the others.
 _MODELS: dict[str, list[dict[str, object]]] = {
     "class sizes and values": [{"k-anonymity": {"k": 5}}, {"entropy-l-diversity": {"l": 2}}],
     "class sizes": [{"k-anonymity": {"k": 5}}],
@@ -18,9 +18,9 @@ _MODELS: dict[str, list[dict[str, object]]] = {
 
 
 def warm(json_output: JsonOption = False) -> None:
-    """Compile what common runs use. It takes about a minute, once after installation; the first runs then start fast.
+    """Compile the kernels of common runs. It takes about a minute, once after installation; first runs then start fast.
 
-    Generated stays are anonymized by every common method and attacked. Nothing of that is kept but the compiled code.
+    Generated stays are anonymized by every common method and attacked. Only the compiled code is kept.
     """
     with reporting(json_output), TemporaryDirectory() as folder:
         from shoal.anonymize import anonymize

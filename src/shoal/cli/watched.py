@@ -1,6 +1,6 @@
-"""The command ``shoal`` for a program that runs it: it ends when its standard input does, so nothing is left behind.
+"""``python -m shoal.cli.watched``: the command ``shoal``, which ends when its standard input is closed.
 
-The studio starts its runs by ``python -m shoal.cli.watched``. However the studio ends, its pipe is closed then.
+The studio starts its runs this way, so that none survives it: however the studio ends, the pipe is closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PATIENCE = 10.0
 
 
 def _watch() -> None:
-    """Wait for the end of standard input; interrupt as Ctrl-C does then, and end by force what does not stop."""
+    """When standard input ends, interrupt as Ctrl-C does, and kill the process if it does not stop in time."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGINT)
@@ -26,7 +26,7 @@ def _watch() -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the program was started
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may have it ignored
     threading.Thread(target=_watch, daemon=True).start()
     sys.argv[0] = "shoal"
     main()
